@@ -7,10 +7,10 @@ docs/python.md shows the Python API that is exported here. Each name is imported
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
 
 from collc.version import __version__
 
+TYPE_CHECKING = False  # that of `typing` would be loaded here, where nobody waits for Ctrl-C yet
 if TYPE_CHECKING:
     from collc.api.compiling import compile, compile_text  # noqa: A004
     from collc.api.designing import solve_designs
@@ -52,7 +52,7 @@ __all__ = [
     "verify",
 ]
 
-_MODULES: Final = {
+_MODULES = {
     "CheckFailed": "collc.base.diagnostics",
     "CollcError": "collc.base.diagnostics",
     "CompileReport": "collc.application.compile_report",

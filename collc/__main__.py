@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+TYPE_CHECKING = False  # see collc/__init__.py
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
+
 
 def start() -> int:
-    """Run the command of the process; returns its exit code."""
+    """Run the command of the process; returns its exit code, or ends the process after Ctrl-C."""
     try:
         from collc.command.cli import main
 
-        return main()
+        code = main()
     except KeyboardInterrupt:
-        return 130
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _end(code)
+    return code
+
+
+def _end(code: int) -> NoReturn:
+    """End the process at once. Python would end it by SIGINT in place of the code where Ctrl-C came in text that ran
+    by `exec`, as in `dataclass`: it takes that for an interrupt that nobody has handled, although it was.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # closed, or never there
+            continue
+    os._exit(code)
 
 
 if __name__ == "__main__":

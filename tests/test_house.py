@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "codes": {"codes"} | BELOW,
     "tuning": {"tuning", "simulation", "graph", "kernels", "ten"} | BELOW,
     "parallel": {"parallel"} | BELOW,
-    "kernels": {"kernels", "ten"},
+    "kernels": {"kernels", "ten"} | BELOW,
     "graph": {"graph", "kernels", "ten"},
     "ten": {"ten"} | BELOW,
     "smt": {"smt", "graph", "ten"} | BELOW,

@@ -63,7 +63,7 @@ def with_best_sizes(
         message = f"{module.name} is the best known for no size: {compared.nearest()}"
         raise SourceError(Diagnostic("M0119", message, hint="give the sizes, as in sizes: 64MiB .. 4GiB"))
     low, high = compared.ends(kept)
-    last = f"{format_bytes(high + 1)} - 1" if high < SIZES[-1] else format_bytes(high)
+    last = f"{format_bytes(high + 1)} - 1" if high % 2 else format_bytes(high)
     remark = f"sizes: auto: {format_bytes(low)} .. {last}; {compared.gain(kept)}"
     return replace(options, sizes=(low, high), best_known=False), remark
 

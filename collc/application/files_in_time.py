@@ -20,14 +20,31 @@ TEXT_TRANSFERS: Final = 500_000
 _LEAST: Final = 0.2
 """Seconds that are kept at least for the schedule itself."""
 
-_TEXT, _BINARY = 1.5e-6, 0.4e-6
-"""Seconds that are kept for a transfer as text and in the binary form."""
+_TEXT, _BINARY, _LINE = 1.5e-6, 0.2e-6, 2e-6
+"""Seconds that are kept for a transfer as text and in the binary form, and in both for a chunk or link."""
+
+_CHECK: Final = 0.15e-6
+"""Seconds that the check of a transfer takes in compiled code."""
+
+_LEAST_CHECK: Final = 0.5
+"""Seconds that the check has at least, and twice its own on a slow machine."""
 
 
 def kept_seconds(module: Module) -> float:
     """Seconds of processor time that the schedule itself takes to write."""
     transfers = 0 if module.schedule is None else len(module.schedule)
-    return _LEAST + (_TEXT if transfers <= TEXT_TRANSFERS else _BINARY) * transfers
+    lines = int(module.demand.first_chunk[-1]) + module.network.link_count
+    return _LEAST + (_TEXT if transfers <= TEXT_TRANSFERS else _BINARY) * transfers + _LINE * lines
+
+
+def check_seconds(module: Module) -> float:
+    """Seconds of processor time that the check of the schedule takes, about."""
+    return 0.0 if module.schedule is None else _CHECK * len(module.schedule)
+
+
+def least_check_seconds(module: Module) -> float:
+    """Seconds of processor time that the check of a schedule has in any case: without it nothing can be written."""
+    return _LEAST_CHECK + 2 * check_seconds(module)
 
 
 def found_file(folder: Path, schedule: str) -> Path:

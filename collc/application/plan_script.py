@@ -64,7 +64,8 @@ def select(algorithms, request):
 
 def plan_script(report: TuningReport, ranges: Sequence[TunedRange], per_node: int) -> str:
     """The text of the script for some ranges, whose files are written. per_node: ranks of a node."""
-    rows = [(one.low, one.high, PurePath(one.file).name, one.name) for one in ranges]
+    least = report.sizes[0]  # a file may say less
+    rows = [(max(one.low, least), one.high, PurePath(one.file).name, one.name) for one in ranges]
     plans = "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
     collective = json.dumps(_NAMES.get(report.collective, report.collective.replace("_", "")))
     return _TEMPLATE.format(collective=collective, ranks=report.npus, per_node=per_node, plans=plans)

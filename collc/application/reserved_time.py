@@ -15,7 +15,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
-EACH: Final = 0.95e-6
+EACH: Final = 0.85e-6
 """Seconds of processor time for a transfer along shortest paths: compiled, with its check and its file."""
 
 COMPILING: Final = 3.0

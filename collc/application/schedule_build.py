@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from collc.application.build_clock import BuildClock
-from collc.application.chunk_advice import chunk_advice
+from collc.application.chunk_advice import chunk_advice, network_of_bound
 from collc.application.chunk_search import Attempt, ChunkSearch
 from collc.application.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
 from collc.application.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
-from collc.application.files_in_time import kept_seconds, write_in_time
+from collc.application.files_in_time import check_seconds, kept_seconds, least_check_seconds, write_in_time
 from collc.application.handwritten_runs import has_handwritten, placed_at_algorithms
 from collc.application.impossible_times import check_possible
 from collc.application.limit_checks import ScheduleLength, check_limit
@@ -63,21 +63,20 @@ OTHER_PARTS: Final = 0.2
 _RUNTIME_LIMITS: Final = {"M0110", "M0111", "M0113"}
 """Codes of files beyond the limits of a runtime, which fewer chunks may keep."""
 
-UNWOUND: Final = ", with direct links in place of switches"
-"""What the report adds to the name of a bound of that network."""
-
 
 @dataclass
 class ScheduleBuild:
     """The compilation of one schedule of a program; `report` does all of it.
 
-    module_text: receives the modules that `Settings.print_after` asks for.
+    module_text: receives the modules that `Settings.print_after` asks for. used: seconds of the time limit that are
+    used up already.
     """
 
     request: ScheduleRequest
     settings: Settings
     progress: Progress
     module_text: Callable[[str], None]
+    used: float = 0.0
     _report: ScheduleReport = field(init=False)
     _search: ChunkSearch | None = field(init=False, default=None)
     _taken: Attempt | None = field(init=False, default=None)
@@ -89,7 +88,7 @@ class ScheduleBuild:
         began = time.perf_counter()
         request = self.request
         options = SynthesisOptions(request, self.settings)
-        self._clock = BuildClock(options.time_limit)
+        self._clock = BuildClock(options.time_limit, used=self.used)
         self._report = ScheduleReport(
             name=request.name,
             topology=request.network.name,
@@ -105,6 +104,8 @@ class ScheduleBuild:
         except UsageError:
             raise
         except (CollcError, OutOfTime) as error:
+            if isinstance(error, OutOfTime) and not self._ends_itself():
+                raise
             known = error if isinstance(error, CollcError) else self._clock.between()
             messages = [self._with_place(message) for message in known.diagnostics]
             diagnostics = (*self._report.diagnostics, *messages)
@@ -130,9 +131,10 @@ class ScheduleBuild:
 
     def _build(self) -> None:
         emits = emits_of(self.request, self.settings.emit)
-        check_durations(self.request)
-        check_transfer_count(self.request)
-        check_feasible(self.request, emits)
+        with self._clock.preparing("the demand was looked at"):
+            check_durations(self.request)
+            check_transfer_count(self.request)
+            check_feasible(self.request, emits)
         blank = self._report
         module = self._scheduled(emits)
         while True:
@@ -157,7 +159,8 @@ class ScheduleBuild:
         return fewer.module, [search.note(fewer)]
 
     def _check_and_write(self, module: Module, emits: Sequence[EmitRequest]) -> None:
-        with self._clock.keeping("the schedule was checked", but=kept_seconds(module)):
+        kept, least = kept_seconds(module), least_check_seconds(module)
+        with self._clock.keeping("the schedule was checked", but=kept, least=least):
             self._verify(module)
         self._check_limits()
         with self._clock.paused():
@@ -203,6 +206,10 @@ class ScheduleBuild:
         """What handles Ctrl-C: the first one ends a search or proof early, or it raises KeyboardInterrupt at once."""
         return stopping_at_interrupt() if self.settings.keep_best else nullcontext(lambda: False)
 
+    def _ends_itself(self) -> bool:
+        """Whether the clock of this schedule ends it; else OutOfTime is that of the command."""
+        return self._clock.seconds is not None or self.settings.keep_best
+
     # Synthesis
 
     def _scheduled(self, emits: Sequence[EmitRequest]) -> Module:
@@ -210,7 +217,7 @@ class ScheduleBuild:
         try:
             with self._interruptible() as interrupted:
                 self._clock.reserved = reserved_seconds(SynthesisOptions(self.request, self.settings))
-                limit = SearchLimit(interrupted, self._clock.seconds, self._clock.reserved)
+                limit = SearchLimit(interrupted, self._clock.seconds, self._clock.reserved, self._clock.used)
                 module, note = self._planned(limit, emits)
             return self._measured(module, [text for text in (note, limit.note) if text])
         except OverflowError as error:
@@ -224,6 +231,8 @@ class ScheduleBuild:
             with self._clock.searching():
                 return self._with_best_chunks(limit, emits)
         except OutOfTime:
+            if not self._ends_itself():
+                raise
             limit.reached()
             reason = "no schedule was found until then"
         except NoSchedule as error:
@@ -263,12 +272,12 @@ class ScheduleBuild:
             check_feasible(request, emits)
             self.progress(None, f"trying {plural(number, 'chunk')} per block")
             part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
-            share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
+            share = SearchLimit(limit.reached, None if limit.seconds is None else (limit.seconds - limit.used) * part)
             module = self._synthesized(request, share, emits, texts.setdefault(number, []).append, experience)
             self._check_handwritten(request, module)
             return module
 
-        search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(emits))
+        search = ChunkSearch(choice, synthesize, lambda: experience.is_used_up or limit.reached(), listed=bool(emits))
         try:
             best = search.best()
         except OutOfTime:
@@ -322,7 +331,14 @@ class ScheduleBuild:
             from collc.msccl.plans.switch_program import has_plan
 
             if has_plan(module, plan):
-                return module
+                if options.time_limit is not None or "auto" not in [step.name for step in pipeline]:
+                    return module
+                from collc.application.plan_choice import faster_plan
+
+                def again(context: PassContext) -> Module:
+                    return self._passed(pipeline, options, context, emits, lambda _text: None, relays=False)
+
+                return faster_plan(module, request.network, plan, again, context)
         return self._passed(pipeline, options, context, emits, module_text, relays=relays)
 
     def _passed(
@@ -389,7 +405,7 @@ class ScheduleBuild:
             raise OverflowError
         ideal = bound = None
         try:
-            with self._clock.finishing(share=0.5, but=kept_seconds(module)):
+            with self._clock.sparing(but=check_seconds(module) + kept_seconds(module)):
                 taken = self._taken
                 if taken is not None and taken.module is module:
                     ideal = taken.ideal
@@ -402,7 +418,7 @@ class ScheduleBuild:
             raise OverflowError
         module = replace(module, bound=bound)
         advice = chunk_advice(self.request, module, bound, ideal) if bound is not None and ideal is not None else ""
-        where = UNWOUND if module.network is not self.request.network or module.network.unwound else ""
+        where = network_of_bound(self.request, module)
         self._report = replace(
             self._report,
             links=module.network.link_count,

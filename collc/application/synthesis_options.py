@@ -119,18 +119,20 @@ class SearchLimit:
     """Ends a search at Ctrl-C or at its time limit, and remembers why.
 
     interrupted: whether Ctrl-C was pressed. seconds: the time limit, counted from the creation of this object.
-    reserved: how many seconds earlier it ends. note: the remark for the report; "" while the search goes on.
+    reserved: how many seconds earlier it ends. used: how many are used up before it begins. note: the remark for the
+    report; "" while the search goes on.
     """
 
     interrupted: Callable[[], bool]
     seconds: float | None
     reserved: float = 0.0
+    used: float = 0.0
     note: str = ""
     _deadline: float = math.inf
 
     def __post_init__(self) -> None:
         if self.seconds is not None:
-            self._deadline = time.monotonic() + self.seconds - self.reserved
+            self._deadline = time.monotonic() + self.seconds - self.reserved - self.used
 
     def reached(self) -> bool:
         """Whether the search must end now."""

@@ -28,8 +28,9 @@ from collc.application.tuning_case import (
     of_the_group,
 )
 from collc.application.tuning_files import write_tuning
-from collc.application.tuning_report import Candidate, TunedRange, TuningReport
+from collc.application.tuning_report import Candidate, TunedRange, TuningReport, size_words
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
+from collc.base.units import format_bytes
 from collc.base.wording import listed, plural
 from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import Journal, journal_of, opened_journal
@@ -52,11 +53,11 @@ MANY_CHUNKS: Final = (1, 2, 4, 8)
 FEW_CHUNKS: Final = (1, 4)
 INSTANCES: Final = (1, 2)
 
-PLAN_STARTS: Final = 2**31
-"""The plan reader keeps the least size of a plan in 31 bits."""
+PLAN_STARTS: Final = 2**31 - 1
+"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
 
 PLAN_END: Final = 2**32 - 2**22
-"""The offsets of a plan have 32 bits, so that it serves less than 4 GiB."""
+"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +103,23 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     request = _tunable(tuned)
     kinds, notes = _kinds(request.demand, settings.kinds)
     settings = replace(settings, kinds=kinds)
-    sizes = tuned_sizes(*settings.sizes, plans="mscclpp" in kinds)
+    plan_end = PLAN_END // _parts(request) if "mscclpp" in kinds else None
+    sizes = tuned_sizes(*settings.sizes, plan_end)
     tasks = _tasks(tuned, request, settings, sizes)
     basis = json.dumps([outline.files.digest(), repr(settings.costs)])
     with opened_journal(journal_of(settings.output / "tuning.json"), basis) as journal:
         results = _run(tasks, settings, progress, journal)
         report = _report(tuned, request, settings, sizes, tasks, results)
-        report = replace(report, notes=notes)
+        report = replace(report, notes=(*notes, *report.notes))
         report = write_tuning(report, tuned, settings.output, progress)
         journal.remove()
     return report
 
 
-def tuned_sizes(low: int, high: int, *, plans: bool = False) -> tuple[int, ...]:
-    """The sizes that are simulated: both ends, and the powers of two between. plans: also the largest of a plan."""
+def tuned_sizes(low: int, high: int, plan_end: int | None = None) -> tuple[int, ...]:
+    """The sizes that are simulated: both ends, and between them the powers of two and the largest size of plans."""
     powers = [2**k for k in range(low.bit_length(), high.bit_length())]
-    between = [*powers, PLAN_END] if plans else powers
+    between = powers if plan_end is None else [*powers, plan_end]
     return tuple(sorted({low, high, *(size for size in between if low < size < high)}))
 
 
@@ -136,6 +138,12 @@ def _tunable(tuned: TunedProgram) -> ScheduleRequest:
         )
         raise UsageError(Diagnostic("U0160", message, hint="leave out 'using', or tune it on a topology of these NPUs"))
     return of_the_group(request)
+
+
+def _parts(request: ScheduleRequest) -> int:
+    """By how much the sizes of plans, as their reader counts them, are larger than those of the collective."""
+    run = request.demand.runs[0]
+    return len(run.group) if run.standard is not None and run.standard.kind == "scatter" else 1
 
 
 def _kinds(demand: Demand, kinds: tuple[FileKind, ...]) -> tuple[tuple[FileKind, ...], tuple[str, ...]]:
@@ -256,17 +264,20 @@ def _report(
     """The ranges of each kind of file. Raises NoSchedule S0311 where no file serves any size."""
     candidates, errors = _candidates(tasks, results)
     ranges: list[TunedRange] = []
+    notes: list[str] = []
+    latest = PLAN_STARTS // _parts(request)
     for kind in settings.kinds:
         own = [candidate for candidate in candidates if candidate.options.kind == kind]
-        starts = [kind == "msccl" or size < PLAN_STARTS for size in sizes]
+        starts = [kind == "msccl" or size <= latest for size in sizes]
         times = [candidate.times for candidate in own]
-        ranges += [
-            TunedRange(own[r.candidate], r.low, r.high) for r in fewest_ranges(sizes, times, settings.tolerance, starts)
-        ]
+        found = fewest_ranges(sizes, times, settings.tolerance, starts)
+        if kind == "mscclpp":
+            notes += _plan_notes(sizes, latest, PLAN_END // _parts(request), served=bool(found))
+            found = [replace(found[0], low=min(found[0].low, latest)), *found[1:]] if found else []
+        ranges += [TunedRange(own[r.candidate], r.low, r.high) for r in found]
     if not ranges:
-        message = (
-            f"no file could be written for schedule '{tuned.schedule}': {errors[0] if errors else 'nothing was tried'}"
-        )
+        reason = (*errors, *notes, "nothing was tried")[0]
+        message = f"no file could be written for schedule '{tuned.schedule}': {reason}"
         kinds = listed(settings.kinds, "or")
         raise NoSchedule(Diagnostic("S0311", message, hint=f"try it with: collc compile --emit {kinds}"))
     run = request.demand.runs[0]
@@ -283,7 +294,20 @@ def _report(
         compared=results[0]["compared"],
         candidates=len(candidates),
         errors=tuple(errors),
+        notes=tuple(notes),
     )
+
+
+def _plan_notes(sizes: Sequence[int], latest: int, end: int, *, served: bool) -> list[str]:
+    """Remarks where the limits of plans show: the latest smallest size and the largest one, in bytes."""
+    if sizes[0] > end:
+        return [f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}"]
+    if served and sizes[0] > latest:
+        return [
+            f"the first MSCCL++ plan says {size_words(latest)} as its smallest message, the largest that its reader "
+            f"takes; register_plans.py selects it from {size_words(sizes[0])} on"
+        ]
+    return []
 
 
 def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) -> tuple[list[Candidate], list[str]]:

@@ -141,7 +141,7 @@ class TuningReport:
             other = None if at is None or not nccl else nccl[at]
             yield (
                 one.file,
-                f"{_size(one.low)} .. {_size(one.high)}",
+                f"{size_words(one.low)} .. {size_words(one.high)}",
                 one.candidate.synthesizer,
                 str(one.candidate.plan.chunks),
                 str(one.candidate.options.instances),
@@ -175,7 +175,7 @@ class TuningReport:
         return points
 
 
-def _size(size: int) -> str:
+def size_words(size: int) -> str:
     """A size for people: the ends of a range as the size beside them, and one more or less."""
     if size % 2 == 0:
         return format_bytes(size)

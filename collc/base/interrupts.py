@@ -5,6 +5,7 @@ asked to; SIGTERM and SIGHUP first remove temporary files.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -77,12 +78,32 @@ class _Clock:
 
 
 def _in_callback(frame: FrameType | None) -> bool:
-    """Whether C code of llvmlite has called the function that runs: there an exception is printed and lost."""
+    """Whether llvmlite runs, or has called the function that runs: in a callback an exception is printed and lost, and
+    an object of llvmlite that is half made prints a traceback when it is deleted.
+    """
     while frame is not None:
-        if frame.f_code.co_name in _CALLBACKS:
+        if frame.f_code.co_name in _CALLBACKS or str(frame.f_globals.get("__name__")).startswith("llvmlite."):
             return True
         frame = frame.f_back
     return False
+
+
+@contextmanager
+def _never_lost() -> Generator[None]:
+    """OutOfTime that Python cannot raise, as in the finalizer of an object, is raised again soon, not printed."""
+    before = sys.unraisablehook
+
+    def handle(lost: sys.UnraisableHookArgs) -> None:
+        if isinstance(lost.exc_value, OutOfTime):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            before(lost)
+
+    sys.unraisablehook = handle
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _has_clock() -> bool:
@@ -109,7 +130,8 @@ def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[Callab
     if seconds is not None:
         clock.start(seconds)
     try:
-        yield clock.used
+        with _never_lost():
+            yield clock.used
     except CollcError:
         raise
     except Exception as error:

@@ -76,24 +76,25 @@ def memory_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def require(size: int, what: str, hint: str, at: Span | None = None) -> None:
+def require(size: int, what: str, hint: str, at: Span | None = None, *, always: bool = False) -> None:
     """Raise SourceError U0109 where so many bytes are more than is left of the memory limit, before they are taken.
 
     what: what needs them, as in "5,000,000 chunks". hint: what to change. at: the place in the program.
+    always: also where they are few.
     """
-    limit = memory_limit() if size > _SMALL else None
+    limit = memory_limit() if always or size > _SMALL else None
     if limit is None or size <= max(0, limit - _taken()):
         return
     message = f"{what} need about {gibibytes(size)} of memory, more than is left of {gibibytes(limit)}"
     raise SourceError(Diagnostic("U0109", message, at, hint=f"{hint}, or allow more with --memory-limit"))
 
 
-def require_for_search(size: int, what: str) -> None:
+def require_for_search(size: int, what: str, *, always: bool = False) -> None:
     """Raise SourceError U0109 where the main arrays of a search need more bytes than are left, before they are made.
 
     what: what they hold, as in "distances of 10,000 devices from 10,000 NPUs".
     """
-    require(size, what, "take fewer chunks, a smaller network or another synthesizer")
+    require(size, what, "take fewer chunks, a smaller network or another synthesizer", always=always)
 
 
 def gibibytes(size: int) -> str:

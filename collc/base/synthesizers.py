@@ -25,7 +25,7 @@ SEARCH: Final[Options] = {
 """The effort of a search; see collc.synthesis.task.Effort."""
 
 TIME_LIMIT: Final[Options] = {
-    "time_limit": Option("time", "when the search ends; the best schedule found until then is kept", least=1),
+    "time_limit": Option("time", "end the search after this time; the best schedule found by then is kept", least=1),
 }
 
 COMMON: Final[Options] = {**SEARCH, **TIME_LIMIT, **LINK_MODEL}

@@ -40,15 +40,17 @@ EXIT_CODES: Final = (
     "The first Ctrl-C during synthesis keeps the best schedule found so far; the second one ends collc."
 )
 
-_PROFILE: Final = "the runtime that will load the MSCCL file: msccl-executor-nccl (default) or microsoft/msccl"
+_PROFILE: Final = (
+    "the runtime of the MSCCL file: executor: msccl-executor-nccl (default), old: microsoft/msccl, rccl: RCCL"
+)
 _ROOT: Final = "rank of the root of a rooted collective"
-_EMIT: Final = "write this kind of file too: ten, msccl, mscclpp, chakra, trace, report"
+_EMIT: Final = "also write this kind of file: ten, msccl, msccl_stages, mscclpp, chakra, trace, report, libra"
 _ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
-_TIME_LIMIT: Final = "when the command ends, if it has no answer until then"
+_TIME_LIMIT: Final = "end the command after this time, if it has no answer by then"
 _MEMORY_LIMIT: Final = "memory that collc may take, as in 8GiB (default: nine tenths of what is free)"
 _DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated"
 
@@ -170,7 +172,12 @@ def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--program", type=Path, metavar="FILE.coll", help="check the file against a schedule of this program")
     add("--schedule", metavar="NAME", help="the schedule of that program")
-    add("--gpus-per-node", type=positive, metavar="N", help="of an MSCCL++ plan: ranks that map each other's memory")
+    add(
+        "--gpus-per-node",
+        type=positive,
+        metavar="N",
+        help="for an MSCCL++ plan: ranks of a node, which map each other's memory",
+    )
     add("--json", action="store_true", help=_JSON)
 
 
@@ -205,8 +212,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help=_SIMULATED)
-    add("--network", type=Path, metavar="FILE.yml", help="the same, as a network file of ASTRA-sim")
-    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, for all but programs and .ten files")
+    add("--network", type=Path, metavar="FILE.yml", help="the network, as a network file of ASTRA-sim")
+    add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, as a topology of a program")
     add("--size", type=size_of, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--astra", action="store_true", help="ASTRA-sim's truncated nanoseconds in place of exact picoseconds")
@@ -300,7 +307,13 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     add("--channels", type=list_of(_channels), default=[None], metavar="N,M", help="most channels that are tried")
     costs = "a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
     add("--protocol", action="append", type=_protocol_cost, default=[], metavar="P", help=costs + "LL=1/2:0us")
-    add("--tolerance", type=_share, default=Fraction(1, 50), metavar="SHARE", help="for fewer files (default: 0.02)")
+    add(
+        "--tolerance",
+        type=_share,
+        default=Fraction(1, 50),
+        metavar="SHARE",
+        help="how much slower than the best file one may be, so that fewer files suffice (default: 0.02)",
+    )
     add("--seed", type=number_from(0), metavar="N", help="the seed of all random choices")
     _add_processes(parser)
     add("--json", action="store_true", help=_JSON)
@@ -356,7 +369,13 @@ def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     tests = ("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall")
     add("--collective", choices=tests, help="the test (default: what the file says, else sendrecv)")
     add("--ranks", type=number_from(2), metavar="N", help="ranks of the test (default: those that the file lists)")
-    add("--launch", type=duration_of, default=0.0, metavar="TIME", help="of each call, as in 3us: no latency of links")
+    add(
+        "--launch",
+        type=duration_of,
+        default=0.0,
+        metavar="TIME",
+        help="launch overhead of each call, which is no latency of links, as in 3us",
+    )
     hops = "links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)"
     add("--hops", type=positive, default=1, metavar="N", help=hops)
     add("--sizes", type=_size_range, default=(0, 2**62), metavar="LOW..HIGH", help="fit only these sizes")
@@ -384,7 +403,7 @@ def _design_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", type=Path, default=Path(), metavar="DIR", help="folder for all files (default: this one)")
     add("--design", metavar="NAME", help="solve only this design of the program")
     _add_definitions(parser)
-    add("--compare", action="store_true", help="show the closed forms equal, message and smart too")
+    add("--compare", action="store_true", help="also show the closed-form divisions equal, message and smart")
     add("--network", choices=("clos", "rail_only"), help="instead of FILE: count and price the parts of this network")
     add("--gpus", type=positive, metavar="N", help="GPUs of that network")
     add("--radix", type=positive, metavar="K", help="ports of its switches (default: 64)")
@@ -416,7 +435,7 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gpus-per-node", type=positive, metavar="N", help="GPUs of a node, where no file describes its inside")
     nvlinks = "NVLinks of each GPU to NVSwitches, where the file names none; or those of a DGX-1"
     add("--nvlink", type=nvlinks_of, metavar="N|dgx1", help=nvlinks)
-    add("--mirror", action="store_true", help="NVLinks that a file of NCCL has in one direction are in both")
+    add("--mirror", action="store_true", help="NVLinks that an NCCL file lists in one direction exist in both")
     add("--pcie", action=argparse.BooleanOptionalAction, help="keep paths over PCIe, also where NVLinks join all GPUs")
     add("--npu", metavar="ATTRIBUTE=VALUE", help="which nodes of a graph are NPUs; all: all of them")
     add("--capacity", metavar="ATTRIBUTE=UNIT", help="bandwidth of the edges of a graph, as in capacity=GB/s")

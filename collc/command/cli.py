@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import json
@@ -16,6 +15,7 @@ from typing import Final, TextIO
 from collc.base.diagnostics import CollcError, Diagnostic, Exit
 from collc.base.memory import gibibytes, limited_memory, memory_limit
 from collc.command.arguments import parse_arguments
+from collc.command.terminal import drop_output
 
 _MEMORY_HINTS: Final = {
     "compile": "compile one schedule at a time with --schedule NAME, or a smaller network",
@@ -30,18 +30,20 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
-def _messages_of(error: BaseException | None, command: str, partial: bool) -> tuple[Sequence[Diagnostic], int]:
+def _messages_of(
+    error: BaseException | None, command: str, partial: bool, limit: int | None = None
+) -> tuple[Sequence[Diagnostic], int]:
     """The messages about an error that ended a command, and the exit code.
 
-    partial: some schedules were compiled and written before.
+    partial: some schedules were compiled and written before. limit: the bytes of memory that there were at most.
     """
     if isinstance(error, CollcError):
         return error.diagnostics, int(error.exit)
     if isinstance(error, KeyboardInterrupt):
         rest = "what was built before it was kept" if partial else "nothing was written"
         return [Diagnostic("U0115", f"interrupted: {rest}")], INTERRUPTED
-    if isinstance(error, MemoryError):
-        return [_out_of_memory(error, command)], int(Exit.SOURCE)
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return [_out_of_memory(error, command, limit)], int(Exit.SOURCE)
     if isinstance(error, UnicodeEncodeError):
         message = f"{error.object!a} cannot be written in the encoding of the locale, {error.encoding}"
         hint = "take a locale with UTF-8 (LC_ALL=C.UTF-8), or set PYTHONUTF8=1"
@@ -54,10 +56,9 @@ def _messages_of(error: BaseException | None, command: str, partial: bool) -> tu
     return [internal_error(error)], int(Exit.INTERNAL)
 
 
-def _out_of_memory(error: MemoryError, command: str) -> Diagnostic:
+def _out_of_memory(error: BaseException, command: str, limit: int | None) -> Diagnostic:
     """The message about memory that was refused, with its size where NumPy asked for it."""
     hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
-    limit = memory_limit()
     known = re.match(r"Unable to allocate ([\d.]+ [KMGTPE]iB)", str(error))
     message = f"not enough memory: an array of {known[1]} is needed" if known else "there is not enough memory for this"
     if limit is not None:
@@ -66,14 +67,18 @@ def _out_of_memory(error: MemoryError, command: str) -> Diagnostic:
     return Diagnostic("U0109", message, hint=hint)
 
 
-def _report_error(error: BaseException, words: Sequence[str]) -> int:
-    """Print what ended a command early, as JSON too where that was asked for; returns the exit code."""
+def _report_error(error: BaseException, words: Sequence[str], limit: int | None) -> int:
+    """Print what ended a command early, as JSON too where that was asked for; returns the exit code.
+
+    limit: the bytes of memory that the command had at most.
+    """
     from collc.command.commands import CompilationEnded
     from collc.command.terminal import print_messages
 
     partial = error.report if isinstance(error, CompilationEnded) else None
     command = words[0] if words else ""
-    messages, code = _messages_of(error if partial is None else error.__cause__, command, partial is not None)
+    cause = error if partial is None else error.__cause__
+    messages, code = _messages_of(cause, command, partial is not None, limit)
     if "--json" in words:
         from collc.base.rendering import as_json
 
@@ -95,9 +100,9 @@ def _unwritten(answer: str) -> Sequence[Diagnostic]:
     try:
         print(answer, flush=True)
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
     except OSError as error:
-        _drop_output()
+        drop_output()
         return _messages_of(error, "", partial=False)[0]
     return ()
 
@@ -121,12 +126,6 @@ def _open_as(number: int) -> int:
     return number
 
 
-def _drop_output() -> None:
-    """What is still to be written to stdout goes nowhere; Python would try again at the end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but SystemExit, after `--help` and `--version`.
 
@@ -134,10 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
+    code = int(Exit.DONE)
     with ExitStack() as limits:
         try:
             chosen = parse_arguments(words)
-            code = int(Exit.DONE)
             if chosen is not None:
                 from collc.command import commands
 
@@ -145,15 +144,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 code = int(commands.run(chosen))
             sys.stdout.flush()
         except BrokenPipeError:
-            _drop_output()
+            drop_output()
             sys.stderr.close()
-            return int(Exit.DONE)
+            return code
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT) and error.filename is None:
-                _drop_output()
-            return _report_error(error, words)
+                drop_output()
+            limit = memory_limit()
+            limits.close()
+            return _report_error(error, words, limit)
         except (Exception, KeyboardInterrupt) as error:
-            return _report_error(error, words)
+            limit = memory_limit()
+            limits.close()  # there may be no memory left for the message
+            return _report_error(error, words, limit)
     return code
 
 

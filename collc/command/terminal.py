@@ -31,6 +31,24 @@ def uses_colour(stream: TextIO) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
+def drop_output() -> None:
+    """What is still to be written to stdout goes nowhere; Python would try again at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def into_open_pipe() -> Generator[None]:
+    """Where nobody reads stdout any more, what is printed inside goes nowhere: the exit code is still that of the
+    command.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
 def print_messages(diagnostics: Sequence[Diagnostic]) -> None:
     """Print messages to stderr; of repeated warnings only the first."""
     if diagnostics:
@@ -41,6 +59,11 @@ def print_messages(diagnostics: Sequence[Diagnostic]) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to stdout; where the terminal is too narrow, each row as a list of its cells."""
+    with into_open_pipe():
+        _print_table(columns, rows)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from collc.base.rendering import printable
 
     rows = [[printable(cell) for cell in row] for row in rows]
@@ -165,4 +188,5 @@ def print_json(answer: Mapping[str, object], diagnostics: Sequence[Diagnostic] =
     """Print one JSON object, with the messages about it."""
     from collc.base.rendering import as_json
 
-    print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))
+    with into_open_pipe():
+        print(json.dumps({**answer, "diagnostics": as_json(diagnostics)}, indent=2))

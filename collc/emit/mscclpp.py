@@ -21,13 +21,16 @@ def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bo
     Returns whether the collective of the plan is `custom`, and remarks for the report. Raises SourceError as `plan_of`
     does.
     """
-    plan = _fastest(module, options)
+    plan = fastest_plan(module, options)
     out.writelines(line.encode("ascii") for line in plan_lines(plan))
     return plan["collective"] == "custom", remarks_of(plan, options, module.network)
 
 
-def _fastest(module: Module, options: MscclOptions) -> Json:
-    """The plan that takes least time for the buffer of the module, of equally fast ones the first."""
+def fastest_plan(module: Module, options: MscclOptions) -> Json:
+    """The plan that takes least time for the buffer of the module, of equally fast ones the first.
+
+    Raises SourceError as `plan_of` does.
+    """
     found = plans_of(module, options)
     first = next(found)
     if module.schedule is None or len(module.schedule) > MOST_MESSAGES:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 from collc.ten.arrays import BoolArray, Int32Array, grouped
 
@@ -38,8 +39,14 @@ class Digraph:
 
     @staticmethod
     def of(network: Links) -> Digraph:
-        """The graph whose vertices are the devices of a network, and whose edges are its links, by their numbers."""
-        return Digraph(network.device_count, network.source, network.target)
+        """The graph whose vertices are the devices of a network, and whose edges are its links, by their numbers.
+
+        The same object for the same network, so that what is known of it is found again.
+        """
+        graph = _GRAPHS.get(network)
+        if graph is None:
+            graph = _GRAPHS[network] = Digraph(network.device_count, network.source, network.target)
+        return graph
 
     @property
     def edge_count(self) -> int:
@@ -67,3 +74,6 @@ class Digraph:
     def with_edges(self, kept: BoolArray) -> Digraph:
         """The graph with some of the edges, bool[edges], renumbered in order."""
         return Digraph(self.vertex_count, self.source[kept], self.target[kept])
+
+
+_GRAPHS: Final = WeakKeyDictionary[Links, Digraph]()

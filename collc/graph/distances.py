@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,6 +22,9 @@ _KERNEL_WORK: Final = 400_000
 """Targets x edges from which the compiled kernel is worth the import of Numba."""
 
 
+_PIECE: Final = 20_000_000
+"""Targets x edges in a call of the kernel, which a signal ends only when it returns: 0.1 to 0.5 s."""
+
 _ROUNDS: Final = 100
 """Rounds over all edges, after which the rest is done vertex by vertex: where paths are long, that takes less time."""
 
@@ -32,13 +36,35 @@ def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array) -> Int
         from collc.kernels.graph_distances import all_distances, all_hops
 
         offsets, edges = graph.in_edges
-        if equal:
-            return all_hops(targets, offsets, edges, graph.source, int(length[0]), UNREACHABLE)
-        return all_distances(targets, offsets, edges, graph.source, length, UNREACHABLE)
-    layers = _by_rank(graph)
+        found = np.empty((len(targets), graph.vertex_count), np.int64)
+        piece = max(1, _PIECE // max(1, graph.edge_count))
+        for low in range(0, len(targets), piece):
+            some = targets[low : low + piece]
+            if equal:
+                found[low : low + piece] = all_hops(some, offsets, edges, graph.source, int(length[0]), UNREACHABLE)
+            else:
+                found[low : low + piece] = all_distances(some, offsets, edges, graph.source, length, UNREACHABLE)
+        return found
     if equal:
-        return _breadth_first(graph, layers, int(length[0]), targets)
-    return _relaxed_layers(graph, layers, length, targets)
+        hops = _hops_to(graph, targets)
+        return np.where(hops < UNREACHABLE, hops * int(length[0]), UNREACHABLE)
+    return _relaxed_layers(graph, _by_rank(graph), length, targets)
+
+
+_LAST_HOPS: Final = WeakKeyDictionary[Digraph, tuple[bytes, Int64Array]]()
+"""For each graph the targets that were asked for last, and their distances in hops: bounds and searches ask for the
+same ones.
+"""
+
+
+def _hops_to(graph: Digraph, targets: Int32Array) -> Int64Array:
+    """`distances_to` in edges, for small graphs; not to be changed."""
+    key = targets.tobytes()
+    known = _LAST_HOPS.get(graph)
+    if known is None or known[0] != key:
+        known = key, _breadth_first(graph, _by_rank(graph), targets)
+        _LAST_HOPS[graph] = known
+    return known[1]
 
 
 def distances_from(graph: Digraph, length: Int64Array, start: Int64Array) -> Int64Array:
@@ -157,8 +183,8 @@ def _row_by_row(graph: Digraph, length: Int64Array, start: Int64Array) -> Int64A
     return np.array([_nearest_first(back, length, row) for row in start], np.int64)
 
 
-def _breadth_first(graph: Digraph, layers: list[Int32Array], length: int, targets: Int32Array) -> Int64Array:
-    """`distances_to` where all edges have one length: from all targets at once, one hop a round."""
+def _breadth_first(graph: Digraph, layers: list[Int32Array], targets: Int32Array) -> Int64Array:
+    """`distances_to` in edges: from all targets at once, one edge a round."""
     found = np.full((graph.vertex_count, len(targets)), UNREACHABLE, np.int64)
     front = np.zeros(found.shape, np.bool_)
     front[targets, np.arange(len(targets))] = True
@@ -166,13 +192,13 @@ def _breadth_first(graph: Digraph, layers: list[Int32Array], length: int, target
     distance = 0
     while front.any():
         found[front] = distance
-        if distance >= _ROUNDS * length:
-            return _row_by_row(graph, np.full(graph.edge_count, length, np.int64), np.ascontiguousarray(found.T))
+        if distance >= _ROUNDS:
+            return _row_by_row(graph, np.ones(graph.edge_count, np.int64), np.ascontiguousarray(found.T))
         reached = np.zeros(front.shape, np.bool_)
         for source, target in ends:
             reached[source] |= front[target]
         front = reached & (found == UNREACHABLE)
-        distance += length
+        distance += 1
     return np.ascontiguousarray(found.T)
 
 

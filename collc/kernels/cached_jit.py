@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from numba import njit
+
+from collc.base.memory import require_for_search
 
 if TYPE_CHECKING:
     from numba.core.caching import FunctionCache
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+FIRST_KERNEL: Final = 96 << 20
+"""Bytes that LLVM takes before it loads or compiles its first kernel; it ends the process where it gets none."""
+
+NEXT_KERNEL: Final = 24 << 20
+"""Bytes that it takes at most for another one."""
 
 
 def jit(**options: object) -> Callable[[Kernel], Kernel]:
@@ -31,6 +39,9 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
 class _ForgivingCache:
     """Numba's cache of a kernel; where its files are damaged or cannot be written, the kernel is compiled again."""
 
+    _used: ClassVar[list[bool]] = []
+    """Not empty where this process has loaded a kernel."""
+
     def __init__(self, cache: FunctionCache) -> None:
         self._cache = cache
 
@@ -38,7 +49,15 @@ class _ForgivingCache:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: object, context: object) -> object:
-        """The machine code; None where there is none, or it cannot be read."""
+        """The machine code; None where there is none, or it cannot be read.
+
+        Raises SourceError U0109 where the memory limit leaves too little to load it, or to compile the kernel.
+        """
+        require_for_search(NEXT_KERNEL if self._used else FIRST_KERNEL, "compiled functions", always=True)
+        self._used.append(True)
+        return self._read(signature, context)
+
+    def _read(self, signature: object, context: object) -> object:
         try:
             return self._cache.load_overload(signature, context)
         except Exception:  # pickle and LLVM raise of everything

@@ -1,8 +1,7 @@
 """Earliest-arrival search (PCCL 4.2) where every transfer takes one step.
 
-Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py). The steps at which a link is
-free are a set: bit `step & mask` of word `step >> shift` of the link is 1. Compiled code has words of 64 bits, plain
-Python one word of any number of bits for each link.
+For Numba on arrays (collc/kernels/compiled.py); collc/kernels/pccl_plain_steps.py is the same in plain Python. The
+steps at which a link is free are a set: bit `step & MASK` of word `step >> SHIFT` of the link is 1.
 """
 
 from __future__ import annotations
@@ -10,13 +9,16 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from typing import Any, NamedTuple
 
-from collc.kernels.compiled import trailing_zeros
+from collc.kernels.compiled import inlined, trailing_zeros
 
 NEVER = 1 << 29
 """More steps than any schedule takes: the distance where no path leads."""
 
+SHIFT, MASK = 6, 63
+"""Words have 64 bits."""
+
 WORK = 6
-"""`work[0]` of `plan_by_steps` that takes plain Python about a microsecond."""
+"""Work that takes plain Python about a microsecond."""
 
 DEVICE_WORK, LINK_WORK, TRANSFER_WORK = 6, 3, 3
 """Work for a device that a search visits, a link whose free step is looked up, and a planned transfer; every device
@@ -28,9 +30,8 @@ class StepNetwork(NamedTuple):
     """Links, numbered by source: the links out of device u are offsets[u] .. offsets[u + 1] - 1.
 
     number: of each link in the network. heads, tails: where each link ends and begins. to[row][device]: steps from a
-    device to a target, NEVER where no path leads. row_of: the row of each device that is a target. nearer_offsets,
-    nearer: links that the search tries out of device u if only hops that come nearer to target row r are allowed, CSR
-    at r * stride + u; they may include others, which the search skips. farthest: the largest distance in `to`.
+    device to a target, NEVER where no path leads. row_of: the row of each device that is a target. farthest: the
+    largest distance in `to`.
     """
 
     offsets: Sequence[int]
@@ -39,10 +40,6 @@ class StepNetwork(NamedTuple):
     tails: Sequence[int]
     to: Sequence[Any]
     row_of: Sequence[int]
-    links: Sequence[int]
-    nearer_offsets: Sequence[int]
-    nearer: Sequence[int]
-    stride: int
     farthest: int
 
 
@@ -63,14 +60,12 @@ class StepConditions(NamedTuple):
 class StepTables(NamedTuple):
     """What is planned.
 
-    words, shift, mask: of the sets of free steps. room: steps that the tables hold. free: the sets, one link after
-    another. first_free: for each link, words before this one are empty. table: step-by-link table, flat, with the chunk
-    at step * links + link.
+    words: of each set of free steps. room: steps that the tables hold. free: the sets, one link after another.
+    first_free: for each link, words before this one are empty. table: step-by-link table, flat, with the chunk at
+    step * links + link.
     """
 
     words: int
-    shift: int
-    mask: int
     room: int
     free: MutableSequence[int]
     first_free: MutableSequence[int]
@@ -83,7 +78,7 @@ class StepScratch(NamedTuple):
     owner: the condition whose tree the device is in. since: when it got that chunk. tree: the devices of the tree.
     arrival: when the search reaches it, plus the offset of that search, so that what earlier searches wrote is larger.
     via: over which link. entry_device, entry_below: entries of stacks. stack: the top entry of each stack.
-    filled: words of `shift` bits, those of stacks that have entries are 1.
+    filled: bits of words, those of stacks that have entries are 1.
     """
 
     owner: MutableSequence[int]
@@ -116,10 +111,7 @@ def plan_by_steps(
     work that was done, WORK for about a microsecond.
     Returns the first position that is not planned, and `last` and `offset` after it.
     """
-    links, words, shift, mask = len(network.heads), tables.words, tables.shift, tables.mask
-    free, first_free, table = tables.free, tables.first_free, tables.table
-    owner, since, tree, arrival, via = scratch.owner, scratch.since, scratch.tree, scratch.arrival, scratch.via
-    tails, number, devices = network.tails, network.number, len(network.offsets) - 1
+    devices = len(network.offsets) - 1
     while position < len(order):
         condition = order[position]
         wanting = conditions.wanting_offsets[condition + 1] - conditions.wanting_offsets[condition]
@@ -130,38 +122,57 @@ def plan_by_steps(
         count = 0
         for i in range(conditions.holder_offsets[condition], conditions.holder_offsets[condition + 1]):
             device = conditions.holders[i]
-            tree[count] = device
+            scratch.tree[count] = device
             count += 1
-            owner[device] = condition
-            since[device] = 0
+            scratch.owner[device] = condition
+            scratch.since[device] = 0
         for i in range(conditions.wanting_offsets[condition], conditions.wanting_offsets[condition + 1]):
-            device = conditions.wanting[i]
-            if owner[device] == condition:
+            target = conditions.wanting[i]
+            if scratch.owner[target] == condition:
                 continue
             offset -= NEVER
             work[0] += count + _search(
-                count, device, conditions.tie_seeds[condition], non_minimal, offset, network, tables, scratch
+                count, target, conditions.tie_seeds[condition], non_minimal, offset, network, tables, scratch
             )
-            while owner[device] != condition:
-                work[0] += TRANSFER_WORK
-                link, step = via[device], arrival[device] - offset - 1
-                word = link * words + (step >> shift)
-                free[word] ^= 1 << (step & mask)
-                if free[word] == 0:
-                    while first_free[link] < words and free[link * words + first_free[link]] == 0:
-                        first_free[link] += 1
-                table[step * links + number[link]] = conditions.chunk[condition]
-                if step > last:
-                    last = step
-                owner[device] = condition
-                since[device] = step + 1
-                tree[count] = device
-                count += 1
-                device = tails[link]
+            last = max(last, scratch.arrival[target] - offset - 1)
+            grown = _taken_path(count, target, condition, conditions.chunk[condition], offset, network, tables, scratch)
+            work[0] += TRANSFER_WORK * (grown - count)
+            count = grown
     return position, last, offset
 
 
-def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python each call costs as much as its work
+@inlined
+def _taken_path(
+    count: int,
+    device: int,
+    condition: int,
+    chunk: int,
+    offset: int,
+    network: StepNetwork,
+    tables: StepTables,
+    scratch: StepScratch,
+) -> int:
+    """Takes the links of the path that a search has found to a device, and adds its devices to the tree of `count`;
+    how many that has then.
+    """
+    links, words, free, first_free = len(network.heads), tables.words, tables.free, tables.first_free
+    while scratch.owner[device] != condition:
+        link, step = scratch.via[device], scratch.arrival[device] - offset - 1
+        word = link * words + (step >> SHIFT)
+        free[word] ^= 1 << (step & MASK)
+        if free[word] == 0:
+            while first_free[link] < words and free[link * words + first_free[link]] == 0:
+                first_free[link] += 1
+        tables.table[step * links + network.number[link]] = chunk
+        scratch.owner[device] = condition
+        scratch.since[device] = step + 1
+        scratch.tree[count] = device
+        count += 1
+        device = network.tails[link]
+    return count
+
+
+def _search(
     count: int,
     target: int,
     tie_seed: int,
@@ -176,103 +187,95 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
     Devices lie on stacks, one for each step at which the target may be reached over them at best. Fills arrival and
     via. Returns the work done.
     """
-    words, shift, mask, _room, free, first_free, _table = tables
-    _owner, since, _tree, arrivals, via, entry_device, entry_below, stack, filled = scratch
-    row = network.row_of[target]
-    heads, left = network.heads, network.to[row]
-    nearest, entries, lowest, top = _begin(count, left, offset, shift, mask, scratch)
-    any_hop = nearest <= non_minimal
-    offsets, links, start = network.nearer_offsets, network.nearer, network.stride * row
-    if any_hop:
-        offsets, links, start = network.offsets, network.links, 0
+    arrivals, filled, left = scratch.arrival, scratch.filled, network.to[network.row_of[target]]
+    nearest, entries, lowest, top = _begin(count, left, offset, scratch)
     best, work = NEVER, 0
-    word = lowest >> shift
-    while word <= top >> shift:
-        bits = filled[word]
-        if bits == 0:
+    word = lowest >> SHIFT
+    while word <= top >> SHIFT:
+        if filled[word] == 0:
             word += 1
             continue
-        rank = (word << shift) + trailing_zeros(bits)
+        rank = (word << SHIFT) + trailing_zeros(filled[word])
         if rank >= best:
             break
-        entry = stack[rank]
-        device = entry_device[entry]
-        stack[rank] = entry_below[entry]
-        if entry_below[entry] < 0:
-            filled[word] = bits & (bits - 1)
+        device = _taken(rank, scratch)
         time = arrivals[device] - offset
         if time == 0:
-            time = since[device]
+            time = scratch.since[device]
         here = left[device]
         if time + here != rank:
             continue
-        low, high, turn, work = offsets[start + device], offsets[start + device + 1], 1, work + DEVICE_WORK
+        low, high, turn, work = network.offsets[device], network.offsets[device + 1], 1, work + DEVICE_WORK
         if tie_seed >> (device & 31) & 1:
             low, high, turn = high - 1, low - 1, -1
-        cell, bit, soonest = time >> shift, time & mask, offset + time + 1
-        for i in range(low, high, turn):
-            link = links[i]
-            head = heads[link]
+        for link in range(low, high, turn):
+            head = network.heads[link]
             there = left[head]
-            if arrivals[head] <= soonest or time + 1 + there >= best or (there >= here and not any_hop):
+            if arrivals[head] <= offset + time + 1 or time + 1 + there >= best:
                 continue
-            arrival, work = time + 1, work + LINK_WORK
-            gaps = free[link * words + cell] >> bit
-            if gaps & 1 == 0:
-                if gaps:
-                    arrival += trailing_zeros(gaps)
-                else:
-                    arrival = _next_free(free, max(first_free[link], cell + 1), link * words, words, shift) + 1
-                if arrival + there >= best or arrival + offset >= arrivals[head]:
-                    continue
-            arrivals[head], via[head] = arrival + offset, link
+            if there >= here and nearest > non_minimal:
+                continue
+            arrival, work = _next_free(link, time, tables) + 1, work + LINK_WORK
+            if arrival + there >= best or arrival + offset >= arrivals[head]:
+                continue
+            arrivals[head], scratch.via[head] = arrival + offset, link
             if head == target:
                 best = arrival
                 continue
-            rank = arrival + there
-            bits, flag = filled[rank >> shift], 1 << (rank & mask)
-            entry_device[entries] = head
-            entry_below[entries] = stack[rank] if bits & flag else -1
-            stack[rank] = entries
-            filled[rank >> shift] = bits | flag
-            entries += 1
-            if rank > top:
-                top = rank
-    for i in range(word, (top >> shift) + 1):
+            _put(head, arrival + there, entries, scratch)
+            entries, top = entries + 1, max(top, arrival + there)
+    for i in range(word, (top >> SHIFT) + 1):
         filled[i] = 0
     return work
 
 
-def _begin(
-    count: int, left: Sequence[int], offset: int, shift: int, mask: int, scratch: StepScratch
-) -> tuple[int, int, int, int]:
+def _begin(count: int, left: Sequence[int], offset: int, scratch: StepScratch) -> tuple[int, int, int, int]:
     """Puts the tree on the stacks; returns the least distance of any device, entries used, lowest and highest stack."""
-    _owner, since, tree, arrival, _via, entry_device, entry_below, stack, filled = scratch
     nearest = lowest = NEVER
     entries = top = 0
     for i in range(count):
-        device = tree[i]
+        device = scratch.tree[i]
         here = left[device]
-        arrival[device] = offset  # nothing arrives earlier, so the tree is not reached again
+        scratch.arrival[device] = offset  # nothing arrives earlier, so the tree is not reached again
         if here < NEVER:
-            rank = since[device] + here
-            bits, flag = filled[rank >> shift], 1 << (rank & mask)
-            entry_device[entries] = device
-            entry_below[entries] = stack[rank] if bits & flag else -1
-            stack[rank] = entries
-            filled[rank >> shift] = bits | flag
+            rank = scratch.since[device] + here
+            _put(device, rank, entries, scratch)
             entries += 1
-            if here < nearest:
-                nearest = here
-            if rank > top:
-                top = rank
-            if rank < lowest:
-                lowest = rank
+            nearest, lowest, top = min(nearest, here), min(lowest, rank), max(top, rank)
     return nearest, entries, lowest, top
 
 
-def _next_free(free: Sequence[int], word: int, start: int, words: int, shift: int) -> int:
-    """The first free step of a link from some word on; its words begin at `start`."""
-    while word < words and free[start + word] == 0:
+@inlined
+def _put(device: int, rank: int, entry: int, scratch: StepScratch) -> None:
+    """Puts a device on the stack of a rank, as a new entry."""
+    bits, flag = scratch.filled[rank >> SHIFT], 1 << (rank & MASK)
+    scratch.entry_device[entry] = device
+    scratch.entry_below[entry] = scratch.stack[rank] if bits & flag else -1
+    scratch.stack[rank] = entry
+    scratch.filled[rank >> SHIFT] = bits | flag
+
+
+@inlined
+def _taken(rank: int, scratch: StepScratch) -> int:
+    """Takes the last device off the stack of the lowest rank."""
+    entry = scratch.stack[rank]
+    below = scratch.entry_below[entry]
+    scratch.stack[rank] = below
+    if below < 0:
+        bits = scratch.filled[rank >> SHIFT]
+        scratch.filled[rank >> SHIFT] = bits & (bits - 1)
+    return scratch.entry_device[entry]
+
+
+@inlined
+def _next_free(link: int, time: int, tables: StepTables) -> int:
+    """The first free step of a link from some time on."""
+    free, word = tables.free, time >> SHIFT
+    start = link * tables.words
+    gaps = free[start + word] >> (time & MASK)
+    if gaps:
+        return time + trailing_zeros(gaps)
+    word = max(tables.first_free[link], word + 1)
+    while word < tables.words and free[start + word] == 0:
         word += 1
-    return (word << shift) + (trailing_zeros(free[start + word]) if word < words else 0)
+    return (word << SHIFT) + (trailing_zeros(free[start + word]) if word < tables.words else 0)

@@ -80,19 +80,21 @@ class MessageTable(NamedTuple):
 def follow(links: LinkTable, rows: RowTable, work: PathWork, found: MessageTable, first: int, room: int) -> int:
     """Add the messages of chunks from a position of `rows.order` on, until there is no room for those of another.
 
-    Returns the position to go on with; where no path leads to a device, -1. room: messages, hops and slots.
+    Returns the position to go on with; where no path leads to a device, -1. room: for how many more messages, hops and
+    slots there is room.
     """
     devices, counters = len(work.into), work.counters
+    most_hops, most_slots = counters[2] + room, counters[3] + room
     for at in range(first, len(rows.order)):
         row = rows.order[at]
-        if counters[3] + devices > room:
+        if counters[3] + devices > most_slots:
             return at
         messages, hops, slots = counters[1], counters[2], counters[3]
         low, high = rows.holder_offsets[row], rows.holder_offsets[row + 1]
         if rows.tree[row] != counters[0]:
             counters[0] = rows.tree[row]
             _grow_tree(links, rows.holders, low, high, rows.size[row] * len(links.source), work.into, work.distance)
-        complete = _follow_row(links, rows, work, found, row, room)
+        complete = _follow_row(links, rows, work, found, row, most_hops)
         for k in range(counters[4]):
             work.level[work.seen[k]] = -1
             work.slot[work.seen[k]] = -1
@@ -108,8 +110,8 @@ COMPLETE, NO_PATH, NO_ROOM = 0, 1, 2
 
 
 @inlined
-def _follow_row(links: LinkTable, rows: RowTable, work: PathWork, found: MessageTable, row: int, room: int) -> int:
-    """Add the messages of one chunk. Returns COMPLETE, NO_PATH or NO_ROOM."""
+def _follow_row(links: LinkTable, rows: RowTable, work: PathWork, found: MessageTable, row: int, most: int) -> int:
+    """Add the messages of one chunk. Returns COMPLETE, NO_PATH or NO_ROOM. most: hops in all."""
     counters, release = work.counters, rows.release[row]
     counters[4] = 0
     for k in range(rows.holder_offsets[row], rows.holder_offsets[row + 1]):
@@ -124,7 +126,7 @@ def _follow_row(links: LinkTable, rows: RowTable, work: PathWork, found: Message
             work.path[count] = link
             count += 1
             device = links.source[link]
-        if counters[2] + count > room:
+        if counters[2] + count > most:
             return NO_ROOM
         _add_messages(links, work, found, row, count, release)
     return COMPLETE

@@ -14,6 +14,12 @@ NAMES: Final = ("i", "j", "k", "m")
 MOST_LOOPS: Final = 4
 """Loops into which the links of one kind between two families are split, where they are few."""
 
+MOST_TRIED: Final = 64
+"""Pairs of a step and a size up to which dimensions of a torus are looked for in any case."""
+
+MOST_PLACES: Final = 5_000_000
+"""Places times such pairs up to which they are looked for where there are more pairs."""
+
 FEWEST_LINKS: Final = 8
 """Links that each loop stands for on average, where there are more loops; else links are listed."""
 
@@ -103,10 +109,14 @@ def _torus(pairs: Sequence[Pair]) -> list[Loop] | None:
     if tail is None or len(edges) * len(tails) != len(pairs):
         return None
     count = max(max(edge) for edge in edges) + 1
+    ups, downs = {b - a for a, b in edges if b > a}, {b - a for a, b in edges if b < a}
+    tried = len(ups) * (len(downs) + 1)
+    if tried > MOST_TRIED and tried * count > MOST_PLACES:
+        return None
     names = _names(tail, NAMES[1:])
     ranges, rest = (("i", f"0..{count}"), *_ranges(tail, names)), _expressions(tail, names)
     found: list[Loop] = []
-    for step in sorted({b - a for a, b in edges if b > a}):
+    for step in sorted(ups):
         for size in sorted({2 * step, *(step - (b - a) for a, b in edges if b < a)}, reverse=True):
             two = size == 2 * step  # places in this dimension, with one link
             wanted = {

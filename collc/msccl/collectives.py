@@ -108,8 +108,9 @@ def layout_of(network: Network, demand: Demand) -> BufferLayout:
     inputs: list[dict[int, int]] = [{} for _ in network.npus]
     outputs: list[dict[int, int]] = [{} for _ in network.npus]
     for sets, slots in ((chunks.pre, inputs), (chunks.post, outputs)):
-        for chunk, number in enumerate(sets):
-            for rank in members[int(number)]:
+        numbers: list[int] = sets.tolist()
+        for chunk, number in enumerate(numbers):
+            for rank in members[number]:
                 slots[rank][chunk] = len(slots[rank])
     return BufferLayout(tuple(inputs), tuple(outputs))
 

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.graph.automorphisms import kind_code, mixed
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import Int32Array, Int64Array
@@ -135,16 +136,3 @@ def _rank_within(outer: Int64Array, inner: Int64Array) -> Int32Array:
     of_inner = np.empty(int(inner.max()) + 1, np.int32)
     of_inner[pairs[1][order]] = rank
     return of_inner[inner]
-
-
-def kind_code(network: Network) -> NDArray[np.uint64]:
-    """uint64[links]: a number for the kind of each link."""
-    return mixed(network.kind.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
-
-
-def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Each value scrambled, so that sums of different values differ (SplitMix64, Steele et al., OOPSLA 2014)."""
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

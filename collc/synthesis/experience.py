@@ -14,10 +14,11 @@ MUCH_LONGER: Final = Fraction(11, 10)
 class Experience:
     """How the candidates of `auto` did, by name: in each search where one was tried, its time by that of the best.
 
-    None: it found no schedule. spent: the work of all searches.
+    None: it found no schedule. spent: the work of all searches. is_used_up: whether that is all that they may take.
     """
 
     spent: int = 0
+    is_used_up: bool = False
     _ratios: dict[str, list[Fraction | None]] = field(default_factory=dict[str, list[Fraction | None]])
 
     def add(self, work: int, ratios: dict[str, Fraction | None]) -> None:

@@ -70,8 +70,12 @@ def earliest_starts(waits: Waits) -> list[int] | None:
     for _ in range(ROUNDS):
         changed = False
         for k, wait in enumerate(waits):
-            least = max((start[other] + after for other, after in wait), default=0)
-            if least > start[k]:
+            here = least = start[k]
+            for other, after in wait:
+                ready = start[other] + after
+                if ready > least:  # noqa: PLR1730 - max takes longer
+                    least = ready
+            if least > here:
                 start[k], changed = least, True
         if not changed:
             return start
@@ -116,37 +120,42 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
     total: list[int] = clock.total_of(rows).tolist()
     start: list[int] = rows.start.tolist()
     order = clock if made is None else made
-    ends: list[int] = (rows.start + order.total_of(rows)).tolist()
+    end = rows.start + order.total_of(rows)
+    ends: list[int] = end.tolist()
     left: list[int] = (rows.start + order.busy_of(rows)).tolist()
-    chunks: list[int] = rows.chunk.tolist()
-    links: list[int] = rows.link.tolist()
-    sources: list[int] = network.source[rows.link].tolist()
-    targets: list[int] = network.target[rows.link].tolist()
-    arrivals, departures = _visits(chunks, targets, ends, links), _visits(chunks, sources, ends, links)
+    source_of, target_of = network.source[rows.link], network.target[rows.link]
+    sources: list[int] = source_of.tolist()
+    targets: list[int] = target_of.tolist()
+    # A chunk at a device has a number.
+    chunk_at = rows.chunk.astype(np.int64) * network.device_count
+    there: list[int] = (chunk_at + source_of).tolist()
+    here: list[int] = (chunk_at + target_of).tolist()
+    by_end: list[int] = np.lexsort((rows.link, end)).tolist()
+    arrivals, departures = _visits(here, ends, by_end), _visits(there, ends, by_end)
     none = _Visits([], [])
-    waits: Waits = [[] for _ in links]
+    waits: Waits = [[] for _ in ends]
     multicast: list[bool] = network.multicast.tolist()
     reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
     held = _held(demand.chunks, rows.chunk, network.source[rows.link])
-    for k, (chunk, source, target) in enumerate(zip(chunks, sources, targets, strict=True)):
-        if (chunk, source) in arrivals:
+    for k, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if there[k] in arrivals:
             # All arrivals where the chunk is reduced or a switch, which may hold several copies, sends; else the first.
-            before = arrivals[chunk, source].until(start[k])
+            before = arrivals[there[k]].until(start[k])
             needed = before if reduced[k] or source >= network.npu_count else before[: not held[k]]
             waits[k] += [(a, total[a]) for a in needed]
         if source >= network.npu_count and not multicast[source - network.npu_count]:
             # A switch without multicast sends a chunk over one link at a time: departures stay disjoint.
-            rows_out = departures[chunk, source].rows
+            rows_out = departures[there[k]].rows
             waits[k] += [(d, busy[d]) for d in rows_out if d != k and left[d] <= start[k]]
         if target >= network.npu_count:
-            into, out = arrivals[chunk, target], departures.get((chunk, target), none)
+            into, out = arrivals[here[k]], departures.get(here[k], none)
             waits[k] += [(d, busy[d] - total[k]) for d in out.until(ends[k])[-1:]]
             waits[k] += [(a, total[a]) for a in into.until(start[k])[-1:]]
             if reduced[k]:  # a switch passes partials on in the order of their arrivals
                 waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
                 waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in into.before(k)]
         elif reduced[k]:  # what an NPU sent before a partial arrived is sent without it
-            out = departures.get((chunk, target), none)
+            out = departures.get(here[k], none)
             waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
     return waits
 
@@ -169,11 +178,13 @@ def in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: 
             last[key[k]] = k
 
 
-def _visits(chunks: list[int], devices: list[int], ends: list[int], links: list[int]) -> dict[tuple[int, int], _Visits]:
-    """The transfers by (chunk, device)."""
-    found: dict[tuple[int, int], _Visits] = {}
-    for k in sorted(range(len(ends)), key=lambda k: (ends[k], links[k])):
-        visits = found.setdefault((chunks[k], devices[k]), _Visits([], []))
+def _visits(numbers: list[int], ends: list[int], by_end: list[int]) -> dict[int, _Visits]:
+    """The transfers by the chunk and device that `numbers` numbers. by_end: all transfers by end and link."""
+    found: dict[int, _Visits] = {}
+    for k in by_end:
+        visits = found.get(numbers[k])
+        if visits is None:
+            visits = found[numbers[k]] = _Visits([], [])
         visits.ends.append(ends[k])
         visits.rows.append(k)
     return found

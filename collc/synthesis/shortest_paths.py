@@ -8,21 +8,24 @@ are free. A transfer takes a few microseconds of plain Python and a tenth of one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.synthesis.conditions import Conditions, conditions_of
+from collc.synthesis.radix_order import sorted_by
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.schedule import RowSchedule, Schedule, Transfers
+from collc.ten.schedule import LATEST_KEY, RowSchedule, Schedule, Transfers
 
 if TYPE_CHECKING:
-    from collc.kernels.shortest_messages import LinkTable, MessageTable, RowTable
+    from collc.kernels.shortest_messages import LinkTable, RowTable
 
 COMPILED: Final = 100_000
 """Chunks and devices that want one from which the kernels are compiled."""
@@ -45,7 +48,29 @@ def along_shortest_paths(task: Task, stop: Callable[[], bool] = lambda: False) -
     start = _sent(conditions, links, messages, large, stop)
     _check(stop)
     chunk = np.repeat(conditions.chunk[messages.row], np.diff(messages.first))
-    return RowSchedule(task.model, Transfers.of(chunk, messages.link, start))
+    link = messages.link
+    del messages
+    if large:
+        start, link, chunk = _in_order(start, link, chunk, stop)
+    return RowSchedule(task.model, Transfers.of(chunk, link, start))
+
+
+def _in_order(
+    start: Int64Array, link: Int32Array, chunk: Int32Array, stop: Callable[[], bool]
+) -> tuple[Int64Array, Int32Array, Int32Array]:
+    """Starts, links and chunks by start and link, in less time than `Transfers.of` needs to sort them, if possible."""
+    unit = max(1, int(np.gcd.reduce(start)))
+    links = int(link.max(initial=0)) + 1
+    if int(start.max(initial=0)) // unit >= LATEST_KEY // links:
+        return start, link, chunk
+    keys = start // unit
+    keys *= links
+    keys += link
+    keys, chunk = sorted_by(keys, chunk, partial(_check, stop))
+    steps = keys // links
+    keys -= steps * links
+    steps *= unit
+    return steps, keys.astype(np.int32), chunk
 
 
 def _check(stop: Callable[[], bool]) -> None:
@@ -85,8 +110,15 @@ class _Messages:
     slot: Int32Array
     ready: Int64Array
 
-    def order(self) -> Int64Array:
-        """The order in which they are sent: by level, distance in numbers, chunk and first link."""
+    def order(self, stop: Callable[[], bool] | None) -> NDArray[np.integer]:
+        """The order in which they are sent: by level, distance in numbers, chunk and first link.
+
+        stop: None: by NumPy, else by compiled code, which asks it.
+        """
+        row, level = self.row, self.level
+        if stop is not None and bool(((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (level[1:] > level[:-1]))).all()):
+            keys = level * np.int64(int(self.gap.max(initial=0)) + 1) + self.gap  # chunks are in order already
+            return sorted_by(keys, np.arange(len(keys), dtype=np.int32), partial(_check, stop))[1]
         link = self.link[self.first[:-1]]
         keys = (self.level, self.gap, self.row, link)
         widths = [int(key.max(initial=0)) + 1 for key in keys]
@@ -99,7 +131,7 @@ class _Messages:
 
 
 def _messages(conditions: Conditions, links: LinkTable, large: bool, stop: Callable[[], bool]) -> _Messages:
-    from collc.kernels.shortest_messages import PathWork, follow
+    from collc.kernels.shortest_messages import MessageTable, PathWork, follow
 
     devices = conditions.task.network.device_count
     rows = _row_table(conditions, large)
@@ -115,22 +147,20 @@ def _messages(conditions: Conditions, links: LinkTable, large: bool, stop: Calla
     )
     run = compiled(follow) if large else follow
     room = (ROOM if large else BATCH) + 2 * devices
-    parts: list[_Messages] = []
-    at = base = 0
-    found = _room(room, large)
-    while at < len(conditions) or not parts:
+    found = MessageTable(*(zeros(0, large, dtype) for dtype in _TYPES))
+    at = 0
+    while at < len(conditions):
         _check(stop)
-        work.counters[1], work.counters[2], work.counters[3] = 0, 0, 0
+        for column, used in zip(found, _used(work.counters), strict=True):
+            _grow(column, used + room)
         following = run(links, rows, work, found, at, room)
         if following < 0:
             conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
-        if following == at < len(conditions):
-            room *= 2
-            found = _room(room, large)
-            continue
-        parts.append(_part(found, work.counters, base))
-        at, base = following, base + work.counters[3]
-    return _joined(parts)
+        room = room * 2 if following == at else room
+        at = following
+    _grow(found.first, 1)
+    columns = zip(found, _used(work.counters), _TYPES, strict=True)
+    return _Messages(*(np.asarray(column[:used], cast("Any", dtype)) for column, used, dtype in columns))
 
 
 def _row_table(conditions: Conditions, large: bool) -> RowTable:
@@ -159,45 +189,24 @@ def _trees(conditions: Conditions) -> Int64Array:
     return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
 
 
-def _room(room: int, large: bool) -> MessageTable:
-    from collc.kernels.shortest_messages import MessageTable
-
-    return MessageTable(
-        level=zeros(room, large, np.int32),
-        row=zeros(room, large, np.int32),
-        gap=zeros(room, large, np.int32),
-        tail=zeros(room, large, np.int32),
-        first=zeros(room + 1, large),
-        link=zeros(room, large, np.int32),
-        slot=zeros(room, large, np.int32),
-        ready=zeros(room, large),
-    )
+_TYPES: Final = (np.int32, np.int32, np.int32, np.int32, np.int64, np.int32, np.int32, np.int64)
+"""Of the columns of MessageTable."""
 
 
-def _part(found: MessageTable, counters: Sequence[int], base: int) -> _Messages:
-    """What was found in one call. base: slots of the calls before."""
+def _used(counters: Sequence[int]) -> tuple[int, ...]:
+    """How many rows of each column of MessageTable are used."""
     _, messages, hops, slots, _ = counters
-    return _Messages(
-        level=np.array(found.level[:messages], np.int32),
-        row=np.array(found.row[:messages], np.int32),
-        gap=np.array(found.gap[:messages], np.int32),
-        tail=np.array(found.tail[:messages], np.int32) + np.int32(base),
-        first=np.array(found.first[: messages + 1], np.int64),
-        link=np.array(found.link[:hops], np.int32),
-        slot=np.array(found.slot[:hops], np.int32) + np.int32(base),
-        ready=np.array(found.ready[:slots], np.int64),
-    )
+    return messages, messages, messages, messages, messages + 1, hops, hops, slots
 
 
-def _joined(parts: list[_Messages]) -> _Messages:
-    first = [np.zeros(1, np.int64)]
-    for part in parts:
-        first.append(first[-1][-1] + part.first[1:])
-    joined = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("level", "row", "gap", "tail", "link", "slot", "ready")
-    }
-    return _Messages(first=np.concatenate(first), **joined)
+def _grow(column: MutableSequence[int], size: int) -> None:
+    """Add zeros up to a size; the system moves the pages of a large array, which no other one may view."""
+    more = size - len(column)
+    if isinstance(column, np.ndarray):
+        if more > 0:
+            column.resize(size, refcheck=False)
+    else:
+        column.extend([0] * more)
 
 
 def _sent(
@@ -214,7 +223,14 @@ def _sent(
     buffers = np.zeros(network.device_count + 1, np.int64)
     np.cumsum(np.maximum(network.buffers, 0), out=buffers[network.npu_count + 1 :])
     base = conditions.column[messages.row] * np.int64(network.link_count)
-    columns = (messages.order(), messages.tail, messages.first, base, messages.link, messages.slot)
+    columns = (
+        messages.order(stop if large else None),
+        messages.tail,
+        messages.first,
+        base,
+        messages.link,
+        messages.slot,
+    )
     table = SendTable(*(numbers(column, large) for column in columns))
     work = SendWork(
         numbers(np.full(network.link_count, begin), large),

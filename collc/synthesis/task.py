@@ -85,7 +85,7 @@ class Effort:
     not depend on it. stop: called now and then; where it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None where it will not for lack of time. work: what has been spent, and how
-    much may be.
+    much may be. unwinds: whether `auto` also tries direct links in the place of switches.
     """
 
     seed: int = 0
@@ -96,3 +96,4 @@ class Effort:
     time_limit: float | None = None
     work: WorkMeter = field(default_factory=WorkMeter)
     experience: Experience | None = None
+    unwinds: bool = True

@@ -9,6 +9,8 @@ Large schedules of nothing but copies are replayed first in order of time, in bl
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +31,8 @@ from collc.verification.verdict import Findings, Verdict, all_right, nothing_to_
 
 LARGE = 100_000
 """The number of transfers or chunks from which compiled loops are faster."""
+PIECE = 1 << 21
+"""Transfers, about, in one call of a compiled loop, which a signal ends only when it returns: 0.1 s."""
 _ENOUGH = 1000
 """How many chunks are replayed at least, before the check ends at a failure."""
 
@@ -90,6 +94,13 @@ def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings,
     check_buffers(module.network, np.concatenate([slots, found]), findings)
 
 
+def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
+    """Ranges of chunks that have about PIECE transfers together. offsets: int64[chunks + 1]."""
+    ends = np.flatnonzero(np.diff(offsets[1:] // PIECE)) + 1
+    cuts = [0, *ends.tolist(), len(offsets) - 1]
+    return [(low, high) for low, high in pairwise(cuts) if low < high]
+
+
 def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
 
@@ -102,16 +113,24 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     offsets, order = by_chunk(transfers.chunk, len(table))
     limited = network.has_limited_buffers
     filled = np.full(len(transfers) if limited else 0, -1, np.int64)
-    columns = (offsets, order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
+    columns = (order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
     clock = transfers.clock
-    durations = (clock.total, clock.size_of, clock.kind, network.npu_count, network.device_count)
-    holders = (table.pre, table.post, table.sets.offsets, table.sets.members)
+    devices = (clock.kind, network.npu_count, network.device_count)
+    sets = (table.sets.offsets, table.sets.members)
     passes = np.zeros(network.device_count, np.bool_)
     passes[network.npu_count :] = (network.buffers < 0) & ~network.reduces
-    flags: UInt8Array = screen(*columns, *durations, table.op, *holders, filled, passes)
+    flags: UInt8Array = np.zeros(len(table), np.uint8)
+    for low, high in _pieces(offsets):
+        here = slice(low, high)
+        durations = (clock.total, clock.size_of[here], *devices)
+        chunks = (table.op[here], table.pre[here], table.post[here], *sets)
+        flags[here] = screen(offsets[low : high + 1], *columns, *durations, *chunks, filled, passes)
     sums = np.flatnonzero(flags & (table.op != Op.COPY))
-    if len(sums):
-        flags[sums] = rescreen(sums, *columns, *durations, *holders, passes)
+    rows_before = np.concatenate([[0], np.cumsum(offsets[sums + 1] - offsets[sums])])
+    for low, high in _pieces(rows_before):
+        some = sums[low:high]
+        rest = (table.pre, table.post, *sets, passes)
+        flags[some] = rescreen(some, offsets, *columns, clock.total, clock.size_of, *devices, *rest)
     flags[transfers.chunk[(transfers.relayed >= 0) | transfers.kept]] = 1
     if transfers.messages is not None:
         flags[transfers.chunk[transfers.messages.number >= 0]] = 1

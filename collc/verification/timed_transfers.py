@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import Clock, QueuedMessages, Schedule, Transfers
 from collc.verification.verdict import SHOWN, Findings, at
 
@@ -71,10 +72,45 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
 
 def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> TimedTransfers:
     """The transfers of existing chunks and links, between present devices, from 0 to LATEST; others are reported."""
+    if not _are_plainly_valid(module, transfers):
+        transfers = _reported(module, transfers, findings)
+    rows = TimedTransfers(
+        transfers.chunk,
+        transfers.link,
+        transfers.start,
+        transfers.reduce,
+        clock,
+        transfers.relays,
+        transfers.keeps,
+        transfers.messages,
+    )
+    return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, findings)
+
+
+def _are_plainly_valid(module: Module, transfers: Transfers) -> bool:
+    """Whether extremes show that all transfers are valid, and none is relayed or kept apart: fast for millions."""
+    network, chunk, link, start = module.network, transfers.chunk, transfers.link, transfers.start
+    if (
+        not len(chunk)
+        or transfers.relayed is not None
+        or transfers.kept is not None
+        or not _usable_links(network).all()
+    ):
+        return False
+    ends = ((chunk, len(module.demand.chunks)), (link, network.link_count), (start, LATEST))
+    return all(int(column.min()) >= 0 and int(column.max()) < end for column, end in ends)
+
+
+def _usable_links(network: Network) -> BoolArray:
+    """bool[links]: between two devices that are there."""
+    return (network.source != network.target) & network.present[network.source] & network.present[network.target]
+
+
+def _reported(module: Module, transfers: Transfers, findings: Findings) -> Transfers:
+    """The valid transfers; the others are reported."""
     network = module.network
     chunk, link, start = transfers.chunk, transfers.link, transfers.start
-    usable = network.source != network.target
-    usable &= network.present[network.source] & network.present[network.target]
+    usable = _usable_links(network)
     good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)
     good &= (start >= 0) & (start < LATEST)
     relayed, lost = transfers.relays, transfers.keeps
@@ -92,18 +128,8 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
         for row in bad[: 50 * SHOWN - 1]:
             where = int(chunk[row]), int(link[row]), int(start[row])
             _report(module, *where, int(relayed[row]), bool(lost[row]), findings)
-        transfers = transfers.taken(good)
-    rows = TimedTransfers(
-        transfers.chunk,
-        transfers.link,
-        transfers.start,
-        transfers.reduce,
-        clock,
-        transfers.relays,
-        transfers.keeps,
-        transfers.messages,
-    )
-    return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, findings)
+        return transfers.taken(good)
+    return transfers
 
 
 def _with_whole_messages(

@@ -55,6 +55,9 @@ def test_a_file_has_the_sizes_of_the_remark(tmp_path: Path) -> None:
     low, high = int(algo.get("minBytes", "-1")), int(algo.get("maxBytes", "-1"))
     assert SIZES[0] <= low < high == 2**32
     assert remark.startswith(f"sizes: auto: {format_bytes(low)} .. 4GiB; ")
+    plan = compiled(tmp_path, ALL_REDUCE, 'mscclpp("s.json", sizes: auto)')
+    assert json.loads((tmp_path / "s.json").read_text())["max_message_size"] == 2**31
+    assert any(note.startswith("sizes: auto: ") and " .. 2GiB; " in note for note in plan.notes)
     assert "none of NCCL's ring and NCCL's tree and what auto finds for 2MiB is over 2 % faster" in remark
 
 

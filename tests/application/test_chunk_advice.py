@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,38 @@ def test_elsewhere_there_is_none(run: str) -> None:
     assert remarks(RING, run) == []
 
 
-def test_large_networks_get_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_large_networks_it_names_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = "all_gather(t.npus, size: 256MiB)"
     monkeypatch.setattr("collc.application.chunk_advice.MOST_WORK", 31)
-    assert remarks(RING, "all_gather(t.npus, size: 4KiB, chunks: 16)") == []
+    (remark,) = remarks(DAMAGED, run)
+    report = collc.compile_text(DAMAGED.replace("RUN", run))["s"]
+    less = int(100 * (1 - report.ideal_ps / report.bound_ps))
+    assert remark.endswith(f"; the bound for any number of chunks is {less} % less: try chunks: auto")
+    assert remarks(RING, "all_gather(t.npus, size: 20B)") == [], "no other number divides"
+
+
+GROUP = HEAD + (
+    "import std.clusters\ntopology t = dgx_h100(2)\n"
+    "schedule s on t { run RUN emit msccl }\n"
+    "group g = [t.npus[15], t.npus[3], t.npus[8], t.npus[1]]\n"
+)
+
+
+def test_a_network_without_the_npus_outside_a_group_is_named_and_gets_a_number(tmp_path: Path) -> None:
+    """It is not one with direct links in place of switches."""
+    run = "all_reduce(g, size: 8MiB)"
+    (remark,) = remarks(GROUP, run, output=tmp_path)
+    assert "us, over the members of the group alone, but with 4 the bound is " in remark
+    one = collc.compile_text(GROUP.replace("RUN", run), output=tmp_path)["s"]
+    other = collc.compile_text(GROUP.replace("RUN", run), chunks=4, output=tmp_path)["s"]
+    assert other.bound_ps < 0.95 * one.bound_ps
+    assert one.bound.endswith("}, over the members of the group alone")
+
+
+def test_an_unwound_network_is_named() -> None:
+    program = HEAD + (
+        "topology t = unwound(switched(8, bandwidth: 50GB/s, latency: 0.7us), degree: 2)\n"
+        "schedule s on t { run RUN synthesize tacos }\n"
+    )
+    (remark,) = remarks(program, "all_gather(t.npus, size: 256MiB)")
+    assert "ms, with direct links in place of switches, but with " in remark

@@ -144,6 +144,13 @@ def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen[-1] is None
 
 
+def test_no_number_follows_where_the_work_of_all_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = MESH + "schedule s on t { run all_gather(t.npus, size: 128MiB, chunks: auto) synthesize auto }"
+    assert "(tried: 1, " in collc.compile_text(program)["s"].notes[-1]
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.ALL_NUMBERS", 0)
+    assert collc.compile_text(program)["s"].notes[-1] == "chunks: auto took 1 per block (tried: 1)"
+
+
 def test_the_command_line_and_the_api_override_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     auto = compiled("all_gather(t.npus, size: 8MiB, chunks: auto)")
     for written in ("", ", chunks: 4", ", chunks: auto"):
@@ -297,9 +304,9 @@ def test_factored_schedules_are_as_large_as_their_representatives() -> None:
 def test_a_time_limit_is_shared_by_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
-    def remembered(interrupted, seconds: float | None, reserved: float = 0.0) -> SearchLimit:
+    def remembered(interrupted, seconds: float | None, reserved: float = 0.0, used: float = 0.0) -> SearchLimit:
         limits.append(seconds)
-        return SearchLimit(interrupted, seconds, reserved)
+        return SearchLimit(interrupted, seconds, reserved, used)
 
     monkeypatch.setattr("collc.application.schedule_build.SearchLimit", remembered)
     compiled("all_gather(t.npus, size: 8MiB, chunks: auto)", time_limit=100)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collc.application import build_clock, files_in_time, output_files, reserved_time
+from collc.application import build_clock, compilation, files_in_time, output_files, reserved_time, schedule_build
 from collc.application.compilation import compile_program
 from collc.application.compile_report import ScheduleReport
 from collc.application.file_verification import Expectation, verify_file
 from collc.application.settings import Settings
-from collc.application.synthesis_options import SynthesisOptions
+from collc.application.synthesis_options import SearchLimit, SynthesisOptions
 from collc.base import interrupts
-from collc.base.diagnostics import SourceFile
+from collc.base.diagnostics import NoSchedule, SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_interrupt
 from collc.passes import synthesize
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
 
 HEAD = "import std.topologies import std.collectives topology t = "
 RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN(t.npus, size: 6MB) emit ten }"
@@ -108,6 +111,27 @@ def test_a_schedule_that_is_not_checked_is_not_written(tmp_path: Path, monkeypat
     assert (message.code, report.exit) == ("S0202", 3)
     assert message.message == "stopped at the time limit of 0.05 s while the schedule was checked: nothing was written"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_has_its_own_time_where_none_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine a schedule that was found is checked all the same, and so written."""
+    from collc import verification
+
+    original = verification.verify_schedule
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        began = time.process_time()
+        while time.process_time() < began + 0.2:
+            pass
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(build_clock.BuildClock, "left", lambda _clock: 0.0)
+    monkeypatch.setattr("collc.verification.verify_schedule", slow)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos")
+    assert report.checks["delivered"] == "ok"
+    monkeypatch.setattr(files_in_time, "_LEAST_CHECK", 0.0)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos")
+    assert "while the schedule was checked" in report.diagnostics[0].message
 
 
 def test_time_that_is_over_between_two_phases_is_no_error_of_collc(
@@ -243,6 +267,62 @@ def test_the_clock_waits_for_a_callback_of_compiled_code() -> None:
     assert len(seen) == 1
 
 
+def test_the_end_of_the_time_is_not_lost_in_a_finalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints what a finalizer raises and goes on."""
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+
+    class Slow:
+        def __del__(self) -> None:
+            stuck()
+
+    def run() -> None:
+        Slow()
+        stuck()
+
+    with pytest.raises(OutOfTime), ended_after(0.0, 0.01):
+        run()
+    assert lost == []
+
+    class Wrong:
+        def __del__(self) -> None:
+            raise ValueError
+
+    with ended_after(100.0):
+        Wrong()
+    assert len(lost) == 1
+
+
+def test_the_end_of_the_time_of_a_command_is_not_that_of_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`collc show --time-limit` ends all that it does: nothing is planned along shortest paths after it."""
+
+    def late(*_arguments: object, **_named: object) -> None:
+        raise OutOfTime
+
+    program = SourceFile("p.coll", RING.replace("RUN", "all_gather"))
+    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", late)
+    with pytest.raises(OutOfTime):
+        compile_program(program, Settings(synthesizer="tacos", write=False))
+
+
+def test_the_clock_waits_for_llvmlite() -> None:
+    """An object that OutOfTime leaves half made printed a traceback when Python deleted it."""
+    program = (
+        "def made():\n    end = time.monotonic() + 0.3\n    while time.monotonic() < end: pass\n    seen.append(1)"
+    )
+    seen: list[int] = []
+    known: dict[str, Any] = {"__name__": "llvmlite.binding.newpassmanagers", "time": time, "seen": seen}
+    exec(program, known)
+
+    def run() -> None:
+        known["made"]()
+        stuck()
+
+    with pytest.raises(OutOfTime), ended_after(0.0, 0.01):
+        run()
+    assert seen == [1]
+
+
 def test_an_error_that_c_code_makes_of_it_is_out_of_time() -> None:
     """NumPy compares structured arrays with the help of Python code, and says of any exception there: a TypeError."""
 
@@ -293,3 +373,77 @@ def test_nothing_is_reserved_in_vain(
     text = RING.replace("ring(6, bandwidth: 1GB/s, latency: 1us)", network).replace("6MB", "63MB").replace("RUN", run)
     (request,) = load_program(SourceFile("p.coll", text)).schedules
     assert reserved_time.reserved_seconds(SynthesisOptions(request, Settings(time_limit=limit))) == 0
+
+
+def test_a_bound_leaves_the_time_of_the_check_and_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = build_clock.BuildClock(1e-9)
+    clock.end_search()
+    with pytest.raises(OutOfTime), clock.sparing(but=build_clock.ALLOWANCE):
+        stuck()
+    assert clock.left() > build_clock.ALLOWANCE / 2
+
+
+def test_chunks_count_in_the_time_that_a_file_takes() -> None:
+    """Each is a line of the binary form, too: 400,000 took longer than what was kept for their transfers."""
+    text = RING.replace("RUN", "all_to_all").replace("ring(6", "ring(60")
+    (request,) = load_program(SourceFile("p.coll", text.replace("6MB", "60MB"))).schedules
+    many = Module(request.name, request.network, request.demand, LinkModel.PIPELINED)
+    assert files_in_time.kept_seconds(many) > 0.2 + 60 * 59 * 1e-6
+
+
+def test_what_is_reserved_is_there_on_a_busy_machine() -> None:
+    """A search that others keep from the processor ends late on the wall clock, and has used little of what is left."""
+    clock = build_clock.BuildClock(10.0, reserved=8.0)
+    clock._began -= 9.0
+    clock.end_search()
+    assert 10.9 < clock.left() <= 8 + 2 + 1
+
+
+def test_elaboration_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 million chunks in a loop with a limit of 5 s took 12.5 s."""
+    monkeypatch.setattr(compilation, "ALLOWANCE", 0.05)
+    monkeypatch.setattr(compilation, "load_program", stuck)
+    with pytest.raises(NoSchedule) as raised:
+        compiled(RING, tmp_path)
+    (message,) = raised.value.diagnostics
+    assert (message.code, raised.value.exit) == ("S0202", 3)
+    assert message.message == (
+        "stopped at the time limit of 0.05 s while the program was elaborated: nothing was planned or written"
+    )
+
+
+def test_what_comes_before_the_search_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_build, "check_durations", stuck)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path)
+    (message,) = report.diagnostics
+    assert (message.code, report.exit) == ("S0202", 3)
+    assert message.message == "stopped at the time limit of 0.05 s while the demand was looked at: nothing was written"
+
+
+def test_long_elaboration_counts_in_the_limit_of_the_first_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if 40 s of it were counted of 100: the search has 60, and all that comes after it no more."""
+    limits: list[tuple[float, float]] = []
+
+    def seen(build: schedule_build.ScheduleBuild, limit: SearchLimit, emits: Any) -> Any:
+        limits.append((build.used, limit._deadline - time.monotonic()))
+        return planned(build, limit, emits)
+
+    planned = schedule_build.ScheduleBuild._planned
+    monkeypatch.setattr(schedule_build.ScheduleBuild, "_planned", seen)
+    monkeypatch.setattr(compilation, "UNCOUNTED", -40.0)
+    schedule = RING[RING.index("schedule") :].replace("schedule s", "schedule second")
+    text = (RING + schedule).replace("RUN", "all_gather")
+    first, second = compile_program(
+        SourceFile("p.coll", text), Settings(output=tmp_path, time_limit=100.0, synthesizer="tacos")
+    ).schedules
+    assert (first.exit, second.exit) == (0, 0)
+    (used, left), (none, whole) = limits
+    assert used >= 40
+    assert left <= 60
+    assert none == 0
+    assert 60 < whole <= 100
+    clock = build_clock.BuildClock(100.0, used=40.0)
+    clock.end_search()
+    assert clock.left() <= 60 + 2 + 10

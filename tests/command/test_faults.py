@@ -16,7 +16,7 @@ from collc.base.atomic_files import check_folder
 from collc.base.diagnostics import UsageError
 from collc.base.messages import Diagnostic, SourceFile, Span
 from collc.base.rendering import render
-from collc.command import cli, commands
+from collc.command import commands
 from collc.command.cli import main
 from collc.command.terminal import print_table
 
@@ -146,14 +146,23 @@ def test_an_import_shows_what_is_wrong_in_a_program(capsys: pytest.CaptureFixtur
     assert "part.coll:2:9" in capsys.readouterr().err
 
 
-def test_ctrl_c_while_it_is_being_loaded_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from collc import __main__
+INTERRUPTED = """
+from collc import __main__
+from collc.command import cli
 
-    def interrupted() -> int:
-        raise KeyboardInterrupt
+def interrupted():
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "main", interrupted)
-    assert __main__.start() == 128 + signal.SIGINT
+cli.main = interrupted
+__main__.start()
+print("not ended")
+"""
+
+
+def test_ctrl_c_while_it_is_being_loaded_is_quiet() -> None:
+    """In a process of its own, since that is ended."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, b"", b"")
 
 
 CACHE = """

@@ -149,3 +149,28 @@ def test_an_interrupted_proof_leaves_the_rest_undecided(
     assert "switches: undecided. the proof was interrupted by Ctrl-C" in errors
     assert "within 60 s" not in errors
     assert "--time-limit" not in errors
+
+
+IN_EXEC = """
+import sys
+from collc.command import cli
+sys.argv = ["collc", "explain", "U0115"]
+def interrupted(words=None):
+    try:
+        exec("raise KeyboardInterrupt")  # as dataclass does with the text of __init__
+    except KeyboardInterrupt:
+        print("partial", end="")
+    RAISE
+    return cli.INTERRUPTED
+cli.main = interrupted
+from collc.__main__ import start
+raise SystemExit(start())
+"""
+
+
+@pytest.mark.parametrize("then", ["pass", "raise KeyboardInterrupt"])
+def test_an_interrupt_in_generated_code_ends_with_130(then: str) -> None:
+    """Python itself ended the process by SIGINT, after the message."""
+    Path("program.py").write_text(IN_EXEC.replace("RAISE", then))
+    done = subprocess.run([sys.executable, "-m", "program"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "partial", "")

@@ -59,10 +59,10 @@ def run(command: str, access: int = 0) -> int:
 
 
 def whole_files() -> dict[str, bytes]:
-    """The files that have their names; temporary ones are hidden, and so are locks and journals."""
+    """The files that have their names; temporary files and folders are hidden, and so are locks and journals."""
     files = (path for path in Path("out").rglob("*") if path.is_file())
-    kept = (path for path in files if not path.name.startswith(".") and ".journal" not in path.name)
-    return {str(path): path.read_bytes() for path in kept}
+    visible = (path for path in files if not any(part.startswith(".") for part in path.parts))
+    return {str(path): path.read_bytes() for path in visible if ".journal" not in path.name}
 
 
 def left_behind() -> list[str]:

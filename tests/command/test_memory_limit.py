@@ -64,6 +64,55 @@ def test_an_array_that_is_too_large_is_named(
     assert "or allow more with --memory-limit" in errors
 
 
+FULL = """
+import sys
+from collc.command import commands
+from collc.command.cli import main
+from collc.command.terminal import print_messages
+
+kept = []
+
+def fills(_chosen):
+    for size in (1 << 22, 1 << 16, 600, 40):
+        try:
+            while True:
+                kept.append(bytes(size))
+        except MemoryError:
+            pass
+    raise MemoryError
+
+commands.COMMANDS["verify"] = fills
+sys.exit(main(["verify", "x.ten", "--memory-limit", "256MiB"]))
+"""
+
+
+def test_there_is_memory_for_the_message() -> None:
+    """Nothing is left of the limit when it is said that it was passed."""
+    done = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
+    message = "error[U0109]: there is not enough memory for this, and the limit is 256 MiB\n"
+    assert (done.returncode, done.stderr.partition("help:")[0]) == (1, message)
+
+
+@pytest.mark.parametrize(("left", "first"), [(95, True), (23, False)])
+def test_a_kernel_is_not_loaded_where_the_compiler_would_end_the_process(
+    left: int, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM aborts where it gets no memory."""
+    from collc.kernels import cached_jit
+
+    def next_number(number: int) -> int:
+        return number + 1
+
+    kernel = cached_jit.jit()(next_number)
+    monkeypatch.setattr(cached_jit._ForgivingCache, "_used", [] if first else [True])
+    monkeypatch.setattr(memory, "memory_limit", lambda: left << 20)
+    monkeypatch.setattr(memory, "_taken", lambda: 0)
+    with pytest.raises(SourceError, match="compiled functions need about"):
+        kernel(1)
+    monkeypatch.setattr(memory, "memory_limit", lambda: (left + 1) << 20)
+    assert kernel(1) == 2
+
+
 def test_the_limit_is_kept_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int | None] = []
 

@@ -100,7 +100,6 @@ def test_every_phase_of_a_compilation_is_reported(tmp_path: Path) -> None:
         "s: lowering to MSCCL, attempt 1: assign",
         "s: lowering to MSCCL, attempt 1: repeat",
         "s: lowering to MSCCL, attempt 1: depend",
-        "s: lowering to MSCCL, attempt 1: search for deadlocks",
         "s: lowering to MSCCL, attempt 1: simulation",
         "s: reading the MSCCL file back and checking it",
         "s: simulating the MSCCL file",

@@ -1,4 +1,4 @@
-"""The emulation campaign: `python -m tests.emulation --files 500 --plans 300 --mutants 2000 --seed 1`.
+"""The emulation campaign: `python -m tests.emulation --files 500 --plans 300 --mutants 2000`.
 
 Writes files and plans for random cases, emulates each in many orders of events, and then damages of some of them:
 what goes wrong in the emulation, collc's check must refuse. Prints a line for each disagreement and the numbers. Exit

@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from collc.emit.mscclpp import plan_lines
 from collc.msccl.check_plan import check_plan
+from collc.msccl.options import MscclOptions, Placement
+from collc.msccl.plans.plan import plans_of
+from tests import support
 from tests.emulation.judge import judge_plan
 from tests.msccl.hand_plans import buff, far, gpu, plan
+from tests.msccl.lowering import in_switch
 
 Json = Any
 N = 3
@@ -62,6 +67,16 @@ def in_network(relaxed: str = "rlx") -> Json:
 @pytest.mark.parametrize("make", [one_shot, in_network, lambda: in_network("")])
 def test_plans_are_right(make: Callable[[], Json]) -> None:
     found = judge_plan(json.dumps(make()), runs=24)
+    assert (found.kind, found.what) == ("right", "")
+
+
+@pytest.mark.parametrize(("size", "nodes"), [(18, 1), (6, 2)])
+def test_plans_over_switches_are_right(size: int, nodes: int) -> None:
+    """More GPUs than a threadblock signals; sums for an exchange, which few threadblocks of a GPU make in turn."""
+    module = in_switch(support.all_reduce([*range(size)], chunks=nodes), nodes)
+    options = MscclOptions(placement=Placement.IN, gpus_per_node=size // nodes)
+    last = list(plans_of(module, options))[-1]
+    found = judge_plan("".join(plan_lines(last)), runs=4, coll="allreduce")
     assert (found.kind, found.what) == ("right", "")
 
 

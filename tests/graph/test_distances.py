@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from collc.graph import distances as module
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts, hops_from, two_nearest
+from collc.kernels import graph_distances as kernels
 from collc.ten.arrays import Int64Array
 from tests.cpu_time import at_most
 from tests.graph.graphs import as_networkx, digraphs, weighted_digraphs
@@ -39,8 +40,12 @@ def test_the_kernel_finds_the_same(equal: bool) -> None:
     graph, every = Digraph(31, source, target), np.arange(31, dtype=np.int32)
     length = np.full(70, 3, np.int64) if equal else chance.integers(1, 9, 70)
     plain = distances_to(graph, length, every)
+    name = "all_hops" if equal else "all_distances"
     with patch.object(module, "_KERNEL_WORK", 0):
         assert distances_to(graph, length, every).tolist() == plain.tolist()
+        with patch.object(module, "_PIECE", 4 * 70), patch.object(kernels, name, wraps=getattr(kernels, name)) as calls:
+            assert distances_to(graph, length, every).tolist() == plain.tolist()
+    assert calls.call_count == 8
     assert plain.max() == UNREACHABLE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,14 @@ def test_machine_files(name: str, tmp_path: Path) -> None:
     kind, text = FILES[name]
     (path := tmp_path / "f.txt").write_text(text)
     assert main(["import", *([kind] if kind else []), str(path)]) in (1, 2)
+
+
+def test_a_graph_at_random_is_no_torus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each difference between two ends was tried with each size of a dimension, at all places."""
+    links = [{"source": i * i % 1999, "target": i * i * i % 1997, "r": 1} for i in range(2000, 3000)]
+    links = [link for link in links if link["source"] != link["target"]]
+    nodes = [{"id": i} for i in range(2000)]
+    text = json.dumps({"directed": True, "multigraph": True, "nodes": nodes, "links": links})
+    (path := tmp_path / "f.json").write_text(text)
+    assert main(["import", str(path), "--npu", "all", "--capacity", "r=GB/s"]) == 0
+    assert "for at in [" in capsys.readouterr().out

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from collc.base.diagnostics import SourceError
 from collc.msccl.check import check_file
+from collc.msccl.check.findings import Findings
+from collc.msccl.check.reader import read_file
 from collc.msccl.lowering.deadlock import largest_size, message_bytes
 from collc.msccl.lowering.five_operations import with_guarded_sends
 from collc.msccl.lowering.lower import lower
@@ -78,6 +81,38 @@ def test_at_most_64_threadblocks(tmp_path: Path, threadblocks: int, fits: bool) 
     path = write(tmp_path / "f.xml", file)
     assert (check_file(path, profile="rccl").checks["contract"] == "ok") == fits
     assert check_file(path, profile="executor").checks["contract"] == "ok"
+
+
+@pytest.mark.parametrize(("steps", "channel", "fits"), [(64, 127, True), (65, 0, False), (1, 128, False)])
+def test_steps_and_channels(tmp_path: Path, steps: int, channel: int, fits: bool) -> None:
+    """64 steps of a threadblock, and 128 channels."""
+    block = Block(chan=channel)
+    for _ in range(steps):
+        block.add("cpy")
+    path = write(tmp_path / "f.xml", File("allgather", 1, [Gpu((1, 1, 0), [block])], nchannels=channel + 1))
+    assert (check_file(path, profile="rccl").checks["contract"] == "ok") == fits
+
+
+@pytest.mark.parametrize(("proto", "size"), [("Simple", 2 << 20), ("LL", 16 << 10), ("LL128", 50_176)])
+def test_message_sizes_of_the_check(tmp_path: Path, proto: str, size: int) -> None:
+    """A quarter of it for reduce and broadcast with Simple."""
+    for coll, part in (("allgather", 1), ("broadcast", 4 if proto == "Simple" else 1)):
+        path = write(tmp_path / "f.xml", File(coll, 1, [Gpu((1, 1, 0), [Block().add("cpy")])], proto=proto))
+        program = read_file(path, "rccl", Findings())
+        assert program.message_bytes == size // part
+
+
+def test_what_is_written_keeps_the_limits() -> None:
+    """64 threadblocks of a GPU; and 64 steps of a threadblock, for which the chunks are divided among more of them."""
+    fit = scheduled(support.fully_connected(9), support.all_gather([*range(9)]))
+    most = lower(fit, replace(RCCL, instances=8))
+    assert max(len(gpu.threadblocks) for gpu in most.gpus) == 64
+    with pytest.raises(SourceError, match="threadblocks") as caught:
+        lower(fit, replace(RCCL, instances=9))
+    assert caught.value.diagnostics[0].code == "M0111"
+    module = scheduled(support.ring(3), support.all_reduce([0, 1, 2], chunks=24))
+    longest = max(len(tb.steps) for gpu in lower(module, RCCL).gpus for tb in gpu.threadblocks)
+    assert 32 < longest <= 64
 
 
 def guarded_overwrite(after: str) -> File:

@@ -19,8 +19,9 @@ from collc.msccl.lowering.attempts import LoweringAttempt
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.flows import Flow, spread_flows
-from collc.msccl.lowering.lower import lower, selected
+from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
+from collc.msccl.lowering.reordered import selected
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import replay_time
 from collc.msccl.options import MscclOptions
@@ -79,6 +80,7 @@ def test_messages_that_tie_are_passed_on_as_they_come(monkeypatch: pytest.Monkey
     assert_as_fast_as_its_schedule(module)
     monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
     monkeypatch.setattr(lowering, "SPREAD_ATTEMPTS", ())
+    monkeypatch.setattr(lowering, "EXCHANGED_ATTEMPTS", ())
     measured = quality(lower(module), module)
     assert measured.replay > TOLERATED_SLOWDOWN * measured.schedule
 
@@ -167,8 +169,9 @@ def test_order_is_not_awaited_where_a_file_cannot_name_the_threadblock(monkeypat
     assert for_data[1] < limited[1] <= in_turn[1]
 
 
-def test_ties_at_switches_are_named() -> None:
-    """Each GPU sends once, what it has or the sum of all that came: there is nothing to order."""
+def test_ties_at_switches_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each GPU sends once, what it has or the sum of all that came: there is nothing to order, only to exchange."""
+    monkeypatch.setattr(lowering, "EXCHANGED_ATTEMPTS", ())
     module = synthesized("fat_tree(4, 50GB/s, 0.5us)", "reduce", "swarm")
     program = lower(module)
     measured = quality(program, module)

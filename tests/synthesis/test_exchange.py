@@ -17,8 +17,9 @@ from collc.synthesis.auto import auto
 from collc.synthesis.auto.tried import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import core_kinds
+from collc.synthesis.exchange.cores import Core, core_kinds
 from collc.synthesis.exchange.line_rounds import odd_ring_exchange
+from collc.synthesis.exchange.placement import placed
 from collc.synthesis.retiming import retimed
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -177,6 +178,11 @@ def test_groups_have_cores_of_their_own() -> None:
     planned(net, sparse)
 
 
+def test_one_npu_without_links_has_its_sum_already() -> None:
+    """What is left of two NPUs without the other one."""
+    assert not len(planned(network(1, ()), all_reduce([0])))
+
+
 def test_one_npu_has_its_sum_already() -> None:
     assert not len(planned(ring(4), all_reduce([2])))
 
@@ -306,3 +312,33 @@ def test_where_links_have_a_way_back_the_reduction_mirrors_the_spread(both_ways:
     found = exchange(module, Effort(work=WorkMeter(1)), spread, bound=0)
     assert len(planned) == calls
     assert verify_schedule(found).ok
+
+
+@pytest.mark.parametrize("net", [ring(8), ring(7), grid(3, 4), grid(4, 4, wrap=True), dgx1(), fully_connected(5)])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_cores_are_those_of_least_cost(net: Network, seed: int | None) -> None:
+    degree = np.bincount(net.target, minlength=net.npu_count).tolist()
+    for one in core_kinds(net, net.npus):
+        chunks, steps = net.npu_count + 3, 2
+        order = list(range(len(one.cores)))
+        if seed is not None:
+            random.Random(seed).shuffle(order)
+        found = placed(one, chunks, degree, steps, None if seed is None else random.Random(seed))
+        for number, chosen in enumerate(found):
+            costs = [_cost(one.cores[core], found[:number], chunks, degree, steps) for core in order]
+            assert one.cores[order[costs.index(min(costs))]] is chosen, one.name
+
+
+def _cost(core: Core, before: list[Core], chunks: int, degree: list[int], steps: int) -> tuple[int, ...]:
+    """Messages that clash, uses, members that lack chunks, radius, parts joined, chunks that members have."""
+    taken = Counter((message, r) for other in before for r, round_ in enumerate(other.rounds) for message in round_)
+    clash = max((taken[message, r] for r, round_ in enumerate(core.rounds) for message in round_), default=0)
+    held = Counter(npu for other in before for npu in other.members)
+    part = {npu: frozenset([npu]) for npu in range(len(degree))}
+    for other in before:
+        joined = frozenset().union(*(part[npu] for npu in other.members))
+        part.update(dict.fromkeys(joined, joined))
+    lacking = sum(chunks - steps * degree[npu] > held[npu] for npu in core.members)
+    apart = len({part[npu] for npu in core.members})
+    uses = sum(other is core for other in before)
+    return clash, uses, -lacking, core.radius, -apart, sum(held[npu] for npu in core.members)

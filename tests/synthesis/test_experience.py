@@ -68,3 +68,4 @@ def test_the_work_of_all_searches_has_a_limit() -> None:
     for experience in (fresh, tired):
         auto(module, Effort(experience=experience))
     assert tired.spent - 10**9 <= fresh.spent
+    assert (fresh.is_used_up, tired.is_used_up) == (False, True)

@@ -11,7 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.synthesis.bounds import fluid, ideal_bound, lower_bound
+from collc.base.interrupts import OutOfTime
+from collc.synthesis.bounds import fluid, ideal, ideal_bound, lower_bound
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
@@ -20,6 +21,7 @@ from tests.support import (
     GiB,
     all_gather,
     all_reduce,
+    all_to_all,
     broadcast,
     demand_of,
     fully_connected,
@@ -257,3 +259,28 @@ def test_times_of_sets_are_left_out_only_where_they_are_not_longer(seed: int) ->
             time = one.time_into(inside)
             assert one.time_into(inside, time - 1) == time > 0
             assert one.time_into(inside, 2 * time) in (0, time)
+
+
+def test_bounds_are_computed_once_and_anew_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` and the report ask for the same bounds. A search that was ended does not pass for one without bounds."""
+    net = grid(3, 3)
+    demand = all_to_all(net.npus.tolist())
+    calls = 0
+    original = ideal.traffic_of
+
+    def counted(*arguments):
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OutOfTime
+        return original(*arguments)
+
+    monkeypatch.setattr(ideal, "traffic_of", counted)
+    with pytest.raises(OutOfTime):
+        ideal.ideal_bound(net, demand)
+    first = ideal.ideal_bound(net, demand)
+    assert first.time > 0
+    assert ideal.ideal_bound(net, demand) is first
+    assert calls == 2
+    assert ideal.ideal_bound(net, all_to_all(net.npus.tolist())).time == first.time
+    assert calls == 3

@@ -10,6 +10,7 @@ import pytest
 
 from collc.base.diagnostics import SourceError
 from collc.synthesis.auto.synthesizer import auto
+from collc.synthesis.in_network.mirrored_nodes import MirroredNodes, swaps_of
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
@@ -120,3 +121,44 @@ def test_a_network_where_no_two_npus_share_a_switch_is_refused():
     net = network(4, [(a, b) for a in range(4) for b in range(4) if a != b])
     with pytest.raises(SourceError, match="no two NPUs"):
         in_network(Module("m", net, all_reduce([0, 1, 2, 3])), Effort(), by_pccl)
+
+
+@pytest.mark.parametrize("model", LinkModel)
+@pytest.mark.parametrize("size", [2, 4])
+def test_two_nodes_swap_small_buffers_before_their_switches_add_up(model: LinkModel, size: int) -> None:
+    """Two hops over a rail and two over a switch; by representatives it takes two more of each."""
+    net = nodes_and_rails(2, size)
+    times = []
+    for chunks in (1, 3):
+        module = Module("m", net, all_reduce(list(range(2 * size)), 24, chunks), model)
+        plan = in_network(module, Effort(), by_pccl)
+        times.append(checked_time(plan))
+        assert size > 2 or prove_properties(plan).answer == "proved"
+    inner, outer = (kind.latency for kind in (DEFAULT, SLOW))
+    if model is LinkModel.PIPELINED:  # with `store`, each chunk occupies its links for their latency
+        assert 2 * inner + 2 * outer < times[0] < 2 * inner + 2 * outer + 50_000
+
+
+def test_nodes_swap_only_where_each_pair_has_links_of_its_own() -> None:
+    """One switch for all pairs, or switches with few slots: the partials of a chunk would meet there."""
+    net = nodes_and_rails(2, 2)
+    demand = all_reduce([0, 1, 2, 3], 24)
+    shared = replace(
+        net, source=np.where(net.source == 7, 6, net.source), target=np.where(net.target == 7, 6, net.target)
+    )
+    few = replace(net, buffers=np.array([-1, -1, 1, 1]))
+    for other in (shared, few):
+        plan = in_network(Module("m", other, demand), Effort(), by_pccl)
+        assert checked_time(plan) > 2 * DEFAULT.latency + 4 * SLOW.latency
+
+
+def test_no_partial_leaves_after_the_other_one_has_come() -> None:
+    """One link back takes ten times as long: its second chunk would start when the other one is there."""
+    inner = [link for i in range(2) for link in ((i, 2 + i), (2 + i, i))]
+    net = network(2, [*inner, (0, 1), (1, 0)], 2)
+    swaps = swaps_of(net, ([0], [1]))
+    assert swaps == [([4], [5])]
+    nodes = MirroredNodes(tuple(swaps), ([0], [2]), ([1], [3]))
+    times = [[1]] * 5 + [[10]]
+    assert nodes.transfers([0], [0, 0], times, times) is not None
+    assert nodes.transfers([0, 1], [0, 0], times, times) is None

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
+from collc.synthesis.conditions import conditions_of
 from collc.synthesis.pccl import pccl
 from collc.synthesis.pccl import synthesizer as module
 from collc.synthesis.task import Effort, Task
@@ -165,12 +166,14 @@ def test_compiled_code_finds_the_same_steps_on_any_network(data: st.DataObject):
     sets = st.lists(device, min_size=1, max_size=n)
     row = st.tuples(st.just(MiB), sets, sets, st.just(Op.COPY))
     demand = demand_of([*data.draw(st.lists(row, min_size=1, max_size=9)), (MiB, [0], [n - 1], Op.COPY)])
-    effort = Effort(data.draw(st.integers(0, 9)))
+    seed = data.draw(st.integers(0, 9))
+    effort, compiled_effort = Effort(seed), Effort(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_is_worth_compiling", lambda budget, kernel: False)
         plain = plan(network(n, links), demand, effort)
         patch.setattr(module, "_is_worth_compiling", lambda budget, kernel: True)
-        assert same(plan(network(n, links), demand, effort), plain)
+        assert same(plan(network(n, links), demand, compiled_effort), plain)
+        assert compiled_effort.work.spent == effort.work.spent
 
 
 @pytest.mark.parametrize("size", [1024, MiB, 16 * MiB])
@@ -198,7 +201,11 @@ def test_stopped_in_time_keeps_the_best(threads: int, net: Network):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("net", [grid(4, 4), switched(16, buffer=3)], ids=["steps", "times"])
-def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, compiled: bool, net: Network):
+@pytest.mark.parametrize("many_links", [False, True])
+def test_search_asks_to_stop_between_batches(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool, net: Network, many_links: bool
+):
+    """A batch has few targets, too, where the search for one may look at many links."""
     asked = 0
 
     def stop() -> bool:
@@ -206,7 +213,8 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, co
         asked += 1
         return asked > 3
 
-    monkeypatch.setattr("collc.synthesis.pccl.planning_order.BATCH", 8)
+    name, most = ("VISITS", 8 * net.link_count) if many_links else ("BATCH", 8)
+    monkeypatch.setattr(f"collc.synthesis.pccl.planning_order.{name}", most)
     monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: compiled)
     with pytest.raises(NoSchedule):
         plan(net, all_to_all(list(range(16))), Effort(stop=stop))
@@ -245,3 +253,13 @@ def test_any_network(data: st.DataObject):
     inverted = data.draw(st.booleans())
     a = plan(net, demand_of(rows), effort, model, inverted=inverted)
     assert same(a, plan(net, demand_of(rows), effort, model, inverted=inverted))
+
+
+@pytest.mark.parametrize(("count", "chunks", "compiled"), [(48, 16, True), (48, 1, False)])
+def test_trees_to_many_targets_count_for_what_is_compiled(count: int, chunks: int, compiled: bool) -> None:
+    """The farthest target of all is two hops away, but what takes time is that there are many."""
+    net = switched(count)
+    demand = all_gather(list(range(count)), chunks=chunks)
+    task = Task(net, demand, LinkModel.STORE, np.arange(len(demand.chunks), dtype=np.int32))
+    first = next(module._Portfolio(conditions_of(task), Effort()).fresh_attempts())
+    assert first.compile_it == compiled

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import collc
+from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
 from collc.synthesis.auto import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
@@ -170,6 +172,13 @@ def test_8192_gpus_are_planned_and_proved_without_listing_chunks() -> None:
         assert len(schedule) == 8192 * len(schedule.rows)
         bound = 2**30 / rate * 1023 / 1024 * 1e12
         assert schedule.collective_time(net, module.demand) <= 1.01 * bound
+
+
+def test_a_compilation_lists_no_blocks() -> None:
+    text = program_of("dgx_h100(2)", "all_to_all", MiB, 1, 'symmetric(link_model: "pipelined")')
+    module = collc.compile_text(text).schedules[0].kept_module()
+    assert isinstance(module.schedule, FactoredSchedule)
+    assert "tables" not in vars(module.demand)
 
 
 def test_auto_lists_no_millions_of_chunks() -> None:

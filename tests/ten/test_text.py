@@ -182,6 +182,16 @@ def test_streaming_writes_the_same() -> None:
     assert file.getvalue() == GOOD
 
 
+@given(module=modules())
+@settings(max_examples=30)
+def test_lines_that_are_written_at_once_do_not_change_the_text(module: Module) -> None:
+    whole = format_module(module)
+    for block in (1, 2, 3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("collc.ten.text.write._BLOCK", block)
+            assert format_module(module) == whole
+
+
 def test_reads_what_a_person_wrote() -> None:
     messy = GOOD.replace("npu[0] -> npu[1]", 'npu [ 0 ]\n->"npu"[1]').replace(
         "send 0:x[0, 0]", "send 0 : x[0,0] # hm\n"

@@ -112,6 +112,34 @@ def test_plans_end_just_below_4_gib() -> None:
     assert tuned_sizes(2**31, 2**33) == (2**31, 2**32, 2**33)
 
 
+def test_plans_for_sizes_from_2_gib_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their reader takes no smallest message above 2 GiB - 1, so the file says that, and the script what was asked."""
+    words = [*WORDS, "ring", "--protocol", "Simple", "-o", "out", "--emit", "mscclpp", "--sizes"]
+    assert main([*words, "3GiB..4GiB"]) == 0
+    note = "the first MSCCL++ plan says 2GiB - 1 as its smallest message"
+    assert note in capsys.readouterr().err
+    (plan,) = [json.loads(path.read_text()) for path in Path("out/mscclpp").glob("sum.*")]
+    assert (plan["min_message_size"], plan["max_message_size"]) == (2**31 - 1, 2**32 - 2**22)
+    assert f"    ({3 << 30}, {2**32 - 2**22}, " in Path("out/mscclpp/register_plans.py").read_text()
+    (written,) = json.loads(Path("out/tuning.json").read_text())["notes"]
+    assert written.startswith(note)
+
+
+def test_sizes_that_no_plan_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error only where plans alone are asked for; for a scatter, plans count the parts of all ranks."""
+    words = [*WORDS, "ring", "--protocol", "Simple", "-o", "out", "--quiet", "--sizes", "5GiB..8GiB"]
+    assert main(words) == 0
+    (note,) = json.loads(Path("out/tuning.json").read_text())["notes"]
+    assert note == "no MSCCL++ plans: their 32-bit offsets end at 4092MiB"
+    assert main([*words, "--emit", "mscclpp"]) == 3
+    assert note in capsys.readouterr().err
+    Path("p.coll").write_text(PROGRAM.replace("all_reduce", "scatter"))
+    words = [*WORDS[:-1], "--protocol", "Simple", "-o", "out", "--emit", "mscclpp"]
+    assert main([*words, "--algorithm", "direct", "--sizes", "768MiB..4GiB", "--quiet"]) == 0
+    (row,) = json.loads(Path("out/tuning.json").read_text())["ranges"]
+    assert (row["min_bytes"], row["max_bytes"]) == ((2**31 - 1) // 4, 1023 << 20)
+
+
 def test_packets_cost_twice_their_bytes_once() -> None:
     """The messages of a plan of packets have both payload and flags, so that LL takes no bandwidth from them."""
     assert of_plans(DEFAULT_COSTS["LL"]).share == 1

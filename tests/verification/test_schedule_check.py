@@ -7,17 +7,19 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import collc.verification
+from collc.kernels import schedule_check as kernels
 from collc.ten.demand import Op
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
-from collc.verification import CHECKS, step_table_check, verify_schedule
+from collc.verification import CHECKS, schedule_check, step_table_check, verify_schedule
 from collc.verification.switch_check import check_buffers
 from collc.verification.verdict import Findings
 from tests.support import (
@@ -52,6 +54,17 @@ def test_agrees_with_the_interpreter(part: int) -> None:
         seen[tuple(expected.values())] += 1
     assert seen[True, True, True, True, True] > SEEDS // 10
     assert len(seen) > 3
+
+
+def test_pieces_of_compiled_checks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal ends compiled code when it returns, so that no call may have all chunks of a large schedule."""
+    seeds = range(4000, 4100)
+    whole = [outcomes(random_module(seed), large=0) for seed in seeds]
+    screens = Mock(wraps=kernels.screen)
+    monkeypatch.setattr(kernels, "screen", screens)
+    monkeypatch.setattr(schedule_check, "PIECE", 2)
+    assert [outcomes(random_module(seed), large=0) for seed in seeds] == whole
+    assert screens.call_count > 1.5 * len(seeds)
 
 
 def test_every_mutation_is_killed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,6 +103,23 @@ def assign(
     return replace(program, gpus=gpus, channels=1 + max(channel.values(), default=0))
 
 
+def steps_of_gpu(program: Program, policy: Policy, gpu: Gpu, flows: list[Flow]) -> int:
+    """The steps that the longest threadblock of one GPU has, if the others leave it the flows that it joins."""
+    ends = gpu_flows_of(gpu, flows, with_wanted=policy.fuse or policy.pair_unrelated)
+    every = sorted({*ends.receives, *ends.sends})
+    joined = _ChannelGroups({flow: flow for flow in every}, {flow: {(flow.source, flow.target)} for flow in every})
+    if policy.fuse:
+        _join_fusing(program, [ends], flows, joined)
+    if policy.pair_unrelated:
+        _join_unrelated(program, [ends], joined)
+    alone = [len(steps) for steps in (*ends.receives.values(), *ends.sends.values())]
+    together = (
+        len(ends.receives[joint.receive]) + len(ends.sends[joint.send]) - len(joint.pairs)
+        for joint in joined.joints[gpu.rank]
+    )
+    return max([*alone, *together], default=0)
+
+
 def _join_fusing(program: Program, ends: list[GpuFlows], flows: list[Flow], joined: _ChannelGroups) -> None:
     joints = [(end.gpu.rank, joint) for end in ends for joint in fusing_joints(program, end, flows)]
     joints.sort(key=lambda item: (-len(item[1].pairs), item[0], item[1].receive, item[1].send))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from collc.msccl.limits import MOST_CHUNKS
@@ -12,33 +13,52 @@ from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.options import MscclOptions
 
 
+class MessageOrder(Enum):
+    """Of which messages the steps are in order: of those of the schedule, of these as early as each can be, or of these
+    with GPUs that are alike exchanged, too.
+    """
+
+    SCHEDULED = 0
+    EAGER = 1
+    EXCHANGED = 2
+
+
 @dataclass(frozen=True, slots=True)
 class LoweringAttempt:
     """Settings of the stages for one attempt.
 
     merged: most chunks of one step. reuse: whether chunks share scratch slots. in_turn: whether threadblocks wait for
-    one another so that they send over a link in the order of the schedule. eager: whether the order is not that of the
-    schedule, but that in which messages come if each leaves as soon as what it carries is there.
+    one another so that they send over a link in order. order: of which messages.
     """
 
     policy: Policy
     merged: int
     reuse: bool = True
     in_turn: bool = False
-    eager: bool = False
+    order: MessageOrder = MessageOrder.SCHEDULED
 
 
 SPREAD_ATTEMPTS: Final = tuple(
-    LoweringAttempt(Policy(fuse=False, pair_unrelated=False, spread=True), 1, in_turn=True, eager=eager)
-    for eager in (False, True)
+    LoweringAttempt(Policy(fuse=False, pair_unrelated=False, spread=True), 1, in_turn=True, order=order)
+    for order in (MessageOrder.SCHEDULED, MessageOrder.EAGER)
 )
 """Attempts whose threadblocks delay messages least: each only sends or receives, and no connection is ever full."""
 
-LARGE_ATTEMPTS: Final = tuple(LoweringAttempt(Policy(), 1, in_turn=True, eager=eager) for eager in (False, True))
+LARGE_ATTEMPTS: Final = tuple(
+    LoweringAttempt(Policy(), 1, in_turn=True, order=order) for order in (MessageOrder.SCHEDULED, MessageOrder.EAGER)
+)
 """Attempts for large programs over switches, the schedule's order first."""
 
-EAGER_ATTEMPTS: Final = tuple(LoweringAttempt(Policy(), most, in_turn=True, eager=True) for most in (MOST_CHUNKS, 1))
+EAGER_ATTEMPTS: Final = tuple(
+    LoweringAttempt(Policy(), most, in_turn=True, order=MessageOrder.EAGER) for most in (MOST_CHUNKS, 1)
+)
 """Attempts for programs over switches, where messages that leave together tie."""
+
+EXCHANGED_ATTEMPTS: Final = (
+    LoweringAttempt(Policy(), 1, in_turn=True, order=MessageOrder.EXCHANGED),
+    LoweringAttempt(SPREAD_ATTEMPTS[0].policy, 1, in_turn=True, order=MessageOrder.EXCHANGED),
+)
+"""Attempts for programs over switches, where messages tie and come in another order than that of the schedule."""
 
 
 def attempts(options: MscclOptions) -> Iterator[LoweringAttempt]:

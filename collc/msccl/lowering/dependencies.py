@@ -97,7 +97,7 @@ class _SlotAccesses:
                 if slot in written:
                     found.add(written[slot])
                 read.setdefault(slot, []).append(number)
-            if target < 0 or (target == source and step.op is Op.COPY):
+            if target < 0 or (target == source and step.op is Op.COPY and step.switch is None):
                 continue  # a copy of a slot onto itself changes nothing
             for slot in range(target, target + step.count):
                 if slot in written:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from collc.msccl.program import ARRIVES, LEAVES, Message
-from collc.simulation.engine import simulate
+from collc.simulation.engine import Simulation, simulate
 from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.network import Network
@@ -33,24 +33,46 @@ def eager_messages(
     simulated. What a GPU sends stays the same: a copy that arrives later than another message of its chunk arrives or
     leaves still does; only sums add in another order. Messages that relay partials are not supported.
     """
-    events = sorted(
-        (time, phase, number)
-        for number, message in enumerate(messages)
-        for time, phase in ((message.start, LEAVES), (message.arrival, ARRIVES))
-    )
-    needs = _Needs(len(messages))
-    for _, phase, number in events:
-        message = messages[number]
-        if phase == LEAVES:
-            needs.leave(number, (message.source, message.chunk))
-        else:
-            needs.arrive(number, (message.target, message.chunk))
-    result = simulate(network, _tasks(messages, needs, chunk_bytes, network), ExactTiming(model))
+    events = _events(messages)
+    result = eager_run(messages, chunk_bytes, network, model)
     first = result.hops.offsets[: len(messages)]
     start = result.hops.begin[first]
     rows = zip(start.tolist(), (start + result.hops.busy[first]).tolist(), result.end.tolist(), strict=False)
     found = _in_order(messages, [number for _, _, number in events], list(rows))
     return tuple(sorted(found, key=lambda m: (m.start, m.path, m.chunk)))
+
+
+def eager_run(
+    messages: tuple[Message, ...], chunk_bytes: int, network: Network, model: LinkModel, *, as_scheduled: bool = False
+) -> Simulation:
+    """A simulation in which each message leaves as soon as what it carries is there; messages are its first tasks.
+
+    as_scheduled: whether of two messages that could enter a link at the same time the one goes first that arrives
+    first in the schedule; else that of the lower rank.
+    """
+    needs = _Needs(len(messages))
+    for _, phase, number in _events(messages):
+        message = messages[number]
+        if phase == LEAVES:
+            needs.leave(number, (message.source, message.chunk))
+        else:
+            needs.arrive(number, (message.target, message.chunk))
+    tasks = _tasks(messages, needs, chunk_bytes, network)
+    if as_scheduled:
+        arrival = np.array([message.arrival for message in messages] + [0] * (needs.count - len(messages)), np.int64)
+        order = np.empty(needs.count, np.int64)
+        order[np.argsort(arrival, kind="stable")] = np.arange(needs.count)
+        tasks = replace(tasks, hop_order=order)
+    return simulate(network, tasks, ExactTiming(model))
+
+
+def _events(messages: tuple[Message, ...]) -> list[tuple[int, int, int]]:
+    """Starts and arrivals in order, as (time, phase, message)."""
+    return sorted(
+        (time, phase, number)
+        for number, message in enumerate(messages)
+        for time, phase in ((message.start, LEAVES), (message.arrival, ARRIVES))
+    )
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from collc.msccl.lowering.lower import Announcer, lower, selected
+from collc.msccl.lowering.lower import Announcer, lower
+from collc.msccl.lowering.reordered import selected
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import Program
 from collc.ten.module import Module

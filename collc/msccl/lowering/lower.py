@@ -17,8 +17,6 @@ from typing import Final
 
 from collc.base.collection import without_collection
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.base.units import format_bytes
-from collc.msccl.collectives import BufferLayout, collective_of, layout_of
 from collc.msccl.limits import (
     LIMITS,
     MOST_CHUNKS,
@@ -28,46 +26,48 @@ from collc.msccl.limits import (
     longest_threadblock,
     residency_notes,
 )
-from collc.msccl.lowering.assign import assign
+from collc.msccl.lowering.assign import assign, steps_of_gpu
 from collc.msccl.lowering.attempts import (
     EAGER_ATTEMPTS,
+    EXCHANGED_ATTEMPTS,
     LARGE_ATTEMPTS,
     SPREAD_ATTEMPTS,
     LoweringAttempt,
+    MessageOrder,
     attempts,
     wider,
 )
-from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT, deadlocking_message_sizes, largest_size
+from collc.msccl.lowering.deadlock import (
+    MESSAGES_IN_FLIGHT,
+    chunks_per_message,
+    deadlocking_message_sizes,
+    largest_size,
+)
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
 from collc.msccl.lowering.flows import flows_of, spread_flows
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
-from collc.msccl.lowering.messages import messages_of
-from collc.msccl.lowering.precheck import NO_PLACEMENT, channels_per_instance, impossible_placement, precheck
+from collc.msccl.lowering.precheck import channels_per_instance
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
+from collc.msccl.lowering.reordered import eager, exchanged, selected
 from collc.msccl.lowering.repeat import repeat
-from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
+from collc.msccl.lowering.replay import Blocked, busiest_link, fullest_pair, replay_time
 from collc.msccl.lowering.scratch_memory import bounded_scratch
 from collc.msccl.lowering.scratch_slots import allocate_scratch
-from collc.msccl.lowering.select import select
-from collc.msccl.options import MscclOptions, Placement, Profile
-from collc.msccl.program import ARRIVES, LEAVES, Program
-from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
+from collc.msccl.options import MscclOptions, Profile
+from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
-
-_RCCL_NOTE: Final = (
-    "RCCL reads the file up to ROCm 7.12 and ignores it from 7.13 on; set RCCL_MSCCL_FORCE_ENABLE=1 on all ranks, "
-    "except on fully connected nodes of 8 or 16 MI300X"
-)
 
 StageObserver = Callable[[str, Program], None]
 """Called with the name of each stage and the program after it."""
 
 Announcer = Callable[[str], None]
 """Called before each stage, with its attempt and name, as in "attempt 2: assign"."""
+
+_PLAINER: Final = {MessageOrder.EXCHANGED: MessageOrder.EAGER, MessageOrder.EAGER: MessageOrder.SCHEDULED}
+"""The order that stands in for another where that is not possible."""
 
 _MOST_BLOCK_CHANNELS: Final = 8
 """Most chunks of a block for which a channel each is tried."""
@@ -131,13 +131,11 @@ def _lowered(module: Module, options: MscclOptions, observe: StageObserver, anno
             continue
         if program is None:
             continue
-        announce(f"attempt {number}: search for deadlocks")
-        message_sizes = deadlocking_message_sizes(program)
-        if message_sizes:
-            restricted = restricted or _without_deadlock(program, message_sizes[-1])
+        judged = stages.numbered(number).judged(program)
+        if isinstance(judged, int):
+            restricted = restricted or _without_deadlock(program, judged)
             continue
-        announce(f"attempt {number}: simulation")
-        slowdown, final = _slowdown(program, stages)
+        slowdown, final = judged
         if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
             best = (slowdown, program)
         if final or number >= _most_attempts(start):
@@ -165,6 +163,7 @@ def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]
     """
     found, start, options = attempts(stages.options), stages.start, stages.options
     model = module.schedule.model if module.schedule else module.model
+    over_switches = any(len(message.path) > 1 for message in start.messages)
     if len(start.messages) > _LARGE_PROGRAM:
         first, *others = LARGE_ATTEMPTS
         order = (first, SPREAD_ATTEMPTS[0], *others)
@@ -174,96 +173,28 @@ def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]
         found = chain(order, found)
     elif options.instances == 1 or model is not LinkModel.STORE:
         most = _RETRIED_MESSAGES // max(1, len(start.messages))
-        found = chain(found, SPREAD_ATTEMPTS, islice(wider(options, channels_per_instance(options)), most))
-    if len(start.messages) <= _LARGE_PROGRAM and any(len(message.path) > 1 for message in start.messages):
+        more = SPREAD_ATTEMPTS if not over_switches else SPREAD_ATTEMPTS + EXCHANGED_ATTEMPTS
+        found = chain(found, more, islice(wider(options, channels_per_instance(options)), most))
+    if len(start.messages) <= _LARGE_PROGRAM and over_switches:
         found = chain(islice(found, 1), EAGER_ATTEMPTS, found)
     seen: set[LoweringAttempt] = set()
     for attempt in found:
-        eager = attempt.eager and stages.begin(eager=True) is not start
-        merged = len(stages.merge(attempt.merged, eager=eager).messages)
-        same = replace(attempt, merged=merged, eager=eager)
+        order = attempt.order
+        while order is not MessageOrder.SCHEDULED and stages.begin(order) is stages.begin(_PLAINER[order]):
+            order = _PLAINER[order]
+        merged = len(stages.merge(attempt.merged, order).messages)
+        same = replace(attempt, merged=merged, order=order)
         if same not in seen:
             seen.add(same)
             yield attempt
-
-
-def selected(module: Module, options: MscclOptions) -> Program:
-    """The program after `select`: its steps belong to no threadblock yet.
-
-    Raises SourceError as `lower` does, except for limits.
-    """
-    precheck(module.network, module.demand, options)
-    demand = cut_to_slots(module.demand)
-    layout = layout_of(module.network, demand)
-    collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
-    messages, resent = messages_of(module)
-    program = Program(
-        name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
-        collective=collective,
-        profile=options.profile,
-        protocol=options.protocol,
-        placement=Placement.OUT,
-        sizes=options.sizes,
-        chunk_bytes=slot_bytes(demand),
-        instances=options.instances,
-        channels=1,
-        messages=tuple(cut_messages(messages, module.demand)),
-        gpus=(),
-    )
-    placement, note = _placement(program, layout, options)
-    notes = [note] if note else []
-    if demand is not module.demand:
-        notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
-    if collective.root >= 0:
-        notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
-    if options.profile is Profile.RCCL:
-        notes.append(_RCCL_NOTE)
-    if resent:
-        notes.append(f"{resent} messages are sent again by GPUs where a switch passes a chunk on more than once")
-    return select(replace(program, placement=placement, notes=tuple(notes)), layout)
-
-
-def _placement(program: Program, layout: BufferLayout, options: MscclOptions) -> tuple[Placement, str]:
-    """The placement that was requested, or else every one in which the program is right; and a note on what is not.
-
-    Raises SourceError M0109 if the requested placement is impossible.
-    """
-    obstacle = _in_place_obstacle(program, layout)
-    if options.placement is None:
-        return (Placement.OUT, f"out of place only: {obstacle}") if obstacle else (Placement.BOTH, "")
-    if obstacle and options.placement.in_place:
-        raise impossible_placement(options.placement, obstacle)
-    return options.placement, ""
-
-
-def _in_place_obstacle(program: Program, layout: BufferLayout) -> str:
-    """Why the program cannot run in place, or "".
-
-    In an All-to-All in place, a block that a rank receives replaces one that it sends, which must have left before.
-    """
-    collective = program.collective
-    if not collective.has_in_place:
-        return NO_PLACEMENT
-    if collective.kind != "all_to_all":
-        return ""
-    last_read = {
-        (m.source, layout.inputs[m.source][m.chunk]): (m.start, LEAVES)
-        for m in program.messages
-        if m.chunk in layout.inputs[m.source]
-    }
-    for message in program.messages:
-        slot = layout.outputs[message.target].get(message.chunk)
-        if slot is not None and last_read.get((message.target, slot), (-1, 0)) > (message.arrival, ARRIVES):
-            return f"block {slot} of rank {message.target} arrives before the one that it replaces has left"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class _StageRunner:
     """Runs the stages after `select`.
 
-    eager: the program with messages as early as they can be, once it was wanted. merged: programs after `merge`, by the
-    most chunks of a step and whether their messages are as early as they can be. assigned: hashes of the programs
+    begun: the programs before `merge`, by order, once they were wanted. merged: programs after `merge`, by the most
+    chunks of a step and their order. assigned: hashes of the programs
     after `assign` and the attempts that made them.
     """
 
@@ -272,8 +203,8 @@ class _StageRunner:
     options: MscclOptions
     observe: StageObserver
     announce: Announcer
-    eager: list[Program] = field(default_factory=list[Program])
-    merged: dict[tuple[int, bool], Program] = field(default_factory=dict[tuple[int, bool], Program])
+    begun: dict[MessageOrder, Program] = field(default_factory=dict[MessageOrder, Program])
+    merged: dict[tuple[int, MessageOrder], Program] = field(default_factory=dict[tuple[int, MessageOrder], Program])
     assigned: set[tuple[int, bool, bool]] = field(default_factory=set[tuple[int, bool, bool]])
 
     def numbered(self, number: int) -> _StageRunner:
@@ -284,23 +215,26 @@ class _StageRunner:
 
         return replace(self, announce=announce)
 
-    def begin(self, *, eager: bool) -> Program:
-        """The program after `select`. eager: with messages as early as they can be, where that is possible."""
-        if not eager:
+    def begin(self, order: MessageOrder) -> Program:
+        """The program after `select` with messages in an order, or in a plainer one where that is not possible."""
+        if order is MessageOrder.SCHEDULED:
             return self.start
-        if not self.eager:
+        if order not in self.begun:
+            plainer = self.begin(_PLAINER[order])
             self.announce("select")
-            self.eager.append(_eager(self.start, self.module))
-        return self.eager[0]
+            is_eager = order is MessageOrder.EAGER
+            found = eager(self.start, self.module) if is_eager else exchanged(self.start, self.module, _GOOD_SLOWDOWN)
+            self.begun[order] = found or plainer
+        return self.begun[order]
 
-    def merge(self, most: int, *, eager: bool = False) -> Program:
+    def merge(self, most: int, order: MessageOrder = MessageOrder.SCHEDULED) -> Program:
         """The program with at most `most` chunks in a step."""
-        if (most, eager) not in self.merged:
-            start = self.begin(eager=eager)
+        if (most, order) not in self.merged:
+            start = self.begin(order)
             # A partial that is kept apart is added at once; merging would move its arrival behind that.
             apart = any(message.relayed >= 0 for message in start.messages)
-            self.merged[most, eager] = with_local_sums(merge(start, 1 if apart else most))
-        return self.merged[most, eager]
+            self.merged[most, order] = with_local_sums(merge(start, 1 if apart else most))
+        return self.merged[most, order]
 
     def check_limits(self) -> None:
         """Raise SourceError M0111 if the program exceeds limits however it is merged."""
@@ -341,7 +275,7 @@ class _StageRunner:
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
         fuses = self.options.profile is not Profile.RCCL
         self.announce("merge")
-        merged = self.merge(attempt.merged, eager=attempt.eager)
+        merged = self.merge(attempt.merged, attempt.order)
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
         if attempt.policy.spread:
@@ -355,6 +289,12 @@ class _StageRunner:
             if steps > limits.steps and shares < limits.channels:
                 shares = _more_shares(shares, steps, limits)
                 continue
+            if len(merged.messages) > _LARGE_PROGRAM and shares < limits.channels:
+                # One GPU says what the others would: assigning all of them takes seconds.
+                steps = steps_of_gpu(merged, policy, max(merged.gpus, key=lambda gpu: len(gpu.steps)), flows)
+                if steps > limits.steps:
+                    shares = _more_shares(shares, steps, limits)
+                    continue
             program = assign(merged, policy, channels, limits.per_channel, flows)
             self.observe("assign", program)
             if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
@@ -383,6 +323,19 @@ class _StageRunner:
             if steps <= limits.steps or most == 1:
                 return _within_limits(program)
             most = most * limits.steps // steps  # the rest is for the steps that wait
+
+    def judged(self, program: Program) -> int | tuple[Fraction, bool]:
+        """The result of `_slowdown`, or the most chunks of a message with which the program deadlocks."""
+        if not _is_measured(program, self.module) or any(message.count > 1 for message in program.messages):
+            self.announce("search for deadlocks")
+            message_sizes = deadlocking_message_sizes(program)
+            if message_sizes:
+                return message_sizes[-1]
+        self.announce("simulation")
+        try:
+            return _slowdown(program, self)
+        except Blocked:  # messages of one chunk block at all sizes or at none
+            return chunks_per_message(program, program.sizes[0])
 
     def is_known(self, program: Program, attempt: LoweringAttempt) -> bool:
         """Whether an earlier attempt had the same program after `assign` and continues as this one; records it."""
@@ -421,20 +374,8 @@ def _more_shares(shares: int, steps: int, limits: Limits) -> int:
     return min(limits.channels, max(shares + 1, -(-shares * steps // limits.steps)))
 
 
-def _eager(start: Program, module: Module) -> Program:
-    """A program after `select` with messages as early as they can be; itself where that is not possible.
-
-    It is not where partials are relayed, nor where in place a block would arrive before the one that it replaces has
-    left.
-    """
-    if module.schedule is None or any(message.relayed >= 0 for message in start.messages):
-        return start
-    layout = layout_of(module.network, cut_to_slots(module.demand))
-    messages = eager_messages(start.messages, start.chunk_bytes, module.network, module.schedule.model)
-    program = replace(start, messages=messages, gpus=(), scratch_needed=0)
-    if program.placement.in_place and _in_place_obstacle(program, layout):
-        return start
-    return select(program, layout)
+def _is_measured(program: Program, module: Module) -> bool:
+    return module.schedule is not None and len(program.messages) <= _MEASURED_MESSAGES
 
 
 def _slowdown(program: Program, stages: _StageRunner) -> tuple[Fraction, bool]:
@@ -443,13 +384,13 @@ def _slowdown(program: Program, stages: _StageRunner) -> tuple[Fraction, bool]:
     Large programs are not measured: 1 and True.
     """
     module = stages.module
-    if module.schedule is None or len(program.messages) > _MEASURED_MESSAGES:
+    if module.schedule is None or not _is_measured(program, module):
         return Fraction(1), True
     model = module.schedule.model
     schedule = max(1, module.collective_time())
     time = replay_time(program, module.network, model)
     # Other attempts may merge more, so that links pay the latency of fewer messages.
-    fewest = stages.merged.get((MOST_CHUNKS, False))
+    fewest = stages.merged.get((MOST_CHUNKS, MessageOrder.SCHEDULED))
     merged = program if fewest is None else replace(program, messages=fewest.messages * program.instances)
     least = max(schedule, *(bound(merged, module.network, model) for bound in (busiest_link, fullest_pair)))
     good = TOLERATED_SLOWDOWN if len(program.messages) > _LARGE_PROGRAM else _GOOD_SLOWDOWN

@@ -232,9 +232,10 @@ def _initial(module: Module) -> dict[tuple[int, int], int]:
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)
     held: dict[tuple[int, int], int] = {}
-    for chunk, (number, op) in enumerate(zip(chunks.pre, chunks.op, strict=True)):
+    copied = int(Op.COPY)
+    for chunk, (number, op) in enumerate(zip(chunks.pre.tolist(), chunks.op.tolist(), strict=True)):
         for rank in members[int(number)]:
-            held[rank, chunk] = 1 if op == Op.COPY else 1 << rank
+            held[rank, chunk] = 1 if op == copied else 1 << rank
     return held
 
 

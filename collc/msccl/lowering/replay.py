@@ -24,6 +24,11 @@ from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
+
+class Blocked(ValueError):
+    """The threadblocks of a program wait for one another for ever."""
+
+
 _PlacedStep = tuple[int, Point, Step]
 """A step with its rank, its threadblock and its position there."""
 
@@ -66,7 +71,7 @@ def replay_time(program: Program, network: Network, model: LinkModel, *, as_sche
 
     as_scheduled: whether switches pass messages that come together on in the order of the schedule, which a file cannot
     say; else in the order in which `collc simulate` takes them.
-    Raises ValueError if the program deadlocks or links have no bandwidth.
+    Raises Blocked if the program deadlocks where each message carries one chunk, ValueError if links have no bandwidth.
     """
     steps = list(_placed_steps(program))
     try:
@@ -76,7 +81,7 @@ def replay_time(program: Program, network: Network, model: LinkModel, *, as_sche
         return simulate(network, tasks, ExactTiming(model, program.instances)).time
     except Deadlock as error:
         rank, point, _ = steps[int(error.waiting[0])]
-        raise ValueError(f"threadblock {point.threadblock} of GPU {rank} blocks for ever") from error
+        raise Blocked(f"threadblock {point.threadblock} of GPU {rank} blocks for ever") from error
 
 
 def _by_arrival(program: Program, steps: list[_PlacedStep]) -> Int64Array:
@@ -133,7 +138,7 @@ def _step_edges(program: Program, steps: list[_PlacedStep]) -> Iterator[tuple[in
     A connection has room for a message when the receiver takes the one that came as many messages before it as the
     connection holds.
     """
-    number_of = {(rank, point): number for number, (rank, point, _) in enumerate(steps)}
+    first = {(rank, point.threadblock): number for number, (rank, point, _) in enumerate(steps) if not point.step}
     sender = {step.send: number for number, (_, _, step) in enumerate(steps) if step.send >= 0}
     sends: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     receives: dict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -142,7 +147,7 @@ def _step_edges(program: Program, steps: list[_PlacedStep]) -> Iterator[tuple[in
         if point.step:
             yield number - 1, number, SENT
         for awaited in step.waits:
-            yield number_of[rank, awaited], number, SENT
+            yield first[rank, awaited.threadblock] + awaited.step, number, SENT
         if step.receive >= 0:
             yield sender[step.receive], number, DONE
             receives[tb.receive, rank, tb.channel].append(number)

@@ -7,6 +7,7 @@ in order of time (linear scan register allocation, Poletto and Sarkar 1999).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.options import Profile
@@ -14,7 +15,7 @@ from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
 
 
 @dataclass(slots=True)
-class _ScratchBlock:
+class ScratchBlock:
     """Scratch slots first .. first + count - 1, written and read together, live from begin to free (picoseconds)."""
 
     first: int
@@ -29,27 +30,20 @@ def allocate_scratch(program: Program) -> Program:
 
 
 def _allocated(program: Program, gpu: Gpu) -> Gpu:
-    blocks = _blocks(program, gpu)
-    allocated: dict[int, int] = {}
-    busy: list[int] = []
     # Sums of RCCL are received in scratch: messages of one time would wait for the additions of others.
-    at_once = program.profile is not Profile.RCCL
-    for block in blocks:
-        start = _first_fit(busy, block.begin[0] + at_once, block.count)
-        busy[start : start + block.count] = [max(block.free, block.begin[0])] * block.count
-        allocated.update({block.first + k: start + k for k in range(block.count)})
+    allocated, used = placed(_blocks(program, gpu), at_once=program.profile is not Profile.RCCL)
     threadblocks = tuple(
         replace(tb, steps=tuple(_moved(step, allocated) for step in tb.steps)) for tb in gpu.threadblocks
     )
-    return replace(gpu, scratch_chunks=len(busy), threadblocks=threadblocks)
+    return replace(gpu, scratch_chunks=used, threadblocks=threadblocks)
 
 
-def _blocks(program: Program, gpu: Gpu) -> list[_ScratchBlock]:
+def _blocks(program: Program, gpu: Gpu) -> list[ScratchBlock]:
     """All blocks in order of their first write. Raises CheckFailed M0108 if one is read that no step writes."""
-    found: dict[int, _ScratchBlock] = {}
+    found: dict[int, ScratchBlock] = {}
     for step in sorted(_steps(gpu.threadblocks), key=lambda step: step.when):
         if step.dst is not None and step.dst.buffer == "s" and step.dst.offset not in found:
-            block = _ScratchBlock(step.dst.offset, step.count, step.when, 0)
+            block = ScratchBlock(step.dst.offset, step.count, step.when, 0)
             found.update({step.dst.offset + k: block for k in range(step.count)})
         done = program.messages[step.send].leave if step.send >= 0 else step.when[0]
         for slot in (step.src, step.dst):
@@ -65,6 +59,40 @@ def _blocks(program: Program, gpu: Gpu) -> list[_ScratchBlock]:
 
 def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
     return [step for tb in threadblocks for step in tb.steps]
+
+
+def placed(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
+    """The new number of each slot, and how many there are. blocks: in order of their first write.
+
+    at_once: whether a slot can be written at the time at which its last use ends.
+    """
+    if all(block.count == 1 for block in blocks):
+        return _placed_singly(blocks, at_once=at_once)
+    allocated: dict[int, int] = {}
+    busy: list[int] = []
+    for block in blocks:
+        start = _first_fit(busy, block.begin[0] + at_once, block.count)
+        busy[start : start + block.count] = [max(block.free, block.begin[0])] * block.count
+        allocated.update({block.first + k: start + k for k in range(block.count)})
+    return allocated, len(busy)
+
+
+def _placed_singly(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
+    """As `placed`, for blocks of one slot each: the lowest of the free slots comes from a heap."""
+    allocated: dict[int, int] = {}
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    used = 0
+    for block in blocks:
+        while busy and busy[0][0] < block.begin[0] + at_once:
+            heappush(free, heappop(busy)[1])
+        if free:
+            slot = heappop(free)
+        else:
+            slot, used = used, used + 1
+        heappush(busy, (max(block.free, block.begin[0]), slot))
+        allocated[block.first] = slot
+    return allocated, used
 
 
 def _first_fit(busy: list[int], before: int, count: int) -> int:

@@ -21,17 +21,19 @@ from collc.base.wording import plural
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, residency_notes
 from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.lower import selected
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import passing_on
+from collc.msccl.lowering.reordered import selected
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
+from collc.msccl.plans.large_groups import is_large, large_groups_fit, with_helpers
 from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
 from collc.msccl.plans.precheck import check_sums, smallest_message
 from collc.msccl.plans.routes import routes_of
+from collc.msccl.plans.sums_first import partial_sums_first, threadblocks_for_sums
 from collc.msccl.plans.switch_program import switch_program
 from collc.msccl.plans.switches import usable, uses_switches
 from collc.msccl.program import Program
@@ -189,10 +191,20 @@ def _is_all_to_all(module: Module) -> bool:
 
 def _block_forms(start: Program) -> Iterator[_BlockForm]:
     """Forms in the order in which they are tried: by flow, then by chunk; with merged steps, then with single ones."""
+    if is_large(start.messages) and large_groups_fit(start.messages, start.instances):
+        yield _BlockForm(lambda _: with_helpers(start), 1, 1)
+        return
     if any(message.switch for message in start.messages):
         by_chunk = ThreadblocksByChunk(start)
         yield _BlockForm(by_chunk.divided, 1, len(start.messages))
         yield _BlockForm(by_chunk.divided, _MANY_BLOCKS, len(start.messages), another=True)
+        least = threadblocks_for_sums(start)
+        for blocks in (least, least + 1) if least else ():
+
+            def sums_first(shares: int, blocks: int = blocks) -> Program:
+                return partial_sums_first(by_chunk.divided(shares), blocks)
+
+            yield _BlockForm(sums_first, _MANY_BLOCKS, len(start.messages), another=True)
         return
     packets = start.protocol is Protocol.LL
     merged = start if packets else merge(start, MOST_CHUNKS if start.instances == 1 else 1)

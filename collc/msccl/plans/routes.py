@@ -68,7 +68,8 @@ def routes_of(program: Program, node: Sequence[int]) -> Routes:
     switched = any(step.switch is not None for step in every)
     for gpu in program.gpus:
         steps = [step for tb in gpu.threadblocks for step in tb.steps]
-        used = {slot.offset for step in steps for slot in (*step.reads(), *step.writes()) if slot.buffer == "s"}
+        moves = [step for step in steps if step.op is not Op.NOP]
+        used = {slot.offset for step in moves for slot in (*step.reads(), *step.writes()) if slot.buffer == "s"}
         if switched:  # at one index on all GPUs of the switch
             used.update(range(gpu.scratch_chunks))
         last = gpu.scratch_chunks

@@ -13,6 +13,7 @@ from collc.msccl.limits import LimitUse
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
+from collc.msccl.plans.large_groups import large_groups_fit
 from collc.msccl.plans.nodes import nodes_of_ranks
 from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, usable, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
@@ -42,7 +43,7 @@ def switch_program(module: Module, options: MscclOptions, placement: Placement, 
     collective = collective_of(module.network, demand, layout, profile, custom=options.custom)
     messages, sums = switch_messages(module)
     messages = _inputs_at_once(messages, layout, {(one.rank, one.chunk) for one in sums})
-    _check_groups(messages, sums, node)
+    _check_groups(messages, sums, node, options.instances)
     program = Program(
         name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
         collective=collective,
@@ -84,19 +85,19 @@ def has_plan(module: Module, options: MscclOptions) -> bool:
     """Whether what a schedule does in switches has operations in MSCCL++."""
     try:
         if uses_switches(module):
-            _check_groups(*switch_messages(module), nodes_of_ranks(module.network, options))
+            _check_groups(*switch_messages(module), nodes_of_ranks(module.network, options), options.instances)
     except SourceError:
         return False
     return True
 
 
-def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[int, ...]) -> None:
+def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[int, ...], instances: int) -> None:
     groups = {message.switch.ranks for message in messages if message.switch is not None}
     for ranks in sorted(groups | {one.access.ranks for one in sums}):
         if len({node[rank] for rank in ranks}) > 1:
             message = "a switch that adds and multicasts joins GPUs of several nodes"
             raise SourceError(Diagnostic("M0117", message, hint="say a larger 'gpus_per_node', or leave it out"))
-        if len(ranks) > MOST_GPUS:
+        if len(ranks) > MOST_GPUS and (sums or not large_groups_fit(messages, instances)):
             hint = "declare the switch with 'reduce: false'"
             raise LimitUse("GPUs of one switch channel", len(ranks), MOST_GPUS, hint).error("MSCCL++ plan")
 

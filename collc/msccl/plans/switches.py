@@ -22,7 +22,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule
 
 MOST_GPUS: Final = 17
-"""Most GPUs of a switch channel: a threadblock has 16 memory channels, over which it signals the others."""
+"""Most GPUs of a switch channel whose threadblocks signal all others: they have 16 memory channels each."""
 
 
 @dataclass(frozen=True, slots=True)

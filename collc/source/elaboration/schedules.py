@@ -22,6 +22,7 @@ from collc.source.elaboration.binding import (
 from collc.source.elaboration.check_requests import check_request
 from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective
 from collc.source.elaboration.file_context import FileContext
+from collc.source.elaboration.file_names import file_name
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables, checked_options
 from collc.source.elaboration.sets import equal_values
@@ -29,7 +30,7 @@ from collc.source.elaboration.standard_collectives import COLLECTIVES, chunk_num
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
-from collc.source.parsing.expressions import Argument, Name
+from collc.source.parsing.expressions import Name
 from collc.source.parsing.syntax import (
     Algorithm,
     Allow,
@@ -48,7 +49,7 @@ from collc.source.problems import AlreadyReported, Problems, at_use, fail
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
 from collc.source.textbook_names import synthesizer_hint
-from collc.source.types import BYTES, GROUP, INT, STRING, TOPOLOGY
+from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
 from collc.ten.limited import fed_links
@@ -455,17 +456,6 @@ def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: Opti
         path = file_name(arguments.pop(0), frame, context)
     options = checked_options(arguments, catalogue.kinds[kind], f"emit {kind}", context.evaluator, frame)
     return EmitRequest(kind, path, options, node.span)
-
-
-def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
-    """The name of a file, relative to the output folder. Raises SourceError where it leads out of that folder."""
-    value = context.evaluator.wanted(argument.value, frame, STRING, "a file name").data
-    parts = value.replace("\\", "/").split("/")
-    bad = not value or value.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0] or "\0" in value
-    if bad:
-        hint = 'names are relative to the output folder (-o) and must stay in it, as in "out/gather.xml"'
-        raise fail("E0611", f'"{value}" is not the name of a file in the output folder', argument.value.span, hint=hint)
-    return value
 
 
 def _unreachable_error(

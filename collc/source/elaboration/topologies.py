@@ -116,11 +116,11 @@ class TopologyBuilder:
 
     def once(self, names: Sequence[str], span: Span, what: str, frame: Frame) -> None:
         """Raise SourceError where a name is declared in a loop or again."""
-        name = next((name for name in names if name in self.places), names[0])
         if frame.rows is not None:
-            hint = f"declare an array: {what} {name}[n]"
-            raise fail("E0303", f"{what} '{name}' is declared inside a loop", span, hint=hint)
-        if name in self.places:
+            hint = f"declare an array: {what} {names[0]}[n]"
+            raise fail("E0303", f"{what} '{names[0]}' is declared inside a loop", span, hint=hint)
+        if not self.places.keys().isdisjoint(names):
+            name = next(name for name in names if name in self.places)
             raise fail("E0205", f"'{name}' is declared twice", span, Note("first here", self.places[name]))
         self.places |= dict.fromkeys(names, span)
 
@@ -424,7 +424,7 @@ class TopologyBuilder:
         return Network(
             name=name,
             npu_count=self.npus,
-            families=tuple(f for f in (*self.families, *switch_families) if f.count),
+            families=tuple(f for f in (*self.families, *switch_families) if not f.shape or f.count),
             present=np.ones(self.npus + self.switches, np.bool_),
             buffers=_joined(self.buffers, np.int64),
             multicast=_joined(self.multicast, np.bool_),

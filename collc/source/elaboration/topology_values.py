@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from collc.base.diagnostics import Span
 from collc.ten.network import Network
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceArray:
+class DeviceArray(NamedTuple):
     """An array of NPUs or switches. first: the number of its first device, counted among NPUs or among switches."""
 
     name: str

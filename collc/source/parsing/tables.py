@@ -49,7 +49,7 @@ _LINES: Final = re.compile(
 _NUMBERS: Final = re.compile(
     r"\[[ \t\n]*+([0-9]{1,18}(?:[ \t\n]*+,[ \t\n]*+[0-9]{1,18})+)[ \t\n]*+,?[ \t\n]*+\]"  # possessive: linear time
 )
-_VARIABLE: Final = re.compile(r"(?<![\w.])(?:[A-Za-z_]+[0-9]\w*|[0-9]{1,18}(?![\w.]))", re.ASCII)
+_VARIABLE: Final = re.compile(r"(?<![\w.])([A-Za-z_]+[0-9]\w*|[0-9]{1,18}(?![\w.]))", re.ASCII)
 """What can differ between lines of one form: a name with a digit in it, or a whole number."""
 
 _Tree = TypeVar("_Tree", bound=Node)
@@ -137,20 +137,16 @@ class TableReader:
 
     def _line_table(self, start: int, end: int) -> LinkTable | DeviceTable | None:
         text = self._source.text[start:end]
-        words: list[str] = []
-
-        def placeholder(match: re.Match[str]) -> str:
-            words.append(match[0])
-            return "\0"
-
-        lines = _VARIABLE.sub(placeholder, text).rstrip("\n").split("\n")
+        parts = _VARIABLE.split(text)
+        words = parts[1::2]
+        lines = "\0".join(parts[::2]).rstrip("\n").split("\n")
+        if len(lines) < max(MIN_LINES, LINES_A_FORM * len(set(lines))) or "\0" in text:
+            return None
+        if lines.count(lines[0]) == len(lines) and not lines[0].lstrip().startswith("link"):
+            return self._device_table(start, end, words)
         alike: dict[str, list[int]] = {}
         for number, line in enumerate(lines):
             alike.setdefault(line, []).append(number)
-        if len(lines) < max(MIN_LINES, LINES_A_FORM * len(alike)) or "\0" in text:
-            return None
-        if len(alike) == 1 and not lines[0].lstrip().startswith("link"):
-            return self._device_table(start, end, words)
         places = _offsets([line.count("\0") for line in lines])
         starts = _offsets([len(line) + 1 for line in text.rstrip("\n").split("\n")])
         forms: list[LinkForm] = []

@@ -11,7 +11,7 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.auto.estimates import ESTIMATORS, Candidate, Estimate, bound_work
 from collc.synthesis.auto.limited import with_limits
 from collc.synthesis.auto.shape import ProblemShape
-from collc.synthesis.auto.textbook import AlgorithmLibrary, textbook_algorithms
+from collc.synthesis.auto.textbook import AlgorithmLibrary, TextbookAlgorithm, textbook_algorithms
 from collc.synthesis.auto.tried import KnownBounds
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.by_dimension.hierarchical import hierarchical
@@ -47,7 +47,7 @@ def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Cand
 
 def _all_candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
     own = _candidates_on(module, effort, bounds, "")
-    direct = _unwound(module)
+    direct = _unwound(module) if effort.unwinds else None
     more = [] if direct is None else _candidates_on(direct, effort, bounds, " on unwound switches")
     quick = [one for one in own if one.estimate.work <= QUICK]
     near = [one for one in own + more if one.estimate.near_ideal and one not in quick]
@@ -69,15 +69,31 @@ def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candi
 
 
 def _textbook(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
+    shape = ProblemShape(module)
     return [
         Candidate(
             algorithm.name,
             module.network,
-            Estimate(LAYOUT_WORK + MESSAGE_WORK * algorithm.messages, 0.0, failing=LAYOUT_WORK),
+            Estimate(
+                LAYOUT_WORK + _layout_work(algorithm, shape),
+                0.0,
+                failing=LAYOUT_WORK + FAILING_MESSAGE_WORK * algorithm.messages,
+            ),
             lambda _, algorithm=algorithm: algorithm.build(),
         )
         for algorithm in textbook_algorithms(module, library)
     ]
+
+
+def _layout_work(algorithm: TextbookAlgorithm, shape: ProblemShape) -> int:
+    """The work of the messages of an algorithm, over each link of their paths; a ring passes on what is for others."""
+    name, standard = algorithm.name, shape.module.demand.runs[0].standard
+    to_all = name in TO_ALL_OTHERS
+    hops = shape.mean_distance if to_all else 2.0 if shape.has_switches else 1.0
+    if standard is not None and standard.kind == "all_to_all" and name in PASSED_ON:
+        hops *= max(1.0, shape.npus * PASSED_ON[name])
+    each = HOP_WORK_OF_SUMS if shape.reduces and to_all and shape.has_switches else HOP_WORK
+    return int(each * hops * algorithm.messages)
 
 
 QUICK = 100_000
@@ -85,8 +101,16 @@ QUICK = 100_000
 near the best.
 """
 
-LAYOUT_WORK, MESSAGE_WORK = 15_000, 20
-"""The work of reading an algorithm of a library, and of each of its messages."""
+LAYOUT_WORK, HOP_WORK, HOP_WORK_OF_SUMS, FAILING_MESSAGE_WORK = 15_000, 20, 45, 5
+"""The work of reading an algorithm of a library, of each message on each link; where many sums meet in switches; and of
+each message where the algorithm does not run.
+"""
+
+TO_ALL_OTHERS = frozenset({"direct", "pairwise"})
+"""Algorithms that send from each NPU to all others."""
+
+PASSED_ON = {"ring": 0.5, "bidirectional_ring": 0.25}
+"""How often a block of an All-to-All is sent, by the number of NPUs."""
 
 
 def _candidates_on(module: Module, effort: Effort, bounds: KnownBounds, where: str) -> list[Candidate]:

@@ -13,6 +13,8 @@ from typing import Final
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
+from collc.synthesis.pccl.synthesizer import COMPILED_TIMES, PLAIN_WORK, TREE_LINK, TREE_TARGET
+from collc.synthesis.tacos.synthesizer import is_compiled
 from collc.synthesis.task import WorkMeter
 from collc.ten.demand import Demand
 from collc.ten.module import Module
@@ -29,6 +31,9 @@ MOST_FLOWS: Final = 50_000
 
 COMPILED_FLOWS: Final = 16
 """Links x NPUs of the flows of forest for a unit of work, where they are compiled."""
+
+PATH_WORK: Final = 15
+"""Work of a path over switches that swarm may use."""
 
 WORK_PER_SECOND: Final = 1_000_000
 """Work that is done in a second, about."""
@@ -90,23 +95,33 @@ def _in_network(shape: ProblemShape) -> Estimate | None:
 def _tacos(shape: ProblemShape) -> Estimate | None:
     if shape.has_switches:
         return None
-    large = shape.module.network.device_count > 128
+    large = is_compiled(shape.module.network.device_count, shape.pairs // shape.phases)
     plain = (6 if shape.is_shared else 20) * shape.transfers
-    work = LOAD + shape.transfers if large else plain
+    work = LOAD + (1 if shape.is_shared else 6) * shape.transfers if large else plain
     return Estimate(work, 6.0 if shape.is_shared else 4.0, searches=True)
 
 
 def _pccl(shape: ProblemShape) -> Estimate:
-    plain = int(12 * shape.transfers + shape.tree_growth / 12)
-    compiled = LOAD + int(3 * shape.transfers + shape.tree_growth / 100)
-    work = plain if shape.transfers <= COMPILED_TRANSFERS else compiled
-    return Estimate(work, 9.0 if not shape.is_shared else 6.0 if shape.has_switches else 4.0, searches=True)
+    """Chunks with several targets are searched for from all that have them, compiled where a phase is large."""
+    if not shape.is_shared:
+        compiled = shape.transfers > COMPILED_TRANSFERS
+        return Estimate(LOAD + 3 * shape.transfers if compiled else 12 * shape.transfers, 9.0, searches=True)
+    work = TREE_TARGET * shape.transfers + TREE_LINK * shape.tree_growth
+    if work > PLAIN_WORK * (2 if shape.phases > 1 else 1):
+        work = LOAD + work / COMPILED_TIMES
+    return Estimate(int(work), 6.0 if shape.has_switches else 4.0, searches=True)
 
 
 def _swarm(shape: ProblemShape) -> Estimate:
-    """An NPU that gets a chunk is looked at by all to which a path leads from it."""
-    each = 12 + 0.6 * shape.switch_paths / max(1, shape.npus)
-    return Estimate(5_000 + int(each * shape.transfers), 10.0 if shape.few_hold else 6.0, searches=True)
+    """An NPU that gets a chunk is looked at by all to which a path leads from it. Where chunks go from few NPUs,
+    or through switches with few places, it is seldom far from the best.
+    """
+    paths = shape.switch_paths
+    each = 12 + 0.6 * paths / max(1, shape.npus)
+    work = 5_000 + int(each * shape.transfers) + (PATH_WORK * paths if shape.has_switches else 0)
+    crowded = shape.few_hold or shape.module.network.has_limited_buffers
+    near = shape.has_switches and shape.is_shared and crowded and shape.is_bandwidth_bound
+    return Estimate(work, 10.0 if shape.few_hold else 6.0, searches=True, near_ideal=near)
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:

@@ -81,6 +81,11 @@ class ProblemShape:
         """Transfers for each of `pairs`, about: 1 or, over switches, 2; for chunks of single pairs their distance."""
         if self.is_shared:
             return 2.0 if self.has_switches else 1.0
+        return self.mean_distance
+
+    @cached_property
+    def mean_distance(self) -> float:
+        """Links of a shortest path from one NPU to another, on average."""
         return float(self._distances.mean()) if self._distances.size else 1.0
 
     @cached_property

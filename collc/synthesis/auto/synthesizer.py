@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from time import monotonic
 
 import numpy as np
@@ -66,10 +67,8 @@ ALL_NUMBERS, LEAST_PART = 2, 8
 LONGER = 8
 """A search goes on with so many times the work that it has had."""
 
-TEXTBOOK_NPUS = 16
-"""NPUs up to which the textbook algorithms are tried: on larger networks they were never the best, and of 64 NPUs they
-can take seconds each.
-"""
+SMALL_BESIDE = 8
+"""A textbook algorithm comes before longer searches where it takes at most such a part of the work so far."""
 
 TINY_NPUS, TINY, TINY_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
@@ -106,6 +105,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
             raise
     if effort.experience is not None:
         effort.experience.add(tried.spent, tried.ratios())
+        effort.experience.is_used_up = effort.experience.spent >= search.most_for_all
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise stopped if effort.stop() else tried.failure or stopped
@@ -141,8 +141,8 @@ UNWOUND = (
 class _Search:
     """The search of one module.
 
-    tried: what it has found. most: all work that it may take. spare, spare_if_long: work beside that of the best
-    candidate, and where that takes much longer than its bound.
+    tried: what it has found. most, most_for_all: all work that it may take, and all numbers of chunks together. spare,
+    spare_if_long: work beside that of the best candidate, and where that takes much longer than its bound.
     """
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
@@ -151,11 +151,12 @@ class _Search:
         self._candidates = candidates(module, effort, self.tried.bounds)
         small = len(module.network.npus) <= SMALL_NPUS
         self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
+        self.most_for_all = ALL_NUMBERS * self.most
         for_z3 = EXACT_WORK if _is_tiny(module) else 0
         self.spare = effort.trials * SPARE - for_z3
         self.spare_if_long = effort.trials * SPARE_IF_LONG - for_z3
         if effort.experience is not None:
-            self.most = max(self.most // LEAST_PART, self.most * ALL_NUMBERS - effort.experience.spent)
+            self.most = max(self.most // LEAST_PART, self.most_for_all - effort.experience.spent)
             self._candidates = self._not_hopeless(effort.experience)
         self._in_time = self.most  # the work of a first schedule that ends before the time limit
         if effort.time_limit is not None:
@@ -168,6 +169,7 @@ class _Search:
         if stores_too and self._effort.time_limit is not None:
             self.store()  # it takes less time than what comes next
         self.first_schedules()
+        self.textbook(SMALL_BESIDE)
         self.longer_searches()
         self.textbook()
         self.shorter()
@@ -237,26 +239,32 @@ class _Search:
                 break
             self._take(candidate, limit)
 
-    def textbook(self) -> None:
-        """The algorithms of the library, on small networks, as long as there is some work left."""
-        standards = {run.standard.kind if run.standard is not None else "" for run in self._module.demand.runs}
-        if self._library is None or len(standards) > 1 or "" in standards:
+    def textbook(self, part: int = 1) -> None:
+        """The algorithms of the library, as long as there is some work left.
+
+        part: only those that take at most such a part of the work so far; the others wait.
+        """
+        if self._effort.stop():
             return
-        if len(self._module.network.npus) > TEXTBOOK_NPUS:
-            if not self.tried.is_done(self._module.network) and not self._effort.stop():
-                self.tried.notes["textbook"] = (
-                    f"auto: left out the textbook algorithms, which are tried up to {TEXTBOOK_NPUS} NPUs"
-                )
-            return
-        left_out: list[Candidate] = []
-        for candidate in textbook_candidates(self._module, self._library):
+        waiting: list[Candidate] = []
+        for candidate in self._textbook:
+            work = candidate.estimate.work
             if not self._is_wanted(candidate):
                 continue
-            if candidate.estimate.work <= self._left():
+            if work <= self._left() and (part == 1 or part * work <= self.tried.spent):
                 self._take(candidate)
             else:
-                left_out.append(candidate)
-        self.tried.leave_out(*left_out)
+                waiting.append(candidate)
+        self._textbook = waiting
+        if part == 1:
+            self.tried.leave_out(*waiting)
+
+    @cached_property
+    def _textbook(self) -> list[Candidate]:
+        standards = {run.standard.kind if run.standard is not None else "" for run in self._module.demand.runs}
+        if self._library is None or len(standards) > 1 or "" in standards:
+            return []
+        return textbook_candidates(self._module, self._library)
 
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.

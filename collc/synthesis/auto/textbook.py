@@ -40,7 +40,7 @@ class AlgorithmLibrary(Protocol):
 @dataclass(frozen=True, slots=True)
 class TextbookAlgorithm:
     """An algorithm for all runs of a module. build: the module with its schedule; raises CollcError where it does not
-    run there. messages: in all, about; `build` takes 15 ms and about 20 us for each of them.
+    run there. messages: in all, about, were each sent from where a chunk is to where it is wanted.
     """
 
     name: str

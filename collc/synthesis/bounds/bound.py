@@ -23,6 +23,7 @@ from collc.synthesis.bounds.ideal import ideal_bounds
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.reach import reach_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
+from collc.synthesis.bounds.slots import parts_of, slot_classes
 from collc.synthesis.bounds.timing import Delays, LinkClasses, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
 from collc.synthesis.task import Task
@@ -86,6 +87,7 @@ def _bounds(
         yield from delayed
     yield from _load_bound(problem)
     yield from reach_bounds(network, traffic, problem.times)
+    yield from _slot_bounds(problem)
     sets = [cuts_of(network, problem.times.total[:, -1])]
     if flows and not tries_all_cuts(network):
         sets.append(flow_cuts(network, traffic, problem.times.busy[:, -1]))
@@ -169,6 +171,19 @@ def _load_bound(problem: _BoundProblem) -> Iterator[Bound]:
     counts = np.sum([part.transfers(hops) for part in traffic], axis=0).tolist()
     links = problem.link_classes().of(np.ones(network.link_count, np.bool_))
     yield Bound(problem.times.delivery(links, counts), "total load")
+
+
+def _slot_bounds(problem: _BoundProblem) -> Iterator[Bound]:
+    """What all parts of a network must get, or send, over switches with few slots."""
+    network, times = problem.network, problem.times
+    if not network.has_limited_buffers:
+        return
+    for parts in parts_of(network, problem.traffic):
+        for backward in (False, True):
+            links = slot_classes(network, problem.link_classes(), times, parts, backward)
+            if links is not None:
+                counts = parts.leaving if backward else parts.entering
+                yield Bound(times.delivery(links, counts.tolist()), parts.name)
 
 
 def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
+from collc.synthesis.bounds.slots import links_between, slots_for_each
 from collc.synthesis.bounds.timing import Delays
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import BoolArray, Int64Array
@@ -165,12 +166,8 @@ class Fluid:
 
         label: int64[devices], the set of each device, -1 for none. volume: the sum over all sets.
         """
-        network = self.network
-        source, target = label[network.source], label[network.target]
-        crossing = (source != target) & ((source if backward else target) >= 0)
-        # One slot serves several sets at once where a switch adds up, or sends on several links.
-        together = ~network.reduces & (~network.multicast | backward)
-        return self.time_over(crossing, volume, together)
+        crossing = links_between(self.network, label, backward)
+        return self.time_over(crossing, volume, slots_for_each(self.network, backward))
 
     def time_of_work(self, price: Int64Array, work: int) -> int:
         """Picoseconds until all links can have carried so many bytes x price of the links that these cross.

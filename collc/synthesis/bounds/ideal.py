@@ -9,6 +9,8 @@ any one set shows (collc/synthesis/bounds/partitions.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -22,6 +24,7 @@ from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.partitions import partition_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.set_names import name_of_links_into
+from collc.synthesis.bounds.slots import parts_of
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.arrays import BoolArray
 from collc.ten.demand import Demand, Run
@@ -56,6 +59,37 @@ def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.P
 
 def ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
     """All such bounds. Raises ValueError as ideal_bound does."""
+    return iter(_shared_bounds(network, demand, model))
+
+
+class _SharedBounds:
+    """Bounds that are computed once, as far as anybody asks for them: `auto` and the report ask for the same ones."""
+
+    def __init__(self, bounds: Iterator[Bound]) -> None:
+        self._rest = bounds
+        self._found: list[Bound] = []
+
+    def __iter__(self) -> Iterator[Bound]:
+        for number in count():
+            if number == len(self._found):
+                try:
+                    found = next(self._rest)
+                except StopIteration:
+                    return
+                except BaseException:  # as at a time limit: what is left is unknown, not none
+                    _shared_bounds.cache_clear()
+                    raise
+                self._found.append(found)
+            yield self._found[number]
+
+
+@lru_cache(maxsize=2)
+def _shared_bounds(network: Network, demand: Demand, model: LinkModel) -> _SharedBounds:
+    """The bounds of the last networks and demands, which are told apart as objects."""
+    return _SharedBounds(_ideal_bounds(network, demand, model))
+
+
+def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
     sizes, traffic = traffic_of(demand, None)
     if not len(sizes) or not network.link_count:
         return
@@ -91,7 +125,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
         if time > best:
             best = time
             yield Bound(time, name_of_links_into(network, inside))
-    yield from _shared_slots(fluid)
+    yield from _slot_bounds(fluid)
     for run in demand.runs:
         yield from partition_bounds(fluid, run)
     loads = PathLoads.of(fluid, demand)
@@ -99,21 +133,14 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
         yield from loads.bounds(best)
 
 
-def _shared_slots(fluid: Fluid) -> Iterator[Bound]:
-    """What all NPUs together must get, or send, over switches with few slots."""
-    network = fluid.network
-    if not network.has_limited_buffers:
+def _slot_bounds(fluid: Fluid) -> Iterator[Bound]:
+    """What all parts of a network must get, or send, over switches with few slots."""
+    if not fluid.network.has_limited_buffers:
         return
-    limited = network.npu_count + np.flatnonzero(network.buffers >= 0)
-    name = network.shown_name(int(limited[0]))
-    if len(limited) > 1:
-        name += f" and {len(limited) - 1} more switch{'es' if len(limited) > 2 else ''}"
-    each = np.full(network.device_count, -1, np.int64)
-    each[network.npus] = network.npus
-    for backward in (False, True):
-        counts = [part.sent() if backward else part.received() for part in fluid.traffic]
-        volume = sum(int((fluid.sizes @ count).sum()) for count in counts)
-        yield Bound(fluid.time_between(each, volume, backward), f"the buffer of {name}")
+    for parts in parts_of(fluid.network, fluid.traffic):
+        for backward in (False, True):
+            volume = int(fluid.sizes @ (parts.leaving if backward else parts.entering))
+            yield Bound(fluid.time_between(parts.label, volume, backward), parts.name)
 
 
 def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.base.memory import require_for_search
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import placed
@@ -50,6 +51,9 @@ MOST_TIME = 1 << 61
 
 MESSAGE_WORK = 8
 """Work for each message of a placement, as WorkMeter counts it, beside that of planning copies."""
+
+MESSAGE_BYTES = 80
+"""Memory for each message of a placement, beside that of planning copies."""
 
 SHIFT_WORK = 20
 """Work of starting a transfer anew."""
@@ -124,7 +128,7 @@ class _ExchangePlanner:
         self._bound = bound
         self._back = _links_back(network)
         used = clock.total[np.unique(network.kind)]
-        alike = module.model is LinkModel.STORE and bool((used == used.flat[0]).all())
+        alike = module.model is LinkModel.STORE and used.size > 0 and bool((used == used.flat[0]).all())
         self._step = int(used.flat[0]) if alike else 0
         self._least_busy = int(clock.busy[np.unique(network.kind)].min(initial=MOST_TIME))
         self._least_total = int(used.min(initial=MOST_TIME))
@@ -141,6 +145,7 @@ class _ExchangePlanner:
                     continue
                 if self._effort.stop() or (best is not None and self._effort.work.is_used_up):
                     return None if best is None else best[1]
+                require_for_search(MESSAGE_BYTES * plan.messages, f"{plan.messages:,} messages")
                 left -= plan.messages
                 self._effort.work.add(MESSAGE_WORK * plan.messages)
                 found = self._planned(plan, trial)

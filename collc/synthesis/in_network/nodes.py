@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.synthesis.in_network.mirrored_nodes import MirroredNodes, Row, swaps_of
 from collc.synthesis.in_network.sum_trees import usable_switches
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
 from collc.ten.arrays import Int32Array
@@ -26,9 +27,6 @@ Exchange = Callable[[Module], Module]
 
 AHEAD = 4
 """Batches that go up before the sums of another one come back, at most."""
-
-Row = tuple[int, int, int, bool]
-"""Chunk, link, start in picoseconds, whether the transfer carries a partial."""
 
 
 def by_nodes(module: Module, chunks: list[int], exchange: Exchange) -> Module:
@@ -47,6 +45,9 @@ def by_nodes(module: Module, chunks: list[int], exchange: Exchange) -> Module:
         if len(rows) <= MOST_TRANSFERS:
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         schedules.append(RowSchedule(module.model, rows))
+    swapped = plan.swapped_first(chunks)
+    if swapped is not None:
+        schedules.append(RowSchedule(module.model, swapped))
     best = min(schedules, key=lambda schedule: schedule.collective_time(module.network, module.demand))
     return replace(module, schedule=best)
 
@@ -140,6 +141,28 @@ class _NodePlan:
                 self._go_up(later)
             self._come_down(batch)
         return Transfers.joined([*self._parts, _transfers(self._rows)])
+
+    def swapped_first(self, chunks: list[int]) -> Transfers | None:
+        """All transfers where two nodes swap contributions before their switches add up; None where they cannot."""
+        if len(self._nodes) != 2 or len(self._nodes[0].npus) != len(self._nodes[1].npus):
+            return None
+        first, second = self._nodes
+        everyone = {*first.npus, *second.npus}
+        if any(self._holders[chunk] != everyone or self._wanting[chunk] != everyone for chunk in chunks):
+            return None
+        swaps = (
+            swaps_of(self._module.network, (first.npus, second.npus)) if first.switches and second.switches else None
+        )
+        if swaps is None:
+            return None
+        ups, downs = (
+            tuple([links[node.switches[0], npu] for npu in node.npus] for node in self._nodes)
+            for links in (first.up, first.down)
+        )
+        rows = MirroredNodes(tuple(swaps), (ups[0], ups[1]), (downs[0], downs[1])).transfers(
+            chunks, self._size, self._busy, self._total
+        )
+        return None if rows is None else _transfers(rows)
 
     def _representatives(self, chunk: int, turn: int) -> list[tuple[_Node, int]]:
         """The NPU that represents each node with a part in a chunk; if possible, all are at one position."""

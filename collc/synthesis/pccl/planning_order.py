@@ -11,7 +11,10 @@ from collc.synthesis.conditions import Conditions
 from collc.ten.arrays import Int32Array, Int64Array
 
 BATCH = 4096
-"""Targets that are planned between two calls of `stop`."""
+"""Targets at most that are planned between two calls of `stop`."""
+
+VISITS = 100_000_000
+"""The same, times the links of the network, all of which a search for a path may look at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +28,9 @@ class PlanningOrder:
     tie_seeds: Int64Array
 
     def batches(self, conditions: Conditions) -> Iterator[Int32Array]:
-        """The order in parts of about BATCH targets."""
-        number = np.cumsum(np.diff(conditions.wanting_offsets)[self.order]) // BATCH
+        """The order in parts of about BATCH targets, or fewer on a network of many links."""
+        targets = max(1, min(BATCH, VISITS // max(1, conditions.task.network.link_count)))
+        number = np.cumsum(np.diff(conditions.wanting_offsets)[self.order]) // targets
         yield from np.split(self.order, np.flatnonzero(np.diff(number)) + 1)
 
 

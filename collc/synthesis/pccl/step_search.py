@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.graph.distances import UNREACHABLE
 from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.pccl_plain_steps import CELL_BITS, plain_tables, plan_in_plain_steps
 from collc.kernels.pccl_steps import (
     NEVER,
+    SHIFT,
     WORK,
     StepConditions,
     StepNetwork,
@@ -23,6 +26,18 @@ from collc.kernels.pccl_steps import (
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.planning_order import PlanningOrder
 from collc.ten.arrays import Int32Array, Int64Array, StepTable
+
+_Part = MutableSequence[int]
+"""Conditions that are planned between two calls of `stop`."""
+
+
+class _Problem(NamedTuple):
+    """What is planned; non_minimal and reach as in `plan_in_plain_steps`."""
+
+    non_minimal: int
+    network: StepNetwork
+    conditions: StepConditions
+    reach: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +68,45 @@ class StepSearch:
 
         non_minimal: a target at most so many steps away is reached over any hops, others over hops that come nearer.
         """
-        plan = compiled(plan_by_steps) if compile_it else plan_by_steps
-        network = self._arrays if compile_it else self._lists
-        conditions = self._conditions(order, compile_it)
-        links, devices = len(network.heads), len(network.offsets) - 1
-        reach = min(devices, self._most_wanting * self._farthest) + 2
-        tables = self._tables(links, reach, compile_it)
-        scratch = _scratch(tables, devices, links, compile_it)
-        work = zeros(1, compile_it)
-        last, offset = -1, 0
+        network, conditions = self._network(compile_it), self._conditions(order, compile_it)
+        reach = min(len(network.offsets) - 1, self._most_wanting * self._farthest) + 2
+        problem = _Problem(non_minimal, network, conditions, reach)
+        planned = (self._compiled if compile_it else self._plain)(problem, self._parts(order, stop, compile_it))
+        return None if planned is None else (planned[0], planned[1] // WORK)
+
+    def _parts(self, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool) -> Iterator[_Part | None]:
+        """The batches of the order; None, and no more of them, where `stop` says so."""
         for batch in order.batches(self.conditions):
             if stop():
+                yield None
+                return
+            yield numbers(batch, compile_it)
+
+    def _plain(self, problem: _Problem, parts: Iterator[_Part | None]) -> tuple[StepTable, int] | None:
+        non_minimal, network, conditions, reach = problem
+        self._require(self._steps(len(network.heads), reach), len(network.heads))
+        tables, last, work = plain_tables(network), -1, 0
+        for part in parts:
+            if part is None:
                 return None
-            position, part = 0, numbers(batch, compile_it)
+            last, more = plan_in_plain_steps(part, last, reach, non_minimal, network, conditions, tables)
+            work += more
+        planned, links = np.array(tables.planned, np.int64), len(network.heads)
+        step, link = np.divmod(planned & ((1 << CELL_BITS) - 1), links)
+        table = self._no_chunks((last + 1) * links).reshape(-1, links)
+        table[step, np.array(network.number)[link]] = planned >> CELL_BITS
+        return table, work
+
+    def _compiled(self, problem: _Problem, parts: Iterator[_Part | None]) -> tuple[StepTable, int] | None:
+        non_minimal, network, conditions, reach = problem
+        plan, links, devices = compiled(plan_by_steps), len(network.heads), len(network.offsets) - 1
+        tables = self._tables(links, reach)
+        scratch, work = _scratch(tables, devices, links), zeros(1, True)
+        last, offset = -1, 0
+        for part in parts:
+            if part is None:
+                return None
+            position = 0
             while True:
                 position, last, offset = plan(
                     part, position, last, offset, non_minimal, network, conditions, tables, scratch, work
@@ -73,32 +114,24 @@ class StepSearch:
                 if position == len(part):
                     break
                 tables = _with_more_room(tables, links, reach)
-                scratch = scratch._replace(**_stacks(tables, devices, compile_it))
-        return np.asarray(tables.table).reshape(-1, links)[: last + 1], int(work[0]) // WORK
-
-    @cached_property
-    def _arrays(self) -> StepNetwork:
-        """The network for compiled code, which looks at all links out of a device."""
-        return self._network(True)
-
-    @cached_property
-    def _lists(self) -> StepNetwork:
-        """The network for plain Python, with lists of the links that come nearer to each target."""
-        return self._network(False)
+                scratch = scratch._replace(**_stacks(tables, devices))
+        return np.asarray(tables.table).reshape(-1, links)[: last + 1], int(work[0])
 
     def _network(self, compile_it: bool) -> StepNetwork:
-        network = self.conditions.task.network
-        offsets, number = network.out_links
-        heads, tails, devices = network.target[number], network.source[number], network.device_count
-        every = np.arange(len(number), dtype=np.int32)
-        nearer_offsets, nearer, stride = offsets, every, 0
-        if not compile_it:
-            by_target = [np.flatnonzero(left[heads] < left[tails]) for left in self.to]
-            counts = [np.bincount(tails[links], minlength=devices) for links in by_target]
-            nearer_offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-            nearer, stride = np.concatenate(by_target), devices
-        columns = (offsets, number, heads, tails, self.to, self.conditions.target_row, every, nearer_offsets, nearer)
-        return StepNetwork(*(numbers(column, compile_it) for column in columns), stride=stride, farthest=self._farthest)
+        """The network for compiled code, or for plain Python."""
+        if compile_it not in self._networks:
+            network = self.conditions.task.network
+            offsets, number = network.out_links
+            heads, tails = network.target[number], network.source[number]
+            columns = (offsets, number, heads, tails, self.to, self.conditions.target_row)
+            self._networks[compile_it] = StepNetwork(
+                *(numbers(column, compile_it) for column in columns), farthest=self._farthest
+            )
+        return self._networks[compile_it]
+
+    @cached_property
+    def _networks(self) -> dict[bool, StepNetwork]:
+        return {}
 
     @cached_property
     def _farthest(self) -> int:
@@ -115,50 +148,57 @@ class StepSearch:
         columns = c.chunk, c.holder_offsets, c.holders, c.wanting_offsets, self.wanting, order.tie_seeds
         return StepConditions(*(numbers(column, compile_it) for column in columns))
 
-    def _tables(self, links: int, reach: int, compile_it: bool) -> StepTables:
-        """Empty tables, with room for the steps of all conditions if they load all links alike, and `reach` more."""
+    def _steps(self, links: int, reach: int) -> int:
+        """Steps for all conditions if they load all links alike, and `reach` more."""
         c = self.conditions
         first = np.repeat(c.holders[c.holder_offsets[:-1]], np.diff(c.wanting_offsets))
         away = self.to[c.target_row[c.wanting], first]
-        steps = int(away[away < NEVER].sum()) * 11 // (10 * links) + reach
-        words = steps // 64 + 2
-        size = words * links * (8 + 64 * _no_chunks(0, len(c.task.demand.chunks)).itemsize)
-        require_for_search(size, f"{64 * words:,} steps on {links:,} links")
-        free = numbers(np.full(links * words if compile_it else links, -1, np.int64), compile_it)
-        table = numbers(_no_chunks(words * 64 * links, len(c.task.demand.chunks)), True)
-        shape = (words, 6, 63) if compile_it else (1, 62, (1 << 62) - 1)
-        return StepTables(*shape, words * 64, free, zeros(links, compile_it), table)
+        return int(away[away < NEVER].sum()) * 11 // (10 * links) + reach
 
+    def _require(self, steps: int, links: int) -> None:
+        """Raises SourceError where there is no memory for tables of so many steps."""
+        size = steps * links * (1 + self._no_chunks(0).itemsize)
+        require_for_search(size, f"{steps:,} steps on {links:,} links")
 
-def _no_chunks(length: int, chunks: int) -> StepTable:
-    if chunks < 1 << 16:
-        return np.full(length, 0xFFFF, np.uint16)
-    return np.full(length, 0xFFFFFFFF, np.uint32)
+    def _tables(self, links: int, reach: int) -> StepTables:
+        """Empty tables for compiled code."""
+        words = self._steps(links, reach) // 64 + 2
+        self._require(64 * words, links)
+        free = numbers(np.full(links * words, -1, np.int64), True)
+        table = numbers(self._no_chunks(words * 64 * links), True)
+        return StepTables(words, words * 64, free, zeros(links, True), table)
+
+    def _no_chunks(self, length: int) -> StepTable:
+        if len(self.conditions.task.demand.chunks) < 1 << 16:
+            return np.full(length, 0xFFFF, np.uint16)
+        return np.full(length, 0xFFFFFFFF, np.uint32)
 
 
 def _with_more_room(tables: StepTables, links: int, reach: int) -> StepTables:
     more = tables.room // 512 + reach // 64 + 2
     table = np.asarray(tables.table)
     none = np.full(more * 64 * links, np.iinfo(table.dtype).max, table.dtype)
-    tables = tables._replace(room=tables.room + more * 64, table=numbers(np.concatenate([table, none]), True))
-    if tables.shift != 6:
-        return tables
     free = np.asarray(tables.free).reshape(links, -1)
     free = np.concatenate([free, np.full((links, more), -1, np.int64)], axis=1)
-    return tables._replace(words=tables.words + more, free=numbers(free.reshape(-1), True))
+    return tables._replace(
+        words=tables.words + more,
+        room=tables.room + more * 64,
+        free=numbers(free.reshape(-1), True),
+        table=numbers(np.concatenate([table, none]), True),
+    )
 
 
-def _scratch(tables: StepTables, devices: int, links: int, compile_it: bool) -> StepScratch:
-    owner = numbers(np.full(devices, -1, np.int64), compile_it)
-    since, tree, arrival, via = (zeros(devices, compile_it) for _ in range(4))
-    entries = (zeros(devices + links, compile_it) for _ in range(2))
-    return StepScratch(owner, since, tree, arrival, via, *entries, **_stacks(tables, devices, compile_it))
+def _scratch(tables: StepTables, devices: int, links: int) -> StepScratch:
+    owner = numbers(np.full(devices, -1, np.int64), True)
+    since, tree, arrival, via = (zeros(devices, True) for _ in range(4))
+    entries = (zeros(devices + links, True) for _ in range(2))
+    return StepScratch(owner, since, tree, arrival, via, *entries, **_stacks(tables, devices))
 
 
-def _stacks(tables: StepTables, devices: int, compile_it: bool) -> dict[str, MutableSequence[int]]:
+def _stacks(tables: StepTables, devices: int) -> dict[str, MutableSequence[int]]:
     """Stacks for all ranks of the search: a rank is a step, and a distance from there."""
     ranks = tables.room + 2 * devices + 64
-    return {"stack": zeros(ranks, compile_it), "filled": zeros((ranks >> tables.shift) + 1, compile_it)}
+    return {"stack": zeros(ranks, True), "filled": zeros((ranks >> SHIFT) + 1, True)}
 
 
 def retimed(table: StepTable, busy: int, total: int) -> tuple[Int32Array, Int32Array, Int64Array]:

@@ -34,11 +34,13 @@ from collc.ten.schedule import RowSchedule, Schedule, StepSchedule, Transfers
 
 Stop = Callable[[], bool]
 
-PLAIN_WORK = 200_000
-"""Hops by steps that are planned in plain Python before a kernel is compiled."""
+PLAIN_WORK = 600_000
+"""Microseconds of plain Python before a kernel is compiled."""
 
-TIMES_WORK = 4
-"""What a hop in exact time costs plain Python, in hops by steps."""
+STEP_HOP, TIMES_HOP, TREE_TARGET, TREE_LINK = 3, 12, 12, 1 / 6
+"""Microseconds of plain Python, about: for a hop by steps and in exact time, for chunks of one target each; for others,
+for each hop to a target, and each link that the searches from all who have the chunk so far look at.
+"""
 
 COMPILED_STEPS, COMPILED_TIMES = 15, 6
 """How many times less work compiled code takes, by steps and in exact time."""
@@ -213,7 +215,7 @@ class _Portfolio:
         hops = int(self._distance.sum()) // int(conditions.clock.total.max())
         self.trials = effort.trials if hops > FEW_HOPS else max(effort.trials, TRIALS_OF_FEW)
         self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
-        self._searches = _searches(conditions, to, hops)
+        self._searches = _searches(conditions, to, hops, _tree_work(conditions))
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
         self._rng = np.random.default_rng(effort.seed)
@@ -240,12 +242,29 @@ class _Portfolio:
             yield replace(one.attempt, name=name, compile_it=compile_it, chain=chain)
 
 
-def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> list[tuple[str, _Search]]:
-    """By steps where all transfers take equal time, else in exact time; where links are pipelined, both."""
+def _tree_work(conditions: Conditions) -> int:
+    """Microseconds that plain Python takes for one schedule of chunks with several targets; 0 if each has one."""
+    if conditions.one_target_each:
+        return 0
+    network = conditions.task.network
+    sizes = np.diff(conditions.wanting_offsets).astype(np.float64)
+    hops = (2 if network.has_switches else 1) * float(sizes.sum())
+    links = np.minimum(sizes / 2 * network.link_count / network.device_count, network.link_count)
+    return int(TREE_TARGET * hops + TREE_LINK * float((sizes * links).sum()))
+
+
+def _searches(
+    conditions: Conditions, to: dict[int, Int64Array], hops: int, tree_work: int
+) -> list[tuple[str, _Search]]:
+    """By steps where all transfers take equal time, else in exact time; where links are pipelined, both.
+
+    hops: of all chunks, to the farthest target of each. tree_work: see `_tree_work`.
+    """
+    by_steps, by_times = (tree_work or hop * hops for hop in (STEP_HOP, TIMES_HOP))
     wanting = nearest_targets_first(conditions, to)
     in_steps = len(to) == 1 and not _switches_matter(conditions) and _starts_at_once(conditions)
     if in_steps and equal_transfers(conditions):
-        return [("steps", _ByStep(conditions, wanting, to, hops))]
+        return [("steps", _ByStep(conditions, wanting, to, by_steps))]
     found: list[tuple[str, _Search]] = []
     if (
         in_steps
@@ -253,9 +272,9 @@ def _searches(conditions: Conditions, to: dict[int, Int64Array], hops: int) -> l
         and equal_pipelined_transfers(conditions)
         and len(conditions.holders) == len(conditions)
     ):
-        found.append(("steps retimed", _ByStep(conditions, wanting, to, hops, retimed=True)))
+        found.append(("steps retimed", _ByStep(conditions, wanting, to, by_steps, retimed=True)))
     if not found or hops < VERY_MANY_HOPS:
-        found.append(("times", _ByTime(conditions, wanting, to, hops)))
+        found.append(("times", _ByTime(conditions, wanting, to, by_times)))
     return found
 
 
@@ -320,11 +339,12 @@ class _ByStep:
         conditions: Conditions,
         wanting: Int32Array,
         to: dict[int, Int64Array],
-        hops: int,
+        work: int,
         retimed: bool = False,
     ) -> None:
+        """work: microseconds that plain Python takes for one schedule."""
         self._conditions, self._retimed = conditions, retimed
-        self.budget = _PlainBudget(hops)
+        self.budget = _PlainBudget(work)
         (times,) = to.values()
         self._search = StepSearch.of(conditions, wanting, times)
 
@@ -347,9 +367,10 @@ class _ByStep:
 class _ByTime:
     """The search in exact time."""
 
-    def __init__(self, conditions: Conditions, wanting: Int32Array, to: dict[int, Int64Array], hops: int) -> None:
+    def __init__(self, conditions: Conditions, wanting: Int32Array, to: dict[int, Int64Array], work: int) -> None:
+        """work: microseconds that plain Python takes for one schedule."""
         self._model = conditions.task.model
-        self.budget = _PlainBudget(hops * TIMES_WORK)
+        self.budget = _PlainBudget(work)
         self._search = TimeSearch.of(conditions, wanting, to)
         self._hop = self._search.total.max(axis=1)
 

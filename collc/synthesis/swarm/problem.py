@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.memory import require_for_search
 from collc.graph.paths import Edge, nearest_path
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
 from collc.synthesis.timeline import Timeline, link_timelines
+
+SETS: Final = 6
+"""Sets of chunks that a search keeps for each device."""
 
 Intervals = list[tuple[int, int]]
 """(start, end) in picoseconds; they may overlap."""
@@ -48,6 +53,8 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
     """
     network, clock = conditions.task.network, conditions.clock
     paths = switch_paths_of(conditions.task, clock)
+    count, devices = len(conditions), network.device_count
+    require_for_search(SETS * devices * (count // 8), f"sets of {count:,} chunks of {devices:,} devices")
     have = [0] * network.device_count
     need = [0] * network.device_count
     later: list[tuple[int, int, int]] = []

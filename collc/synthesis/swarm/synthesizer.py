@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.base.memory import require_for_search
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.swarm.pipelined import as_stored, moved_earlier
@@ -29,6 +30,9 @@ WORK = 2_000_000
 PATH_WORK = 10
 """Work for each path over switches, once."""
 
+COPY_BYTES = 300
+"""Memory for each chunk that an NPU must get: what is planned, what comes, and the transfers."""
+
 NEAR = 8
 """A schedule for `store` that will be moved earlier may be longer than the best one by at most 1/NEAR of its
 time."""
@@ -46,6 +50,7 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.joined([]))
     problem = swarm_problem(conditions)
+    require_for_search(COPY_BYTES * problem.missing, f"{problem.missing:,} copies of chunks")
     effort.work.add(PATH_WORK * len(problem.paths.links))
     goal = task_bound(task).time if bound is None else bound
     wide = with_all_relays(problem)

@@ -13,8 +13,13 @@ from itertools import product
 
 import numpy as np
 
+from collc.kernels.compiled import compiled
+from collc.kernels.generator_links import match_generators
 from collc.ten.arrays import Int32Array
 from collc.ten.network import Network
+
+COMPILED = 1_000_000
+"""Links from which a compiled loop finds that of each generator; sorting them takes five times as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +165,10 @@ def _links(network: Network, successors: Int32Array, kind: Int32Array) -> Int32A
 
     Parallel links of one kind go to generators in order of number.
     """
+    if network.link_count >= COMPILED:
+        link = np.empty_like(successors)
+        match = compiled(match_generators)
+        return link if match(network.source, network.target, network.kind, successors, kind, link) else None
     kinds = np.int64(len(network.kinds))
     npus = np.arange(network.npu_count, dtype=np.int64)
     wanted = ((npus * network.npu_count + successors) * kinds + kind[:, None]).reshape(-1)

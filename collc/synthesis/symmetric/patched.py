@@ -63,10 +63,13 @@ def patched_sums(module: Module) -> RowSchedule | None:
     damage, times, numbers, _, translations = found
     patch = SumPatch(damage, translations, times, numbers)
     rows = patch.rows()
-    end = 0 if rows is None else int((rows.start + times.window[rows.link]).max())
-    if rows is None or end >= patch.least_gather():
+    if rows is None:
         return None
-    sums = Transfers.of(rows.chunk, opposite[rows.link], end - rows.start - times.window[rows.link], True)
+    arrival = rows.start + times.window[rows.link]
+    end = int(arrival.max())
+    if end >= patch.least_gather():
+        return None
+    sums = Transfers.of(rows.chunk, opposite[rows.link], end - arrival, True)
     chunk, link = np.concatenate([sums.chunk, rows.chunk]), np.concatenate([sums.link, rows.link])
     start, reduce = np.concatenate([sums.start, rows.start + end]), np.concatenate([sums.reduce, rows.reduce])
     return RowSchedule(module.model, Transfers(chunk, link, start, reduce))  # all sums start before `end`

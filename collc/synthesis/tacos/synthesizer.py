@@ -25,7 +25,12 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
 SMALL = 128
-"""Devices up to which kernels run in plain Python, so that nothing waits for compilation."""
+"""Devices up to which the rules for small networks are tried."""
+
+MOST_PLAIN = 50_000
+"""Transfers of an attempt up to which kernels run in plain Python on small networks, so that nothing waits for
+compilation.
+"""
 
 WINDOWS = (8, 32)
 """Chunks that the rule of fewest alternatives looks at in large networks."""
@@ -106,6 +111,11 @@ def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Atte
         yield from steps(stored, goal, effort) if stored.uniform else _event_attempts(stored, goal, effort)
 
 
+def is_compiled(devices: int, transfers: int) -> bool:
+    """Whether the kernels of an attempt are compiled; the schedule is the same."""
+    return devices > SMALL or transfers > MOST_PLAIN
+
+
 def _large_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
     """The portfolio of large networks where all transfers take equal time."""
     yield _table_attempt(problem, goal, effort, "fifo", StepRule())
@@ -133,7 +143,7 @@ def _table_attempt(problem: CopyProblem, goal: int, effort: Effort, name: str, r
         limit = problem.missing if best is None else best // problem.step - 1
         if limit < least:
             return None
-        if problem.devices <= SMALL:
+        if not is_compiled(problem.devices, problem.missing):
             table = matched_steps(problem, rule, limit, least, compile_it=False)
         else:
             go_on = _reporting(effort, name)
@@ -162,10 +172,11 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     """The portfolio where times differ."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
-    matching = EventMatching(problem, levels, compile_it=large)
+    compile_it = is_compiled(problem.devices, problem.missing)
+    matching = EventMatching(problem, levels, compile_it)
 
     def planned(rule: EventRule, limit: int | None) -> MatchedTransfers | None:
-        if large:
+        if compile_it:
             return matching.transfers(rule, limit, _reporting(effort, _name(rule)))
         return matching.transfers(rule, limit)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import TextIO
+from typing import Final, TextIO
 
 import numpy as np
 
+from collc.ten.arrays import Int32Array
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
@@ -29,6 +29,9 @@ from collc.ten.text.names import (
 
 VERSION = 1
 """The version of the text form."""
+
+_BLOCK: Final = 1 << 16
+"""Lines that are written at once."""
 
 
 def format_module(module: Module) -> str:
@@ -160,22 +163,29 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
         yield f"{pad}family {word(family.name)} {family.rank}\n"
     names = unique([f"{word(family.name)} {family.rank}" for family in table.families])
     names = [name if name.startswith("%") else name.rpartition(" ")[0] for name in names]
-    ranks: list[int] = [family.rank for family in table.families]
     sizes = {size: size_text(size) for size in np.unique(table.size).tolist()}
     ops = ["" if op is Op.COPY else f"{op.name.lower()} " for op in Op]
-    heads: list[tuple[int, list[int]]] = list(zip(table.family.tolist(), table.index.tolist(), strict=True))
-    rows = zip(
-        heads,
-        table.size.tolist(),
-        table.pre.tolist(),
-        table.post.tolist(),
-        table.op.tolist(),
-        strict=True,
-    )
-    for (family, index), size, pre, post, op in rows:
-        rank = ranks[family]
-        at = f"[{', '.join(map(str, index[:rank]))}]" if rank else ""
-        yield f"{pad}chunk {names[family]}{at} {sizes[size]} pre @{pre} post {ops[op]}@{post}\n"
+    for low in range(0, len(table), _BLOCK):
+        part = slice(low, low + _BLOCK)
+        columns = (table.family, table.size, table.pre, table.op, table.post)
+        rows = zip(_indices(table, part), *(column[part].tolist() for column in columns), strict=True)
+        yield "".join(
+            f"{pad}chunk {names[family]}{at} {sizes[size]} pre @{pre} post {ops[op]}@{post}\n"
+            for at, family, size, pre, op, post in rows
+        )
+
+
+def _indices(table: ChunkTable, part: slice) -> list[str]:
+    """The indices of some chunks, as `[1, 2]`, or "" where the family has none."""
+    ranks = np.array([family.rank for family in table.families], np.int64)[table.family[part]]
+    texts = [""] * len(ranks)
+    for rank in np.unique(ranks).tolist():
+        rows = np.flatnonzero(ranks == rank)
+        form = f"[{', '.join(['%d'] * rank)}]"
+        found = [form % index for index in map(tuple, table.index[part][rows, :rank].tolist())] if rank else []
+        for row, text in zip(rows.tolist(), found, strict=False):
+            texts[row] = text
+    return texts
 
 
 def _schedule(schedule: Schedule, module: Module, pad: str) -> Iterator[str]:
@@ -195,18 +205,18 @@ def _transfers(schedule: Schedule, module: Module, pad: str, step: int | None) -
     """The transfers of a schedule under `at` lines, or `step` lines. step: picoseconds, None for rows."""
     chunks, links = chunk_labels(module.demand), network_link_labels(module.network)
     last: int | None = None
-    for block in schedule.blocks(1 << 16):
+    for block in schedule.blocks(_BLOCK):
+        if not len(block):
+            continue
         starts = block.start if step is None else _step_numbers(block, step, schedule)
-        cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(block)]
-        for low, high in pairwise(cuts):
-            if low == high:
-                continue
-            start = int(starts[low])
-            head = ""
-            if start != last:
-                head = f"{pad}at {time_text(start)}\n" if step is None else f"{pad}step {start}\n"
-            last = start
-            yield head + _rows(block.taken(slice(low, high)), chunks, links, pad + "    ")
+        changes = np.flatnonzero(np.diff(starts)) + 1
+        firsts = [*([0] if last != int(starts[0]) else []), *changes.tolist()]
+        heads = [""] * len(block)
+        for row, start in zip(firsts, starts[firsts].tolist(), strict=True):
+            heads[row] = f"{pad}at {time_text(start)}\n" if step is None else f"{pad}step {start}\n"
+        last = int(starts[-1])
+        lines = _rows(block, chunks, links)
+        yield "".join([f"{head}{pad}    {line}\n" for head, line in zip(heads, lines, strict=True)])
 
 
 def _step_numbers(block: Transfers, step: int, schedule: Schedule) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -215,28 +225,35 @@ def _step_numbers(block: Transfers, step: int, schedule: Schedule) -> np.ndarray
     return block.start // step
 
 
-def _rows(part: Transfers, chunks: list[str], links: list[str], pad: str) -> str:
-    lines: list[str] = []
+def _rows(part: Transfers, chunks: list[str], links: list[str]) -> list[str]:
+    """The lines of some transfers."""
     chunk_column: list[int] = part.chunk.tolist()
     link_column: list[int] = part.link.tolist()
-    for chunk, link, reduce in zip(chunk_column, link_column, part.reduce.tolist(), strict=True):
-        chunk_text = chunks[chunk] if 0 <= chunk < len(chunks) else f"%{chunk}"
-        lines.append(f"{'reduce' if reduce else 'send'} {chunk_text} over {_link(link, links)}")
+    verbs = ["reduce" if reduce else "send" for reduce in part.reduce.tolist()]
     for row in np.flatnonzero(part.keeps & part.reduce).tolist():
-        lines[row] = "keep" + lines[row].removeprefix("reduce")
+        verbs[row] = "keep"
+    rows = zip(verbs, chunk_column, link_column, strict=True)
+    if _all_within(part.chunk, len(chunks)) and _all_within(part.link, len(links)):
+        lines = [f"{verb} {chunks[chunk]} over {links[link]}" for verb, chunk, link in rows]
+    else:
+        lines = [f"{verb} {_label(chunk, chunks)} over {_label(link, links)}" for verb, chunk, link in rows]
     for row, link in enumerate([] if part.relayed is None else part.relayed.tolist()):
-        lines[row] += f" from {_link(link, links)}" if link >= 0 else ""
+        lines[row] += f" from {_label(link, links)}" if link >= 0 else ""
     if part.messages is not None:
         messages = part.messages
         columns = messages.number, messages.ready, messages.injected, messages.last_received, part.start
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for row, (number, ready, injected, received, start) in enumerate(rows):
+        queued = zip(*(column.tolist() for column in columns), strict=True)
+        for row, (number, ready, injected, received, start) in enumerate(queued):
             lines[row] += f" message {number}" if number >= 0 else ""
             lines[row] += f" ready {time_text(ready)}" if number >= 0 and ready != start else ""
             lines[row] += f" injected {time_text(injected)}" if number >= 0 and injected != start else ""
             lines[row] += f" received {time_text(received)}" if number >= 0 and received >= 0 else ""
-    return "".join(f"{pad}{line}\n" for line in lines)
+    return lines
 
 
-def _link(link: int, links: list[str]) -> str:
-    return links[link] if 0 <= link < len(links) else f"%{link}"
+def _all_within(numbers: Int32Array, count: int) -> bool:
+    return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < count)
+
+
+def _label(number: int, labels: list[str]) -> str:
+    return labels[number] if 0 <= number < len(labels) else f"%{number}"

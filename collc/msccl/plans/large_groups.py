@@ -1,0 +1,94 @@
+"""Threadblocks for switch channels of more GPUs than a threadblock can signal.
+
+One threadblock of a GPU does its operations over the switch. Others signal and await up to 16 GPUs each: they tell it,
+with semaphores, that these have begun, and it tells them what it has stored.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Op, Program, Slot, Step, Threadblock
+
+MOST_SIGNALLED: Final = 16
+"""GPUs that a threadblock can signal: it has so many memory channels."""
+
+_MOST_HELPERS: Final = 8
+"""Threadblocks of a GPU that signal, in all instances: each takes a semaphore in either direction of 16."""
+
+_MOST_STORES: Final = 6
+"""Operations over the switch of a GPU: to signal and to await one takes up to eight operations of a threadblock."""
+
+
+def is_large(messages: Sequence[Message]) -> bool:
+    """Whether a switch channel has more GPUs than a threadblock can signal."""
+    return any(message.switch is not None and len(message.switch.ranks) > MOST_SIGNALLED + 1 for message in messages)
+
+
+def large_groups_fit(messages: Sequence[Message], instances: int) -> bool:
+    """Whether all messages go over switch channels of the same GPUs, few enough, and are few enough operations."""
+    groups = {message.switch.ranks for message in messages if message.switch is not None}
+    stores: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for message in messages:
+        stores[message.source].add((message.chunk, message.start))
+    return (
+        len(groups) == 1
+        and all(message.switch is not None for message in messages)
+        and len(next(iter(groups))) <= MOST_SIGNALLED * (_MOST_HELPERS // instances) + 1
+        and max(map(len, stores.values()), default=0) <= _MOST_STORES
+    )
+
+
+def with_helpers(program: Program) -> Program:
+    """The program, after `select`, with threadblocks. Its messages are as `large_groups_fit` says."""
+    return replace(program, gpus=tuple(_with_helpers(program, gpu) for gpu in program.gpus))
+
+
+def _chunk_first(program: Program, step: Step) -> tuple[int, int, int]:
+    """The order of messages in which those of one channel are far apart: (chunk, sender, receiver)."""
+    message = program.messages[max(step.send, step.receive)]
+    return message.chunk, message.source, message.target
+
+
+def _with_helpers(program: Program, gpu: Gpu) -> Gpu:
+    """The slots after the scratch stand for what helpers have heard: steps on them are ordered, and move nothing."""
+    messages = program.messages
+    stores: dict[tuple[Slot | None, int], Step] = {}
+    local: list[Step] = []
+    by_peer: dict[int, list[Step]] = defaultdict(list)
+    for step in gpu.steps:
+        if step.receive >= 0:
+            by_peer[messages[step.receive].source].append(step)
+        elif step.send >= 0:
+            access = messages[step.send].switch
+            store = replace(step, op=Op.COPY, when=(step.when[0], ARRIVES, *step.when[2:]), send=-1, switch=access)
+            stores.setdefault((step.src, step.when[0]), store)
+            by_peer[messages[step.send].target].append(step)
+        else:
+            local.append(step)
+    peers = sorted(by_peer)
+    count = -(-len(peers) // MOST_SIGNALLED)
+    parts = [peers[k * len(peers) // count : (k + 1) * len(peers) // count] for k in range(count)]
+    heard = [Slot("s", gpu.scratch_chunks + k) for k in range(count)]
+    first = [Step(Op.NOP, (-1, 0, k, 0), 1, src=slot) for k, slot in enumerate(heard)]
+    blocks = [[*first, *sorted([*stores.values(), *local], key=lambda step: step.when)]]
+    last = max(stores.values(), key=lambda store: store.when, default=None)
+    latest = 0 if last is None else last.when[0]
+    arrived = max((step.when[0] for step in gpu.steps), default=0) + 1
+    group = next(message.switch for message in messages)
+    for part, slot in zip(parts, heard, strict=True):
+        begun = Step(Op.NOP, (-2, 0, slot.offset, 0), 1, dst=slot, switch=group)
+        done = [] if last is None else [Step(Op.NOP, (latest, LEAVES, -1, 0), 1, src=last.dst)]
+        steps = sorted((step for peer in part for step in by_peer[peer]), key=lambda one: _chunk_first(program, one))
+        sends = [step for step in steps if step.send >= 0]
+        signals = [
+            replace(one, when=(latest, LEAVES, k, 0), src=None, dst=None)  # of what the first threadblock stored
+            for k, one in enumerate(sends)
+        ]
+        received = (step for step in steps if step.receive >= 0)
+        receives = [replace(one, when=(arrived, ARRIVES, k, 0)) for k, one in enumerate(received)]
+        blocks.append([begun, *done, *signals, *receives])
+    return replace(gpu, steps=(), threadblocks=tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks))
