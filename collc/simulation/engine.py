@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,8 @@ class Deadlock(Exception):
 class Simulation:
     """What happened. All times are in units of `unit` picoseconds.
 
-    start, end: int64[tasks]. hops: when messages entered links. sent: int64[links], bytes that each link carried.
-    busy: int64[links], how long it was occupied. queued: int64[links], how long messages waited for it, summed up.
+    start, end: int64[tasks]. hops: when messages entered links; those of a timing that is not aware of congestion have
+    none. carried: all hops, also under such a timing. queued: int64[links], how long messages waited for each in all.
     """
 
     network: Network
@@ -54,9 +54,22 @@ class Simulation:
     start: Int64Array
     end: Int64Array
     hops: Hops
-    sent: Int64Array
-    busy: Int64Array
+    carried: Hops
     queued: Int64Array
+
+    @property
+    def sent(self) -> Int64Array:
+        """int64[links]: bytes that each link carried."""
+        return self._totals[0]
+
+    @property
+    def busy(self) -> Int64Array:
+        """int64[links]: how long each was occupied."""
+        return self._totals[1]
+
+    @cached_property
+    def _totals(self) -> tuple[Int64Array, Int64Array]:
+        return self.carried.link_totals(self.network)
 
     @cached_property
     def time(self) -> int:
@@ -94,31 +107,52 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     Raises Deadlock where tasks wait for one another, ValueError where a link that is used has no bandwidth or latency,
     OverflowError where a time does not fit in 64 bits.
     """
-    hops = Hops.of(network, graph, timing)
-    duration, passed = graph.duration, hops
-    rows = PortRows.same(len(hops.link))
-    if not timing.aware:
-        duration, passed = durations_alone(network, graph, timing), Hops.none(len(graph))
-    elif network.has_endpoints:
-        passed, rows = with_ports(network, hops, timing)
-    _check_range(passed.busy, passed.delay, duration)
-    large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
-    links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
-    table = _table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
-    progress = _nothing_done(graph, len(passed.link), links, large)
-    done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
-    start, end, begin, queued = (
-        np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
-    )
-    if done < len(graph):
-        raise Deadlock(np.flatnonzero(end < 0))
-    if timing.aware:
-        arrived = (begin + passed.delay)[rows.received]
-        taken = np.asarray(progress.taken, np.int32)[rows.hop]
-        hops = replace(hops, link=taken, begin=begin[rows.hop], injected=begin[rows.sent], arrived=arrived)
-    sent, busy = hops.link_totals(network)
-    shown = hops if timing.aware else passed
-    return Simulation(network, graph, timing.unit, start, end, shown, sent, busy, queued[: network.link_count])
+    return Simulator(network, graph, timing).run()
+
+
+class Simulator:
+    """Runs one task graph on a network as often as wanted, with other orders of the messages that tie.
+
+    Raises ValueError where a link that is used has no bandwidth or latency, OverflowError where a time does not fit in
+    64 bits.
+    """
+
+    def __init__(self, network: Network, graph: TaskGraph, timing: Timing) -> None:
+        self._network, self._graph, self._timing = network, graph, timing
+        self._hops = self._passed = Hops.of(network, graph, timing)
+        self._rows = PortRows.same(len(self._hops.link))
+        duration = graph.duration
+        if not timing.aware:
+            duration, self._passed = durations_alone(network, graph, timing), Hops.none(len(graph))
+        elif network.has_endpoints:
+            self._passed, self._rows = with_ports(network, self._hops, timing)
+        _check_range(self._passed.busy, self._passed.delay, duration)
+        self._links = max(network.link_count, int(self._passed.link.max(initial=-1)) + 1)
+        self._columns = _columns(graph, duration, self._passed, _lanes(network, self._links, graph.any_lane))
+
+    def run(self, hop_order: Int64Array | None = None) -> Simulation:
+        """One run. hop_order: int64[tasks], in place of that of the graph.
+
+        Raises Deadlock where tasks wait for one another.
+        """
+        graph, hops, passed, rows = self._graph, self._hops, self._passed, self._rows
+        large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
+        columns = self._columns if hop_order is None else self._columns._replace(hop_rank=hop_order)
+        table = TaskTable(*(numbers(column, large) for column in columns))
+        progress = _nothing_done(graph, len(passed.link), self._links, large)
+        done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not self._timing.issues_at_once)
+        start, end, begin, queued = (
+            np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
+        )
+        if done < len(graph):
+            raise Deadlock(np.flatnonzero(end < 0))
+        if self._timing.aware:
+            arrived = (begin + passed.delay)[rows.received]
+            taken = np.asarray(progress.taken, np.int32)[rows.hop]
+            hops = replace(hops, link=taken, begin=begin[rows.hop], injected=begin[rows.sent], arrived=arrived)
+        shown = hops if self._timing.aware else passed
+        queued = queued[: self._network.link_count]
+        return Simulation(self._network, graph, self._timing.unit, start, end, shown, hops, queued)
 
 
 def _lanes(network: Network, links: int, any_lane: bool) -> Int64Array:
@@ -143,7 +177,22 @@ def _check_range(*columns: Int64Array) -> None:
         raise OverflowError("the times of the simulation exceed 64 bits")
 
 
-def _table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64Array, large: bool) -> TaskTable:
+class _Columns(NamedTuple):
+    """The columns of a TaskTable as arrays."""
+
+    duration: Int64Array
+    hops: Int64Array
+    link: Int64Array
+    busy: Int64Array
+    delay: Int64Array
+    edges: Int64Array
+    followers: Int64Array
+    start_rank: Int64Array
+    hop_rank: Int64Array
+    parallel: Int64Array
+
+
+def _columns(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64Array) -> _Columns:
     edges = graph.edges
     key = 3 * edges.before.astype(np.int64) + edges.phase
     offsets = np.zeros(3 * len(graph) + 1, np.int64)
@@ -154,7 +203,7 @@ def _table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64Array
     hop_order = natural if graph.hop_order is None else graph.hop_order
     taken = hops.offsets, hops.link, hops.busy, hops.delay
     columns = duration, *taken, offsets, followers, order, hop_order, lanes
-    return TaskTable(*(numbers(np.ascontiguousarray(column, np.int64), large) for column in columns))
+    return _Columns(*(np.ascontiguousarray(column, np.int64) for column in columns))
 
 
 def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskProgress:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import prod
@@ -19,63 +19,133 @@ from typing import Final
 import numpy as np
 
 from collc.graph.automorphisms import Automorphisms
-from collc.msccl.lowering.eager import eager_run
+from collc.msccl.lowering.eager import EagerRuns
+from collc.msccl.lowering.ties import Before, critical_ties, wanted_order
 from collc.msccl.program import Message
+from collc.simulation.engine import COMPILED, Simulation, expect_many
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.coordinates import declared_coordinates
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
-_MOST_EXCHANGES: Final = 300
-"""Random exchanges that are tried at most."""
+_MOST_SIMULATED: Final = 4_000_000
+"""Messages and their hops in all simulations of exchanges together."""
 
-_MOST_SIMULATED: Final = 20_000
-"""Messages in all simulations of random exchanges together."""
+_FIRST_SIMULATED: Final = 100_000
+"""Messages and their hops in simulations until which an exchange is looked for that is better than tolerated."""
 
-_Before = Counter[tuple[int, int]]
-"""How often a message of one device should go before one of another that comes to a link at the same time."""
+_TIED_SHARE: Final = 0.8
+"""Share of exchanges that begin with GPUs whose messages tie where the run loses time."""
+
+_PATIENCE: Final = 200
+"""Exchanges without a gain after which the search begins again."""
+
+_EXCHANGES_AT_ONCE: Final = (1, 1, 2, 3)
+
+_Swap = tuple[int, tuple[int, int]]
+"""NPUs of a block, and the numbers of two blocks that are exchanged."""
 
 
 def exchanged_messages(
-    messages: tuple[Message, ...], chunk_bytes: int, network: Network, demand: Demand, model: LinkModel, enough: int
+    messages: tuple[Message, ...],
+    chunk_bytes: int,
+    network: Network,
+    demand: Demand,
+    model: LinkModel,
+    good: int,
+    tolerated: int,
 ) -> tuple[Message, ...]:
     """The messages with GPUs exchanged so that, if each leaves as soon as what it carries is there, they end early.
 
-    enough: picoseconds, a time at which no better exchange is looked for. The messages themselves where no exchange
-    takes less time.
+    good, tolerated: picoseconds, times at which no better exchange is looked for, the latter after some tries. The
+    messages themselves where no exchange takes less time.
     """
     alike = AlikeGpus(network, demand)
     if not alike.classes:
         return messages
+    search = _ExchangeSearch(messages, EagerRuns(messages, chunk_bytes, network, model), network, alike)
+    image = search.best_image(good, tolerated)
+    return messages if image is None else alike.moved(messages, image)
 
-    def time_of(image: Int32Array) -> int:
-        return eager_run(alike.moved(messages, image), chunk_bytes, network, model).time
 
-    image = alike.identity
-    first = best = time_of(image)
-    before = _wanted_order(messages, chunk_bytes, network, model)
-    ordered = image
-    for size, blocks in alike.classes:
-        if best <= enough:
-            break
-        ordered = _in_order(ordered, size, blocks, before)
-        time = time_of(ordered)
-        if time < best:
-            image, best = ordered, time
-    random = Random(0)
-    swaps = [(size, pair) for size, blocks in alike.classes for pair in combinations(blocks, 2)]
-    for _ in range(min(_MOST_EXCHANGES, _MOST_SIMULATED // len(messages))):
-        if best <= enough:
-            break
-        changed = image
-        for _ in range(random.randint(1, 3)):
-            size, pair = random.choice(swaps)
-            changed = _swapped(len(image), size, *pair)[changed]
-        time = time_of(changed)
-        if time <= best:
-            image, best = changed, time
-    return alike.moved(messages, image) if best < first else messages
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """An exchange, as the image of each NPU, and the run with it."""
+
+    image: Int32Array
+    run: Simulation
+
+
+class _ExchangeSearch:
+    """Tries exchanges: first those that bring messages that tie into the order of the schedule, then random ones.
+
+    An exchange changes no time but that of messages that tie, so all are simulated as the same tasks in other orders.
+    """
+
+    def __init__(self, messages: tuple[Message, ...], runs: EagerRuns, network: Network, alike: AlikeGpus) -> None:
+        self._messages, self._runs, self._network, self._alike = messages, runs, network, alike
+        self._swaps = [(size, pair) for size, blocks in alike.classes for pair in combinations(blocks, 2)]
+        self._known = set(self._swaps)
+        self._random = Random(0)
+        self._simulated = 0
+
+    def best_image(self, good: int, tolerated: int) -> Int32Array | None:
+        """The image of each NPU; None where no exchange takes less time."""
+        plain = self._tried(self._alike.identity)
+        begin = best = self._ordered(plain, good)
+        while self._is_searched(best, good, tolerated):
+            here, tied, failures = begin, self._tied(begin), 0
+            while failures < _PATIENCE and self._is_searched(best, good, tolerated):
+                tried = self._changed(here.image, tied)
+                failures = 0 if tried.run.time < here.run.time else failures + 1
+                if tried.run.time <= here.run.time:
+                    here, tied = tried, self._tied(tried)
+                best = min(best, here, key=lambda tried: tried.run.time)
+        return best.image if best.run.time < plain.run.time else None
+
+    def _is_searched(self, best: _Tried, good: int, tolerated: int) -> bool:
+        """Whether a better exchange is still looked for."""
+        if self._simulated >= COMPILED:
+            expect_many()
+        enough = good if self._simulated < _FIRST_SIMULATED else max(good, tolerated)
+        return best.run.time > enough and self._simulated < _MOST_SIMULATED
+
+    def _tried(self, image: Int32Array) -> _Tried:
+        run = self._runs.run(image[self._network.npus])
+        self._simulated += len(self._messages) + len(run.hops.link)
+        return _Tried(image, run)
+
+    def _ordered(self, plain: _Tried, good: int) -> _Tried:
+        """The best after blocks of each size are exchanged so that ties come in the order of the schedule."""
+        before = wanted_order(self._messages, self._runs, self._network)
+        best, ordered = plain, plain.image
+        for size, blocks in self._alike.classes:
+            if best.run.time <= good:
+                break
+            ordered = _in_order(ordered, size, blocks, before)
+            best = min(best, self._tried(ordered), key=lambda tried: tried.run.time)
+        return best
+
+    def _changed(self, image: Int32Array, tied: list[_Swap]) -> _Tried:
+        """An image with a few random exchanges more, the first mostly one of `tied`."""
+        for number in range(self._random.choice(_EXCHANGES_AT_ONCE)):
+            from_tie = number == 0 and tied and self._random.random() < _TIED_SHARE
+            size, pair = self._random.choice(tied if from_tie else self._swaps)
+            image = _swapped(len(image), size, *pair)[image]
+        return self._tried(image)
+
+    def _tied(self, tried: _Tried) -> list[_Swap]:
+        """Exchanges of blocks of which one lost a tie to the other where a run loses time."""
+        found: list[_Swap] = []
+        npus = self._network.npus
+        for late, early in critical_ties(self._runs, tried.run, len(self._messages)):
+            a, b = (int(tried.image[npus[self._messages[number].source]]) for number in (late, early))
+            for size in dict.fromkeys(size for size, _ in self._alike.classes):
+                swap = size, (min(a // size, b // size), max(a // size, b // size))
+                if swap in self._known:
+                    found.append(swap)
+        return found
 
 
 class AlikeGpus:
@@ -164,28 +234,12 @@ def _swapped(npus: int, size: int, a: int, b: int) -> Int32Array:
     return image
 
 
-def _wanted_order(messages: tuple[Message, ...], chunk_bytes: int, network: Network, model: LinkModel) -> _Before:
-    """Which devices should go first where their messages come to a link together, in the order of the schedule."""
-    run = eager_run(messages, chunk_bytes, network, model, as_scheduled=True)
-    offsets, links, begin = run.hops.offsets.tolist(), run.hops.link.tolist(), run.hops.begin.tolist()
-    arrived = run.hops.arrived.tolist()
-    coming = defaultdict[tuple[int, int], "list[tuple[int, int]]"](list)
-    for number, message in enumerate(messages):
-        for hop in range(offsets[number] + 1, offsets[number + 1]):
-            coming[links[hop], arrived[hop - 1]].append((begin[hop], int(network.npus[message.source])))
-    found: _Before = Counter()
-    for together in coming.values():
-        together.sort()
-        found.update((a, b) for (_, a), (_, b) in combinations(together, 2) if a != b)
-    return found
-
-
-def _in_order(image: Int32Array, size: int, blocks: list[int], before: _Before) -> Int32Array:
+def _in_order(image: Int32Array, size: int, blocks: list[int], before: Before) -> Int32Array:
     """A permutation with blocks in another order: those whose messages should go first have the lower numbers.
 
     Each time the block follows that is wanted later than as few of the others as possible (Eades, Lin and Smyth, 1993).
     """
-    weight: _Before = Counter()
+    weight: Before = Counter()
     for (a, b), count in before.items():
         pair = int(image[a]) // size, int(image[b]) // size
         if pair[0] != pair[1] and pair[0] in blocks and pair[1] in blocks:

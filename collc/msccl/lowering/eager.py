@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from collc.msccl.program import ARRIVES, LEAVES, Message
-from collc.simulation.engine import Simulation, simulate
+from collc.simulation.engine import Simulation, Simulator
 from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
@@ -34,7 +35,7 @@ def eager_messages(
     leaves still does; only sums add in another order. Messages that relay partials are not supported.
     """
     events = _events(messages)
-    result = eager_run(messages, chunk_bytes, network, model)
+    result = EagerRuns(messages, chunk_bytes, network, model).run()
     first = result.hops.offsets[: len(messages)]
     start = result.hops.begin[first]
     rows = zip(start.tolist(), (start + result.hops.busy[first]).tolist(), result.end.tolist(), strict=False)
@@ -42,28 +43,45 @@ def eager_messages(
     return tuple(sorted(found, key=lambda m: (m.start, m.path, m.chunk)))
 
 
-def eager_run(
-    messages: tuple[Message, ...], chunk_bytes: int, network: Network, model: LinkModel, *, as_scheduled: bool = False
-) -> Simulation:
-    """A simulation in which each message leaves as soon as what it carries is there; messages are its first tasks.
+class EagerRuns:
+    """Simulations in which each message leaves as soon as what it carries is there; messages are their first tasks.
 
-    as_scheduled: whether of two messages that could enter a link at the same time the one goes first that arrives
-    first in the schedule; else that of the lower rank.
+    needed: by task, what it waits for, as (task, phase).
     """
-    needs = _Needs(len(messages))
-    for _, phase, number in _events(messages):
-        message = messages[number]
-        if phase == LEAVES:
-            needs.leave(number, (message.source, message.chunk))
-        else:
-            needs.arrive(number, (message.target, message.chunk))
-    tasks = _tasks(messages, needs, chunk_bytes, network)
-    if as_scheduled:
-        arrival = np.array([message.arrival for message in messages] + [0] * (needs.count - len(messages)), np.int64)
-        order = np.empty(needs.count, np.int64)
-        order[np.argsort(arrival, kind="stable")] = np.arange(needs.count)
-        tasks = replace(tasks, hop_order=order)
-    return simulate(network, tasks, ExactTiming(model))
+
+    def __init__(self, messages: tuple[Message, ...], chunk_bytes: int, network: Network, model: LinkModel) -> None:
+        needs = _Needs(len(messages))
+        for _, phase, number in _events(messages):
+            message = messages[number]
+            if phase == LEAVES:
+                needs.leave(number, (message.source, message.chunk))
+            else:
+                needs.arrive(number, (message.target, message.chunk))
+        self._joins = needs.count - len(messages)
+        self._source = np.array([message.source for message in messages], np.int64)
+        self._arrival = np.array([message.arrival for message in messages], np.int64)
+        tasks = _tasks(messages, needs, chunk_bytes, network)
+        self._simulator = Simulator(network, tasks, ExactTiming(model))
+        self.needed: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for before, after, phase in needs.edges:
+            self.needed[after].append((before, phase))
+
+    def run(self, rank: Int32Array | None = None) -> Simulation:
+        """Of two messages that could enter a link at the same time, that of the lower rank goes first.
+
+        rank: int32[ranks], in place of the rank of each GPU.
+        """
+        return self._simulator.run(self._positions(self._source if rank is None else rank[self._source]))
+
+    def run_as_scheduled(self) -> Simulation:
+        """Of two messages that could enter a link together, that which arrives first in the schedule goes first."""
+        return self._simulator.run(self._positions(self._arrival))
+
+    def _positions(self, key: Int32Array | Int64Array) -> Int64Array:
+        """int64[tasks]: the place of each task in the order of the keys of messages; joins come first."""
+        order = np.empty(len(key) + self._joins, np.int64)
+        order[np.argsort(np.append(key, np.full(self._joins, -1)), kind="stable")] = np.arange(len(order))
+        return order
 
 
 def _events(messages: tuple[Message, ...]) -> list[tuple[int, int, int]]:
@@ -112,8 +130,6 @@ def _tasks(messages: tuple[Message, ...], needs: _Needs, chunk_bytes: int, netwo
     route = [routes.setdefault(message.path, len(routes)) for message in messages]
     source = np.array([message.source for message in messages], np.int64)
     target = np.array([message.target for message in messages], np.int64)
-    by_rank = np.empty(needs.count, np.int64)
-    by_rank[np.lexsort((np.arange(needs.count), np.append(source, np.full(joins, -1))))] = np.arange(needs.count)
     devices = [np.append(network.npus[ranks], np.zeros(joins, np.int32)) for ranks in (source, target)]
     return TaskGraph(
         size=np.append(np.full(len(messages), chunk_bytes, np.int64), np.zeros(joins, np.int64)),
@@ -124,7 +140,6 @@ def _tasks(messages: tuple[Message, ...], needs: _Needs, chunk_bytes: int, netwo
         routes=Routes.of(list(routes)),
         edges=Edges.of(needs.edges),
         order=needs.count + np.arange(needs.count, dtype=np.int64),
-        hop_order=by_rank,
         any_lane=True,
     )
 

@@ -12,6 +12,7 @@ from collc.msccl.lowering.alike import exchanged_messages
 from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.messages import messages_of
 from collc.msccl.lowering.precheck import NO_PLACEMENT, impossible_placement, precheck
+from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import ARRIVES, LEAVES, Program
@@ -119,13 +120,14 @@ def eager(start: Program, module: Module) -> Program | None:
 def exchanged(start: Program, module: Module, good: Fraction) -> Program | None:
     """As `eager`, with GPUs that are alike exchanged; None also where that takes no less time.
 
-    good: a time, over that of the schedule, at which no better exchange is looked for.
+    good: a time, over that of the schedule, at which no better exchange is looked for; after some tries, one that is
+    tolerated is enough.
     """
     if module.schedule is None or any(message.relayed >= 0 for message in start.messages):
         return None
-    enough = int(good * module.collective_time())
+    enough = tuple(int(share * module.collective_time()) for share in (good, TOLERATED_SLOWDOWN))
     network, model = module.network, module.schedule.model
-    messages = exchanged_messages(start.messages, start.chunk_bytes, network, module.demand, model, enough)
+    messages = exchanged_messages(start.messages, start.chunk_bytes, network, module.demand, model, *enough)
     if messages is start.messages:
         return None
     return eager(replace(start, messages=messages, notes=(*start.notes, _EXCHANGED_NOTE)), module)
