@@ -86,7 +86,7 @@ def test_no_exchange_where_ranks_have_parts_of_their_own() -> None:
 
 
 def test_ties_on_the_way_to_the_last_arrival() -> None:
-    """Three messages reach a switch together, and one link leads on: each but the first lost a tie to the one before."""
+    """Three messages reach a switch together, and one link leads on: each but the first lost a tie to another."""
     module = synthesized("switched(4, 50GB/s, 0.5us)", "gather", "pccl")
     start, network = selected(module, MscclOptions()), module.network
     messages = start.messages
