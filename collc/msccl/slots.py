@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.wording import plural
-from collc.msccl.limits import LAST_OFFSET
+from collc.msccl.limits import LAST_OFFSET, MOST_CHUNKS
 from collc.msccl.program import Message
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkTable, Demand
+
+_MOST_MESSAGES: Final = 20_000
+"""Messages of cut chunks above which those of a file have several slots each."""
 
 
 def slot_bytes(demand: Demand) -> int:
@@ -44,17 +48,28 @@ def cut_to_slots(demand: Demand) -> Demand:
     return Demand(tuple(runs))
 
 
-def cut_messages(messages: list[Message], demand: Demand) -> list[Message]:
-    """A message for each slot of each chunk, at the times of the chunk. demand: as it was before the cut."""
+def cut_messages(messages: list[Message], demand: Demand, most: int = 1) -> list[Message]:
+    """Messages of up to `most` neighbouring slots for each chunk, at the times of the chunk.
+
+    demand: as it was before the cut.
+    """
     parts = _slots_of_chunks(demand)
     if int(parts.max(initial=0)) <= 1:
         return messages
     first = np.concatenate([[0], np.cumsum(parts)]).tolist()
     return [
-        replace(message, chunk=slot)
+        replace(message, chunk=slot, count=min(most, first[message.chunk + 1] - slot))
         for message in messages
-        for slot in range(first[message.chunk], first[message.chunk + 1])
+        for slot in range(first[message.chunk], first[message.chunk + 1], most)
     ]
+
+
+def slots_together(messages: list[Message], demand: Demand) -> int:
+    """How many slots messages should have so that there are not too many: 1, or else several that fill a step."""
+    parts = _slots_of_chunks(demand)
+    of_message = parts[[message.chunk for message in messages]]
+    sizes = (MOST_CHUNKS // number for number in (MOST_CHUNKS, 10, 5, 2, 1))
+    return next((size for size in sizes if int((-(-of_message // size)).sum()) <= _MOST_MESSAGES), MOST_CHUNKS)
 
 
 def _slots_of_chunks(demand: Demand) -> Int64Array:

@@ -132,7 +132,9 @@ def _tasks(messages: tuple[Message, ...], needs: _Needs, chunk_bytes: int, netwo
     target = np.array([message.target for message in messages], np.int64)
     devices = [np.append(network.npus[ranks], np.zeros(joins, np.int32)) for ranks in (source, target)]
     return TaskGraph(
-        size=np.append(np.full(len(messages), chunk_bytes, np.int64), np.zeros(joins, np.int64)),
+        size=np.append([message.count * chunk_bytes for message in messages], np.zeros(joins, np.int64)).astype(
+            np.int64
+        ),
         route=np.array(route + [-1] * joins, np.int32),
         duration=np.zeros(needs.count, np.int64),
         source=devices[0],

@@ -33,7 +33,7 @@ def may_be_two_files(options: MscclOptions) -> bool:
 
 def program_files(module: Module, options: MscclOptions, announce: Announcer | None = None) -> list[ProgramFile]:
     """The programs of a module's schedule, one for each file. announce: as in `lower`, whose errors it raises."""
-    if not may_be_two_files(options) or not selected(module, options).placement.in_place:
+    if not may_be_two_files(options) or not selected(module, options, several_slots=True).placement.in_place:
         return [ProgramFile("", lower(module, options, announce=announce))]
     placements = (Placement.OUT, Placement.IN)
     return [

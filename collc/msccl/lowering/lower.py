@@ -104,19 +104,30 @@ def lower(
     if every order of the steps that was tried could deadlock.
     """
     with without_collection():
-        return _lowered(
-            module,
-            options or MscclOptions(),
-            observe or (lambda _stage, _program: None),
-            announce or (lambda _stage: None),
-        )
+        options = options or MscclOptions()
+        observe, announce = observe or (lambda _stage, _program: None), announce or (lambda _stage: None)
+        announce("select")
+        start = selected(module, options, several_slots=True)
+        stages = _StageRunner(start, module, options, observe, announce)
+        if not _has_several_slots(start):
+            return _lowered(stages)
+        try:
+            found = _lowered(stages)
+        except (CheckFailed, SourceError):
+            found = None
+        if found is None or found.sizes != start.sizes:
+            announce("select")  # single slots block less
+            found = _lowered(_StageRunner(selected(module, options), module, options, observe, announce))
+        return found
 
 
-def _lowered(module: Module, options: MscclOptions, observe: StageObserver, announce: Announcer) -> Program:
-    announce("select")
-    start = selected(module, options)
-    observe("select", start)
-    stages = _StageRunner(start, module, options, observe, announce)
+def _has_several_slots(start: Program) -> bool:
+    return any(message.count > 1 for message in start.messages)
+
+
+def _lowered(stages: _StageRunner) -> Program:
+    start, module, options = stages.start, stages.module, stages.options
+    stages.observe("select", start)
     stages.check_limits()
     problem: SourceError | None = None
     restricted: Program | None = None

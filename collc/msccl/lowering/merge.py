@@ -43,14 +43,14 @@ class _MessageMerger:
         """The new name of a slot."""
         return None if slot is None else self.renamed.get((rank, slot), slot)
 
-    def follows(self, rank: int, one: Slot | None, other: Slot | None) -> bool:
-        """Whether a slot comes right after another under their new names; True if both are None."""
+    def follows(self, rank: int, one: Slot | None, other: Slot | None, count: int) -> bool:
+        """Whether a slot comes right after `count` others under their new names; True if both are None."""
         if one is None or other is None:
             return one is other
         if "s" in (one.buffer, other.buffer) and not {(rank, one), (rank, other)} <= self.renamed.keys():
             return False
         before, after = self.renamed.get((rank, one), one), self.renamed.get((rank, other), other)
-        return after == Slot(before.buffer, before.offset + 1) and not self.begins_group(after)
+        return after == Slot(before.buffer, before.offset + count) and not self.begins_group(after)
 
     def begins_group(self, slot: Slot) -> bool:
         """Whether the parts of other instances lie between a slot and the one before it."""
@@ -68,16 +68,15 @@ class _MessageMerger:
         return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
     def delay(self, rank: int, receive: Step, until: Moment) -> None:
-        """Record that a slot is written later than before."""
-        if receive.dst is not None:
-            slot = self.alias(rank, receive.dst)
+        """Record that slots are written later than before."""
+        for slot in (self.alias(rank, slot) for slot in receive.writes()):
             for moments in (self.written[rank, slot], self.touched[rank, slot]):
                 moments.remove(receive.when)
                 insort(moments, until)
 
-    def next_write(self, rank: int, slot: Slot | None, after: Moment) -> Moment:
+    def next_write(self, rank: int, slot: Slot, after: Moment) -> Moment:
         """When a slot is next written after a moment."""
-        return _NEVER if slot is None else _next(self.written[rank, self.alias(rank, slot)], after)
+        return _next(self.written[rank, self.alias(rank, slot)], after)
 
     def next_touch(self, rank: int, slot: Slot, after: Moment) -> Moment:
         """When a slot is next read or written after a moment."""
@@ -138,11 +137,17 @@ def _window(merger: _MessageMerger, numbers: list[int], first: int) -> tuple[lis
     untouched = steady = _NEVER
     begin: Moment = (messages[numbers[first]].start, LEAVES, numbers[first], 0)
     soonest: Moment = (messages[numbers[first]].arrival, ARRIVES, numbers[first], 0)
+    count = 0
     for number in numbers[first : first + merger.limit]:
         message, receive = messages[number], merger.receives[number]
+        count += message.count
+        if window and count > merger.limit:
+            break
         arrival: Moment = (message.arrival, ARRIVES, number, 0)
         leave: Moment = (message.start, LEAVES, number, 0)
-        written = merger.next_write(message.source, merger.sends[number].src, begin)
+        written = min(
+            (merger.next_write(message.source, slot, begin) for slot in merger.sends[number].reads()), default=_NEVER
+        )
         steady = min(steady, written)
         if receive.op is not merger.receives[numbers[first]].op or arrival > untouched or leave > written:
             break
@@ -150,7 +155,7 @@ def _window(merger: _MessageMerger, numbers: list[int], first: int) -> tuple[lis
         if window and arrival < (messages[window[-1]].arrival, ARRIVES, window[-1], 0):
             break
         movable = movable and leave <= steady
-        for slot in {s for s in (receive.src, receive.dst) if s is not None}:
+        for slot in {*receive.reads(), *receive.writes()}:
             movable = movable and merger.next_touch(message.target, slot, soonest) >= arrival
             untouched = min(untouched, merger.next_touch(message.target, slot, arrival))
         window.append(number)
@@ -184,10 +189,11 @@ def _source(merger: _MessageMerger, number: int) -> int:
 def _neighbours(merger: _MessageMerger, a: int, b: int) -> bool:
     """Whether message b can follow a in one step at both ends."""
     source, target = _source(merger, a), merger.program.messages[a].target
-    one, other = merger.receives[a], merger.receives[b]
-    if _fresh(one) != _fresh(other) or not merger.follows(source, merger.sends[a].src, merger.sends[b].src):
+    one, other, count = merger.receives[a], merger.receives[b], merger.program.messages[a].count
+    if _fresh(one) != _fresh(other) or not merger.follows(source, merger.sends[a].src, merger.sends[b].src, count):
         return False
-    return merger.follows(target, one.src, other.src) and (_fresh(one) or merger.follows(target, one.dst, other.dst))
+    apart = _fresh(one) or merger.follows(target, one.dst, other.dst, count)
+    return apart and merger.follows(target, one.src, other.src, count)
 
 
 def _fresh(receive: Step) -> bool:
@@ -200,8 +206,9 @@ def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
     messages = merger.program.messages
     number, head, tail = len(merger.messages), messages[times[0]], messages[times[-1]]
     source, target = head.source, head.target
+    count = sum(messages[member].count for member in run)
     merger.messages.append(
-        replace(messages[run[0]], count=len(run), start=head.start, leave=tail.leave, arrival=tail.arrival)
+        replace(messages[run[0]], count=count, start=head.start, leave=tail.leave, arrival=tail.arrival)
     )
     send, receive = merger.sends[run[0]], merger.receives[run[0]]
     for member in run:
@@ -212,7 +219,6 @@ def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
     for member in run:
         merger.delay(target, merger.receives[member], arrives)
     # Written out, since `replace` takes several times as long and this runs once for each message.
-    count = len(run)
     merger.steps[source].append(Step(send.op, leaves, count, send.src, send.dst, send.receive, number))
     merger.steps[target].append(Step(receive.op, arrives, count, receive.src, receive.dst, number, receive.send))
 
@@ -221,7 +227,7 @@ def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
     """Give a fresh scratch slot its new name. A gap separates blocks of neighbouring slots."""
     if receive.dst is not None and _fresh(receive):
         merger.renamed[target, receive.dst] = Slot("s", merger.scratch[target])
-        merger.scratch[target] += 1
+        merger.scratch[target] += receive.count
 
 
 def _renamed(merger: _MessageMerger, rank: int, step: Step) -> Step:

@@ -16,7 +16,7 @@ from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import ARRIVES, LEAVES, Program
-from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
+from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes, slots_together
 from collc.ten.module import Module
 
 _RCCL_NOTE: Final = (
@@ -30,9 +30,10 @@ _EXCHANGED_NOTE: Final = (
 )
 
 
-def selected(module: Module, options: MscclOptions) -> Program:
+def selected(module: Module, options: MscclOptions, *, several_slots: bool = False) -> Program:
     """The program after `select`: its steps belong to no threadblock yet.
 
+    several_slots: whether messages of chunks that are cut have several slots each where there would be too many.
     Raises SourceError as `lower` does, except for limits.
     """
     precheck(module.network, module.demand, options)
@@ -40,6 +41,8 @@ def selected(module: Module, options: MscclOptions) -> Program:
     layout = layout_of(module.network, demand)
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
     messages, resent = messages_of(module)
+    # The parts of an instance are no neighbours in a custom collective, so that each moves alone.
+    together = slots_together(messages, module.demand) if several_slots and options.instances == 1 else 1
     program = Program(
         name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
         collective=collective,
@@ -50,7 +53,7 @@ def selected(module: Module, options: MscclOptions) -> Program:
         chunk_bytes=slot_bytes(demand),
         instances=options.instances,
         channels=1,
-        messages=tuple(cut_messages(messages, module.demand)),
+        messages=tuple(cut_messages(messages, module.demand, together)),
         gpus=(),
     )
     placement, note = _placement(program, layout, options)

@@ -31,38 +31,43 @@ class _GpuSelection:
     scratch: int = 0
     apart: dict[tuple[int, int], Slot] = field(default_factory=dict[tuple[int, int], Slot])
 
-    def home(self, chunk: int, current: Slot | None) -> Slot:
-        """The slot for a value that arrives. current: the slot of what it is added to, None for a copy."""
-        if chunk in self.outputs:
-            return Slot("o", self.outputs[chunk])
+    def home(self, message: Message, current: Slot | None) -> Slot:
+        """The first slot for what a message brings. current: that of what it is added to, None for a copy."""
+        if message.chunk in self.outputs:
+            return Slot("o", self.outputs[message.chunk])
         if current is not None and current.buffer == "s":
             return current
-        return self.fresh()
+        return self.fresh(message.count)
 
-    def fresh(self) -> Slot:
-        """A scratch slot of its own."""
-        self.scratch += 1
-        return Slot("s", self.scratch - 1)
+    def fresh(self, count: int) -> Slot:
+        """The first of scratch slots of their own."""
+        self.scratch += count
+        return Slot("s", self.scratch - count)
+
+    def hold(self, message: Message, home: Slot) -> None:
+        """Record where the chunks of a message are, from the first slot on."""
+        for k in range(message.count):
+            self.slots[message.chunk + k] = Slot(home.buffer, home.offset + k)
 
     def keep_apart(self, message: Message, number: int, when: Moment) -> None:
         """Receive a partial that is relayed later in a slot of its own, and add it to the value there is, unless it is
         only kept.
         """
-        chunk, kept = message.chunk, self.fresh()
-        self.apart[message.path[-1], chunk] = kept
-        self.steps.append(Step(Op.RECEIVE, when, 1, dst=kept, receive=number))
+        chunk, count = message.chunk, message.count
+        kept = self.apart[message.path[-1], chunk] = self.fresh(count)
+        self.steps.append(Step(Op.RECEIVE, when, count, dst=kept, receive=number))
         if message.kept:
             return
         current = self.slots.get(chunk)
-        home = self.home(chunk, current if message.reduce else None)
+        home = self.home(message, current if message.reduce else None)
         later = [(*when[:3], tie) for tie in (1, 2)]
         if current is None or not message.reduce:
-            self.steps.append(Step(Op.COPY, later[0], 1, src=kept, dst=home))
+            self.steps.append(Step(Op.COPY, later[0], count, src=kept, dst=home))
         else:
             if current != home:
-                self.steps.append(Step(Op.COPY, later[0], 1, src=current, dst=home))
-            self.steps.append(Step(Op.REDUCE, later[1], 1, src=kept, dst=home))
-        self.slots[chunk] = home
+                self.steps.append(Step(Op.COPY, later[0], count, src=current, dst=home))
+            self.steps.append(Step(Op.REDUCE, later[1], count, src=kept, dst=home))
+        self.hold(message, home)
 
 
 def select(program: Program, layout: BufferLayout) -> Program:
@@ -80,15 +85,15 @@ def select(program: Program, layout: BufferLayout) -> Program:
         if when[1] == LEAVES:
             if message.relayed >= 0:
                 current = selection.apart[message.relayed, message.chunk]
-            selection.steps.append(Step(Op.SEND, when, 1, src=current, send=number))
+            selection.steps.append(Step(Op.SEND, when, message.count, src=current, send=number))
         elif number in relayed:
             selection.keep_apart(message, number, when)
         else:
             operand = current if message.reduce else None
-            home = selection.home(message.chunk, operand)
+            home = selection.home(message, operand)
             op = Op.RECEIVE if operand is None else Op.RECEIVE_REDUCE_COPY
-            selection.steps.append(Step(op, when, 1, src=operand, dst=home, receive=number))
-            selection.slots[message.chunk] = home
+            selection.steps.append(Step(op, when, message.count, src=operand, dst=home, receive=number))
+            selection.hold(message, home)
     gpus = tuple(_gpu(program, selection) for selection in selections)
     return replace(program, gpus=gpus, scratch_needed=sum(selection.scratch for selection in selections))
 
