@@ -9,6 +9,7 @@ import numpy as np
 
 from collc.synthesis.bounds.set_names import name_of_links_between, name_of_links_into
 from collc.ten.network import DeviceFamily, LinkKind, Network
+from collc.ten.transform import without
 from tests.support import grid, network
 
 KIND = LinkKind(1000, Fraction(10**9))
@@ -45,6 +46,17 @@ def test_parts_of_arrays_are_slices() -> None:
     assert into(net, 5, 6) == "the links into npu[1, 1..3]"
     assert into(grid(4, 4), *range(8)) == "the links into npu[0..2, *]"
     assert into(grid(4, 4), *range(4)) == "the links into npu[0, *]"
+
+
+def test_removed_npus_do_not_change_the_name_of_a_node() -> None:
+    for gone in (4, 6, 7):  # the first, one between, the last of node 1
+        hurt = without(cluster(uplinks=False), [gone], np.zeros(0, np.int64))
+        left = [npu for npu in (4, 5, 6, 7) if npu != gone]
+        assert into(hurt, *left, 13) == "the NICs of node 1"
+        parts = name_of_links_between(hurt, hurt.npus, [npu // 4 for npu in hurt.npus.tolist()])
+        assert parts == "the links between the 3 nodes"
+    column = without(cluster(uplinks=False), [1], np.zeros(0, np.int64))
+    assert into(column, 5, 9) == "the links into npu[*, 1]"
 
 
 def test_single_devices_and_lists() -> None:

@@ -87,7 +87,7 @@ class _DeviceSet:
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]] | None:
-        """For each index of the array the smallest and the largest, where the set is all between them."""
+        """For each index of the array the smallest and the largest, where the set is all present between them."""
         family = self._family
         if family is None:
             return None
@@ -96,7 +96,17 @@ class _DeviceSet:
         for axis in sorted(range(len(family.shape)), key=lambda a: -family.strides[a]):
             index, rest = np.divmod(rest, family.strides[axis])
             found[axis] = int(index.min()), int(index.max())
-        return found if int(np.prod([high - low + 1 for low, high in found])) == len(self.devices) else None
+        for axis, size in enumerate(family.shape):  # the first or last may have been removed
+            wider = [*found[:axis], (0, size - 1), *found[axis + 1 :]]
+            found = wider if self._present_between(family, wider) == len(self.devices) else found
+        return found if self._present_between(family, found) == len(self.devices) else None
+
+    def _present_between(self, family: DeviceFamily, ranges: list[tuple[int, int]]) -> int:
+        """The devices between these indexes of an array that have not been removed."""
+        devices = np.array([family.first])
+        for (low, high), stride in zip(ranges, family.strides, strict=True):
+            devices = np.add.outer(devices, np.arange(low, high + 1) * stride).ravel()
+        return int(self.network.present[devices].sum())
 
     @cached_property
     def slice(self) -> str:
