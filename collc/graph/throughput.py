@@ -126,7 +126,8 @@ def tree_capacities(
     """
     flows = _Flows(graph, capacity, members, sinks=False)
     total = sum(demand)
-    rates = sorted({int(rate) for rate in capacity.tolist()} - {0})
+    kinds, kind = np.unique(capacity, return_inverse=True)
+    rates = sorted({*kinds.tolist()} - {0})
     into = np.zeros(graph.vertex_count, np.int64)
     np.add.at(into, graph.target, capacity)
     needs = [(total - own, int(into[member])) for member, own in zip(members, demand, strict=True)]
@@ -138,9 +139,11 @@ def tree_capacities(
         """The largest multiple of 1 / capacity up to a time."""
         return max(Fraction(int(time * rate), rate) for rate in rates)
 
+    def carried(time: Fraction) -> Int64Array:
+        return np.array([int(time * rate) for rate in kinds.tolist()], np.int64)[kind]
+
     def suffices(time: Fraction) -> bool:
-        carried = [time.numerator * rate // time.denominator for rate in capacity.tolist()]
-        return flows.suffices(np.array(carried, np.int64), demand)
+        return flows.suffices(carried(time), demand)
 
     high = max(snapped(low), Fraction(1, rates[-1]))
     while not suffices(high):
@@ -156,7 +159,7 @@ def tree_capacities(
             high = middle
         else:
             low = middle
-    return np.array([int(high * rate) for rate in capacity.tolist()], np.int64), high
+    return carried(high), high
 
 
 def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
