@@ -100,7 +100,7 @@ def are_right(module: Module) -> bool:
 
 
 def measure_listed(gpus: int, kind: str) -> Result:
-    """All transfers of 1 GiB with one chunk a block (512 GPUs: four, but for All-to-All)."""
+    """All transfers of 1 GiB with one chunk per block (512 GPUs: four, but for All-to-All)."""
     module = planned(f"dgx_h100({gpus // 8})", kind, 4 if gpus == 512 and kind != "all_to_all" else 1)
     are_right(planned("dgx_h100(2)", kind, 1))  # compiles kernels
     watch = Watch()

@@ -30,7 +30,7 @@ def measure_auto(net: Network, demand: Demand) -> Result:
 
 
 def measure_pareto(chunks: int) -> Result:
-    """The Pareto points of All-Gather on the DGX-1; reached: rounds a chunk at the last of them; bound: 7/6."""
+    """The Pareto points of All-Gather on the DGX-1; reached: rounds per chunk at the last of them; bound: 7/6."""
     module = Module("case", dgx1(), all_gather(list(range(8))))
     watch = Watch()
     found = Synthesize("exact", {"pareto": chunks}).run(module, PassContext()).pareto

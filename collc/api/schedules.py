@@ -169,7 +169,7 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     if len(texts) > 1 and len(module.demand.runs) > 1 and not settings.custom:
         raise ValueError(f"{module.name} has {len(module.demand.runs)} runs, each with a file: 'emit' writes them")
     if len(texts) > 1:
-        raise ValueError("the old runtime needs a file for each placement: say placement='in' or placement='out'")
+        raise ValueError("the old runtime needs a file for each placement: give placement='in' or placement='out'")
     return LoweredProgram(texts[0], chosen, written.checks, written.notes, written.diagnostics)
 
 

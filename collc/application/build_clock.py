@@ -116,4 +116,4 @@ class BuildClock:
         """The message S0202: the time was over while something was done, and what follows."""
         limit = "after Ctrl-C" if self.seconds is None else f"at the time limit of {self.seconds:g} s"
         message = f"stopped {limit} while {what}: {so}"
-        return Diagnostic("S0202", message, hint="give it more time with --time-limit, or take a smaller network")
+        return Diagnostic("S0202", message, hint="give it more time with --time-limit, or use a smaller network")

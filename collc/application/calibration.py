@@ -153,5 +153,5 @@ def _test(path: Path, table: MeasuredTable, settings: CalibrationSettings) -> tu
     ranks = settings.ranks or table.ranks or (2 if collective == "sendrecv" else 0)
     if ranks < 2:
         message = f"{path} does not say how many ranks ran {collective}_perf"
-        raise UsageError(Diagnostic("U0161", message, hint="say it with --ranks N"))
+        raise UsageError(Diagnostic("U0161", message, hint="give it with --ranks N"))
     return collective, ranks

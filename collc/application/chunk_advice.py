@@ -21,7 +21,7 @@ MOST_WORK: Final = 20_000
 UNWOUND: Final = ", with direct links in place of switches"
 """What is added to a bound of a network whose switches are unwound."""
 
-INSIDE: Final = ", over the members of the group alone"
+INSIDE: Final = ", between members of the group only"
 """What is added to a bound of a network without the NPUs and links that a file for a runtime cannot use."""
 
 

@@ -96,7 +96,7 @@ class ChunkSearch:
         tried = ", ".join(str(attempt.number) for attempt in self.tried)
         best = self.shortest().number
         limits = f"; files with {best} exceed limits of the runtime" if best > taken.number else ""
-        return f"chunks: auto took {taken.number} per block (tried: {tried}{limits})"
+        return f"chunks: auto chose {taken.number} per block (tried: {tried}{limits})"
 
     def _climb(self) -> None:
         useless = 0

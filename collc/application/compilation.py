@@ -76,7 +76,7 @@ def _loaded(source: Path | SourceFile, settings: Settings) -> Program:
             return load_program(source, settings.definitions, settings.only, chunks=settings.chunks)
     except OutOfTime:
         message = f"stopped at the time limit of {settings.time_limit:g} s while the program was elaborated"
-        hint = "give it more time with --time-limit, or take fewer chunks or a smaller network"
+        hint = "give it more time with --time-limit, or use fewer chunks or a smaller network"
         raise NoSchedule(Diagnostic("S0202", f"{message}: nothing was planned or written", hint=hint)) from None
 
 

@@ -26,7 +26,7 @@ def confined_module(module: Module) -> Module:
         return module
     idle = len(module.network.npus) - len(network.npus)
     outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
-    note = f"{outside} cannot be used: a file for a runtime has ranks for the members of a run alone"
+    note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
     return replace(module, network=network, notes=(*module.notes, note))
 
 

@@ -119,7 +119,7 @@ def _describe_msccl(summary: Mapping[str, Any]) -> str:
     parts = [
         f"{summary['coll']}{root}",
         ", ".join(plural(summary[f"{noun}s"], noun) for noun in ("rank", "channel", "threadblock", "step")),
-        f"chunks: {chunks}, {summary['nchunksperloop']} in a loop",
+        f"chunks: {chunks}, nchunksperloop {summary['nchunksperloop']}",
         f"{summary['proto']}, {' and '.join(places)}, sizes from {summary['min_bytes']}{limits} bytes",
     ]
     if safe is not None:

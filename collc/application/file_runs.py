@@ -110,10 +110,10 @@ def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[
 
 
 def _row(run: RunReport) -> tuple[str, ...]:
-    outcome = "as NumPy says"
+    outcome = "matches NumPy"
     if run.hung:
         gpu, tb, step = run.hung[0]
-        outcome = f"hangs: gpu {gpu}, tb {tb}, step {step} and {len(run.hung) - 1} more wait for ever"
+        outcome = f"hangs: gpu {gpu}, tb {tb}, step {step} and {len(run.hung) - 1} more wait forever"
     elif run.wrong:
         first = run.wrong[0]
         outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"

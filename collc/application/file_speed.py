@@ -90,8 +90,8 @@ def switched_notes(
         if time > TOLERATED_SLOWDOWN * taken:
             name = "MSCCL" if kind == "msccl" else "MSCCL++"
             notes.append(
-                f"{name}: the schedule has direct links in place of switches; over these, "
-                f"which pass on whole messages, the file takes {format_time(time)}, {longer(time, taken)} than the "
+                f"{name}: the schedule has direct links in place of switches; over the switches, "
+                f"which forward whole messages, the file takes {format_time(time)}, {longer(time, taken)} than the "
                 f"schedule ({format_time(taken)}): try 'instances: {options.instances * 2}', or 'synthesize pccl()', "
                 "which plans for the switches as they are"
             )

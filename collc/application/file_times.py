@@ -76,7 +76,7 @@ def read_tasks(
 
         plan = read_plan(path, Findings())
         if plan is None:
-            raise ValueError(f"{path} is no plan")
+            raise ValueError(f"{path} is not a plan")
         chunks, apart = counted_chunks(plan), len(plan.chunks) if plan.collective == "scatter" else 1
         most = None if plan.largest is None else plan.largest // apart
         return FileTasks(plan_tasks(plan, chunks, network, chunks), chunks, most)

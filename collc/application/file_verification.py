@@ -74,7 +74,7 @@ def verify_file(path: Path, expected: Expectation) -> FileReport:
     if kind == "ten":
         return _verify_ten(path, expected)
     if expected.gpus_per_node is not None and kind != "mscclpp":
-        message = f"{path} is no MSCCL++ plan: it has no nodes"
+        message = f"{path} is not an MSCCL++ plan: it has no nodes"
         raise UsageError(Diagnostic("X0208", message, hint="leave --gpus-per-node out"))
     return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))
 

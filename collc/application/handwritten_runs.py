@@ -10,7 +10,7 @@ from collc.base.diagnostics import Diagnostic
 from collc.source.program import ScheduleRequest
 
 _HINTS: Final = {
-    "congestion_free": "give each message on a link a step of its own, take another algorithm, or leave out 'using'",
+    "congestion_free": "give each message on a link a step of its own, use another algorithm, or leave out 'using'",
     "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
 }
 """What to try where such an algorithm fails a check, by check; "" for all others."""

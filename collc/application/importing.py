@@ -69,7 +69,7 @@ def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lam
     arguments that do not fit.
     """
     if _NAME.fullmatch(settings.name) is None:
-        raise _usage(f"'{settings.name}' is no name of a topology", "letters, digits and _")
+        raise _usage(f"'{settings.name}' is not a valid name for a topology", "letters, digits and _")
     options = _options(settings)
     sources = [_named(settings.kind, path) for path in settings.files]
     for kind, source in sources:
@@ -188,8 +188,8 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
     with_ports = fabric is not None or settings.fabric is not None
     insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts or [_plain_host(options)]]
     if len(insides) > 1 and not with_ports and not are_one_domain([inside.node for inside in insides]):
-        message = f"{len(insides)} nodes, and nothing says what joins them"
-        raise missing(message, "say it: --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
+        message = f"{len(insides)} nodes, and nothing states what joins them"
+        raise missing(message, "give --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
     machine = with_domains(_joined(insides, fabric, settings, kinds))
     return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
 
@@ -261,8 +261,8 @@ def _domains(groups: HostGroups, hosts: Sequence[Host], settings: ImportSettings
     if hosts:
         raise _usage("--joined-by nvlink takes no file of a node", "give --gpus-per-node 4 -D nvlink=900GB/s")
     if len(groups.groups) > 1 and settings.fabric not in FABRICS:
-        message = f"{len(groups.groups)} blocks, and nothing says what joins them"
-        raise missing(message, "say it: --fabric rails, or --fabric switch")
+        message = f"{len(groups.groups)} blocks, and nothing states what joins them"
+        raise missing(message, "give --fabric rails, or --fabric switch")
     kinds = Kinds(options)
     check_devices(len(groups.hosts) * (options.gpus_per_node or 0))
     inside = inside_of(_plain_host(options, in_domain=True), kinds, options, with_ports=settings.fabric is not None)
@@ -346,7 +346,7 @@ def _options(settings: ImportSettings) -> ImportOptions:
         elif dimension is Dimension.RATE and not name.endswith("_latency") and value > 0:
             rates[name] = value
         else:
-            what = "is not above 0" if dimension is Dimension.RATE and not value else "is no rate or latency"
+            what = "is not above 0" if dimension is Dimension.RATE and not value else "is not a rate or latency"
             raise _usage(f"-D {name}={text} {what}", "as in -D nic=400Gb/s, -D nic_latency=0.9us")
     return ImportOptions(
         gpu=settings.gpu,
@@ -373,7 +373,9 @@ def _quantity(text: str) -> tuple[Fraction, Dimension | None]:
 def _attribute(text: str, flag: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign and name != "all":
-        raise _usage(f"{flag} {text} is no attribute=value", "as in --npu type=gpu, --capacity bandwidth=GB/s")
+        raise _usage(
+            f"{flag} {text} is not of the form attribute=value", "as in --npu type=gpu, --capacity bandwidth=GB/s"
+        )
     return name, value
 
 
@@ -384,5 +386,5 @@ def _unit(text: str | None, flag: str, dimension: Dimension) -> tuple[str, Fract
     found = UNITS.get(unit)
     if found is None or found[0] is not dimension:
         example = "GB/s" if dimension is Dimension.RATE else "us"
-        raise _usage(f"'{unit}' is no unit of {flag}", f"as in {flag} {name}={example}")
+        raise _usage(f"'{unit}' is not a unit of {flag}", f"as in {flag} {name}={example}")
     return name, found[1] / (10**12 if dimension is Dimension.TIME else 1)

@@ -52,7 +52,7 @@ def check_limit(request: CheckRequest, length: ScheduleLength) -> tuple[Outcome,
     comparison = f"{shown(int(actual))} is not {request.operator} {shown(limit)}"
     if request.of_bound:
         comparison += f" ({decimal(request.limit)} x the bound of {bound})"
-    message = f"{noun} is not as asked: {comparison}"
+    message = f"{noun} violates its limit: {comparison}"
     note = Note(f"no schedule can take less than {bound} ({length.bound})")
     return "failed", Diagnostic("C0102", message, request.span, (note,), _hint(request, length, limit))
 
@@ -63,7 +63,7 @@ def _hint(request: CheckRequest, length: ScheduleLength, limit: Fraction) -> str
         return "relax the limit"
     least = _least(request, length)
     if least > limit or (least == limit and request.operator == "<"):
-        return "no schedule can keep to it: give more time or steps, less data, or faster links"
+        return "no schedule can meet it: allow more time or steps, less data, or faster links"
     return "try more trials or another synthesizer, or relax the limit"
 
 

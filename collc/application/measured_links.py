@@ -52,7 +52,7 @@ def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks
     """Read files of `collc calibrate`. output: the program that will import them.
 
     Raises SourceError for errors of the files, UsageError U0150 where one has something else than lets of a time or
-    rate, or a let is there twice.
+    rate, or a let occurs twice.
     """
     from collc.source.parsing.expressions import QuantityLiteral
     from collc.source.parsing.parse import parse
@@ -66,7 +66,7 @@ def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks
                 raise UsageError(Diagnostic("U0150", message, node.span, hint="as 'collc calibrate' writes them"))
             name, wanted = node.name.name, Dimension.TIME if node.name.name.endswith("_latency") else Dimension.RATE
             if node.value.dimension is not wanted or name in values:
-                message = f"'{name}' is there twice" if name in values else f"'{name}' is not a {wanted.name.lower()}"
+                message = f"'{name}' occurs twice" if name in values else f"'{name}' is not a {wanted.name.lower()}"
                 raise UsageError(Diagnostic("U0150", message, node.span))
             values[name] = node.value.value
     folder = Path() if output is None else output.parent

@@ -79,7 +79,7 @@ def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
 
 def named_chunks(name: str, ranks: int, chunks: int, root: int = 0) -> dict[str, tuple[list[int], list[int], bool]]:
     """The chunks of a collective by name ("0:x[2, 0]"): ranks that hold each at first and at the end, and whether it
-    is a reduction. chunks: of each block. Raises UsageError where the root is no rank.
+    is a reduction. chunks: of each block. Raises UsageError where the root is not a rank.
     """
     wanted = _DEFINITIONS[name]
     if not 0 <= root < ranks:
@@ -99,7 +99,7 @@ def check_demand(module: Module, name: str, root: int) -> None:
 
     name: as in the standard library or in MSCCL ("all_gather", "allgather"). root: a rank. Each block may consist of
     any number of equal chunks.
-    Raises CheckFailed C0203 where the demand is another, UsageError for an unknown name or a root that is no rank.
+    Raises CheckFailed C0203 where the demand is another, UsageError for an unknown name or a root that is not a rank.
     """
     kind = collective_named(name)
     npus = module.network.npus
@@ -108,7 +108,7 @@ def check_demand(module: Module, name: str, root: int) -> None:
     difference = _difference(module, _DEFINITIONS[kind], root)
     if difference:
         note = Note("the NPUs count in their order, and chunks in order of their blocks")
-        raise CheckFailed(Diagnostic("C0203", f"this is no {kind}: {difference}", None, (note,)))
+        raise CheckFailed(Diagnostic("C0203", f"the demand is not {kind}: {difference}", None, (note,)))
 
 
 def _difference(module: Module, wanted: _Definition, root: int) -> str:

@@ -68,7 +68,7 @@ def priced_networks(kind: str, gpus: int | None, radix: int | None, domain: int 
         raise UsageError(Diagnostic("U0119", "the number of GPUs is missing", hint="add: --gpus 32768"))
     if domain is not None and kind != "rail_only":
         hint = "only a network for each rail depends on the domains: --network rail_only"
-        raise UsageError(Diagnostic("U0119", f"'--domain' does not go with --network {kind}", hint=hint))
+        raise UsageError(Diagnostic("U0119", f"'--domain' cannot be combined with --network {kind}", hint=hint))
     for option, value, most in (("--gpus", gpus, MOST_GPUS), ("--radix", radix or 64, MOST_PORTS)):
         if value > most:
             raise UsageError(Diagnostic("U0119", f"'{option}' is at most {most:,}, not {value:,}"))

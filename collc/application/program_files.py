@@ -23,12 +23,12 @@ from collc.version import __version__
 def not_one_schedule(path: Path, count: int, why: str = "") -> UsageError:
     """The error U0107 of a program that has no schedule, or several, where one must be meant. why: of what is done."""
     message = f"{path} has {count} schedules{why}"
-    return UsageError(Diagnostic("U0107", message, hint="say which one with --schedule NAME"))
+    return UsageError(Diagnostic("U0107", message, hint="choose one with --schedule NAME"))
 
 
 def no_size(path: Path) -> UsageError:
     """The error U0134 of a file for a runtime of which no size is given."""
-    message = f"{path} is for many sizes: say which one is simulated"
+    message = f"{path} serves many sizes: give the one to simulate"
     return UsageError(Diagnostic("U0134", message, hint="as in --size 64MiB"))
 
 

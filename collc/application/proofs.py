@@ -157,7 +157,7 @@ def _prove_properties(module: Module, span: Span | None, timeout: float, progres
     if not unproved:
         return Proofs({"proved": "ok"}, (), ("proved: " + ", ".join(found.outcomes),), certificates)
     notes = tuple(Note(f"{name}: {found.outcomes[name]}. {found.reasons.get(name, '')}") for name in unproved)
-    hint = "proofs are for small schedules: take fewer NPUs or chunks"
+    hint = "proofs are for small schedules: use fewer NPUs or chunks"
     if found.timed_out:
         hint += ", or give them more time with --time-limit"
     elif found.answer == "refuted":

@@ -26,7 +26,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "switches": "buffers, multicast and sums of switches are respected",
     "contract": "the file is what the runtime accepts",
     "result": "the file computes the collective",
-    "deadlock": "nothing waits for ever",
+    "deadlock": "nothing waits forever",
     "race": "no two accesses to one place conflict",
     "optimal": "no schedule is shorter",
     "proved": "Z3 proved all properties",

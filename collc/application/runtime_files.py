@@ -228,7 +228,7 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
         if len(names) > 1:
             notes.append(
                 f"{', '.join(names[:_SHOWN])}{' ..' if len(names) > _SHOWN else ''} fit the same calls ({kind} of "
-                f"{ranks} ranks): give the processes of each group a folder with its own file alone"
+                f"{ranks} ranks): give the processes of each group a folder that contains only their file"
             )
     return notes
 
@@ -253,5 +253,5 @@ def check_paths_inside(network: Network, demand: Demand) -> None:
             continue
         ends = f"{network.shown_name(found.source)} to {network.shown_name(found.target)}"
         message = f"only NPUs outside the group of run {number} lead from {ends}, and its file has no rank for them"
-        hint = 'take these into the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
+        hint = 'add these to the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
         raise SourceError(Diagnostic("M0115", message, hint=hint))

@@ -387,7 +387,7 @@ class ScheduleBuild:
             return
         if self.settings.passes is None:
             message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
-            hint = "give the others algorithms with 'using', or take another synthesizer: 'synthesize auto'"
+            hint = "give the others algorithms with 'using', or use another synthesizer: 'synthesize auto'"
             raise SourceError(Diagnostic("S0307", message, self.request.synthesizer_span, hint=hint))
         message = f"the pipeline lays out only {len(module.planned)} of the {len(self.request.runs)} runs"
         hint = 'synthesize the others, as in "fixed,tacos,invert,verify"'

@@ -151,7 +151,7 @@ def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> 
 
     if len(designs) != 1:
         message = f"{path} has {plural(len(designs), 'design')}, and a picture '{name}' shows one"
-        raise UsageError(Diagnostic("U0136", message, hint="say which one with --design NAME" if designs else ""))
+        raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
     picture = DRAWN[name](designs[0])
     if picture is None:
         message = f"there is no picture '{name}' of {path}: no constraint of the design is a budget"

@@ -69,7 +69,7 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, an MSCCL file, or an MSCCL++ plan.
 
     Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
-    something waits for ever.
+    something waits forever.
     """
     from collc.chakra.reader import trace_ranks
 
@@ -158,7 +158,7 @@ def _simulated_tasks(
         ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
     except Deadlock as error:
-        raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another for ever")) from error
+        raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another forever")) from error
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:

@@ -37,7 +37,7 @@ def verify_traces(
     """Check the traces PREFIX.<rank>.et.
 
     What they must do is the demand, or else the collective of the standard library, or else what the workload beside
-    them says. Raises UsageError for an unknown collective or a root that is no rank.
+    them says. Raises UsageError for an unknown collective or a root that is not a rank.
     """
     from collc.chakra.messages import deadlock, matched_messages, waiting_cycle
     from collc.chakra.reader import read_traces

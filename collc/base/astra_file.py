@@ -47,7 +47,7 @@ def read_astra_file(source: SourceFile) -> list[AstraDimension]:
         mark = getattr(error, "problem_mark", None)
         at = 0 if mark is None else min(mark.index, len(source.text))
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise _wrong(f"{source.name} is no YAML: {what}", Span(source, at, at)) from error
+        raise _wrong(f"{source.name} is not YAML: {what}", Span(source, at, at)) from error
     except RecursionError as error:
         raise _wrong(f"{source.name} is nested too deeply") from error
     reader = _Fields(source, root)
@@ -72,7 +72,7 @@ class _Fields:
                 hint = did_you_mean(name, _KEYS, f"the keys are {listed(_KEYS)}")
                 raise _wrong(f"a network file has no key '{name}'", self._span_of(key), hint)
             if name in self._nodes:
-                raise _wrong(f"'{name}' is there twice", self._span_of(key))
+                raise _wrong(f"'{name}' occurs twice", self._span_of(key))
             self._nodes[name] = self._items(name, value)
         for name in _KEYS:
             if name not in self._nodes:

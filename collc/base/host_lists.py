@@ -14,14 +14,14 @@ def expanded_hosts(text: str, most: int) -> list[str]:
     match = re.match(r"([^\[\]]*)\[([^\[\]]*)\](.*)", text)
     if match is None:
         if "[" in text or "]" in text:
-            raise ValueError(f"'{text[:60]}' is no list of hosts")
+            raise ValueError(f"'{text[:60]}' is not a list of hosts")
         return [text]
     head, ranges, rest = match.groups()
     middle: list[str] = []
     for one in ranges.split(","):
         numbers = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", one.strip())
         if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            raise ValueError(f"'{one[:40]}' is no range of hosts")
+            raise ValueError(f"'{one[:40]}' is not a range of hosts")
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
         if last - first >= most:
             raise OverflowError(f"{last - first + 1:,} hosts in one range")

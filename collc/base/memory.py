@@ -94,7 +94,7 @@ def require_for_search(size: int, what: str, *, always: bool = False) -> None:
 
     what: what they hold, as in "distances of 10,000 devices from 10,000 NPUs".
     """
-    require(size, what, "take fewer chunks, a smaller network or another synthesizer", always=always)
+    require(size, what, "use fewer chunks, a smaller network or another synthesizer", always=always)
 
 
 def gibibytes(size: int) -> str:

@@ -44,7 +44,7 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
             with path.open("rb") as file:
                 data = at_most(file, limit + 1)
         else:
-            what = f"{shown} is no file" if path.exists() else f"there is no file {shown}"
+            what = f"{shown} is not a file" if path.exists() else f"there is no file {shown}"
             raise SourceError(Diagnostic("E0701", what, at, hint=_HINT))
         if len(data) > limit:
             most = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
@@ -52,7 +52,7 @@ def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Sp
             raise SourceError(Diagnostic("E0801", message, at, hint="split it into several files"))
         return SourceFile(shown, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        message = f"{shown} is no UTF-8 text (byte {error.start})"
+        message = f"{shown} is not UTF-8 text (byte {error.start})"
         raise SourceError(Diagnostic("E0705", message, at, hint="save it as UTF-8")) from error
     except OSError as error:
         message = f"cannot read {shown}: {error.strerror or error}"

@@ -41,7 +41,7 @@ SYNTHESIZERS: Final[dict[str, Options]] = {
     "exact": {
         **COMMON,
         "steps": Option("int", "steps at most, in each phase", least=1),
-        "pareto": Option("int", "find the Pareto points too, for 1 to so many chunks a block", least=1),
+        "pareto": Option("int", "find the Pareto points too, for 1 up to this many chunks per block", least=1),
         "extra_rounds": Option("int", "rounds that a Pareto point may have more than steps", 0, least=1),
     },
     "symmetric": COMMON,

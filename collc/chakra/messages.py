@@ -84,5 +84,5 @@ def deadlock(traces: Traces, cycle: list[int]) -> CheckFailed:
     """The error about nodes that wait for one another (X0507)."""
     shown = [Note(f"{traces.label(node)} waits for") for node in cycle[:8]]
     last = f"and {len(cycle) - 8} more wait" if len(cycle) > 8 else f"{traces.label(cycle[0])} again"
-    message = f"{traces.prefix}: {len(cycle)} nodes wait for one another for ever"
+    message = f"{traces.prefix}: {len(cycle)} nodes wait for one another forever"
     return CheckFailed(Diagnostic("X0507", message, notes=(*shown, Note(last))))

@@ -132,7 +132,7 @@ class _Reader:
             try:
                 node.ParseFromString(data)
             except self.schema.decode_error as error:
-                raise _damaged(path, f"the message at byte {begin} is no node") from error
+                raise _damaged(path, f"the message at byte {begin} is not a node") from error
             if node.id in rows:
                 raise self._wrong(path, node, "X0505", "there are two nodes with this id")
             if len(self.id) + len(rows) >= MAX_NODES:

@@ -92,7 +92,7 @@ class _Values:
         for node in nodes:
             twice = value & self.value[node]
             if twice:
-                self.wrong(at, f"the contribution of rank {twice.bit_length() - 1} to chunk {chunk} is there twice")
+                self.wrong(at, f"the contribution of rank {twice.bit_length() - 1} to chunk {chunk} occurs twice")
             value |= self.value[node]
         return value
 

@@ -374,7 +374,7 @@ def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         type=duration_of,
         default=0.0,
         metavar="TIME",
-        help="launch overhead of each call, which is no latency of links, as in 3us",
+        help="launch overhead of each call, which is not part of the latency of links, as in 3us",
     )
     hops = "links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)"
     add("--hops", type=positive, default=1, metavar="N", help=hops)

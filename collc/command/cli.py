@@ -46,7 +46,7 @@ def _messages_of(
         return [_out_of_memory(error, command, limit)], int(Exit.SOURCE)
     if isinstance(error, UnicodeEncodeError):
         message = f"{error.object!a} cannot be written in the encoding of the locale, {error.encoding}"
-        hint = "take a locale with UTF-8 (LC_ALL=C.UTF-8), or set PYTHONUTF8=1"
+        hint = "use a locale with UTF-8 (LC_ALL=C.UTF-8), or set PYTHONUTF8=1"
         return [Diagnostic("U0139", message, hint=hint)], int(Exit.USAGE)
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename is not None else ""

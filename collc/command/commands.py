@@ -169,11 +169,11 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
         if text == source.text:
             continue
         if chosen.check:
-            print(f"{path} would be laid out anew", file=sys.stderr)
+            print(f"{path} would be reformatted", file=sys.stderr)
             code = Exit.CHECK_FAILED
             continue
         write_file(path, text)
-        print(f"{path} laid out anew", file=sys.stderr)
+        print(f"{path} reformatted", file=sys.stderr)
     return code
 
 
@@ -436,5 +436,5 @@ def run(chosen: argparse.Namespace) -> Exit:
             return command(chosen)
     except OutOfTime:
         message = f"stopped at the time limit of {chosen.time_limit:g} s: there is no answer yet"
-        hint = "give it more time with --time-limit, or take a smaller file"
+        hint = "give it more time with --time-limit, or use a smaller file"
         raise NoSchedule(Diagnostic("S0207", message, hint=hint)) from None

@@ -131,7 +131,7 @@ def _time_of_schedule(module: Module) -> int:
 
 
 def _delay_note(module: Module, algorithm: Algorithm) -> str:
-    """A remark where the traces take another time than the schedule.
+    """A remark where the traces use another time than the schedule.
 
     Both times are those of ASTRA-sim's model, and have 1 ns for each reduction; where NPUs have limits, that of the
     schedule has none, and the traces may take so much longer.
@@ -140,7 +140,7 @@ def _delay_note(module: Module, algorithm: Algorithm) -> str:
     limited = module.network.has_endpoints
     if time == least or (limited and 0 <= time - least <= _longest_sum(algorithm)):
         return ""
-    why = "messages are sent on as they come"
+    why = "messages are forwarded in the order of their arrival"
     if limited:
         why = "no node says in which order an NPU with limits sends and receives"
     how = f"{percent(time / least - 1)} longer" if time > least else f"{percent(1 - time / least)} less time"

@@ -45,7 +45,7 @@ class StepProgress(NamedTuple):
 
     order: [D * K], the chunks of each device, as they came. length: [(depth + 1) * D], how many it has before step s,
     in row s mod (depth + 1). closed: [D * width], the chunks that a device does not need any more. cursor: [L], what
-    lies before it in the source's order is closed for ever, or in the window of the link.
+    lies before it in the source's order is closed forever, or in the window of the link.
 
     For the rule of fewest alternatives only. have: [D * width], the chunks that a device had before this step. window:
     [L * size], the first open chunks of the source's order; seen: [L], how many of them there are.

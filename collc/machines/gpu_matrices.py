@@ -115,7 +115,7 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
                 raise wrong(message, line_span(source, line), "give the output of 'nvidia-smi topo -m'")
             for at, code in enumerate(row):
                 if code not in _CODES and not re.fullmatch(r"NV\d+", code):
-                    message = f"'{code[:20]}' in column {columns[at]} is no code of nvidia-smi"
+                    message = f"'{code[:20]}' in column {columns[at]} is not a code of nvidia-smi"
                     raise wrong(message, line_span(source, line), "the codes are X, NV#, PIX, PXB, PHB, NODE and SYS")
             if len(row) < len(columns):
                 message = f"row {words[0]} has {len(row)} codes, the header {len(columns)} columns"
@@ -126,7 +126,7 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
     lost = [name for name in columns if name not in cells]
     if not columns or lost:
         message = f"the row of {lost[0]} is not there" if lost else "no header with GPU0, GPU1, ..."
-        raise wrong(f"{source.name} is no output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
+        raise wrong(f"{source.name} is not the output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
     place = {name: at for at, name in reversed(list(enumerate(columns)))}
     return _Matrix(source, tuple(columns), place, cells, lines, names)
 
@@ -197,7 +197,7 @@ def read_rocm_smi(source: SourceFile, options: ImportOptions) -> tuple[list[Host
     gpus = tuple(HostGpu(name, path, xgmi, 0, tuple(peers[at])) for at, name in enumerate(names))
     said = "the least bandwidth that the file gives"
     host = Host(gpus, (), link="xgmi", rate_source=said, assumed_pcie="assumed: 16 lanes of PCIe Gen4")
-    return [host], ["what leads over other GPUs or PCIe is no link of its own"]
+    return [host], ["what leads over other GPUs or PCIe is not a link of its own"]
 
 
 def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
@@ -223,12 +223,12 @@ def _rocm_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]]]:
     for line, cells in hops or ():
         odd = next((cell for cell in cells if not re.fullmatch(r"\d+|N/A", cell)), None)
         if odd is not None:
-            raise wrong(f"'{odd[:20]}' is no number of hops", line_span(source, line))
+            raise wrong(f"'{odd[:20]}' is not a number of hops", line_span(source, line))
     pairs: list[tuple[int, int]] = []
     for a, (line, kinds) in enumerate(types):
         for b, kind in enumerate(kinds):
             if kind not in {"0", "XGMI", "PCIE", "N/A"}:
-                message = f"'{kind[:20]}' is no type of link"
+                message = f"'{kind[:20]}' is not a type of link"
                 raise wrong(message, line_span(source, line), "the types are XGMI and PCIE")
             if kind == "XGMI" and (hops is None or hops[a][1][b] == "1"):
                 pairs.append((a, b))
@@ -281,7 +281,7 @@ def _amd_text(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fra
     for a, (line, words) in enumerate(types):
         for kind in words[1:]:
             if kind not in {"SELF", "XGMI", "PCIE", "N/A", "UNKNOWN"}:
-                message = f"'{kind[:20]}' is no type of link"
+                message = f"'{kind[:20]}' is not a type of link"
                 raise wrong(message, line_span(source, line), "the types are SELF, XGMI, PCIE, N/A and UNKNOWN")
         short = next((name for name, rows in tables.items() if a >= len(rows)), None)
         if short is not None:
@@ -311,7 +311,7 @@ def _amd_json(source: SourceFile) -> tuple[list[str], list[tuple[int, int]], Fra
         return (*_rocm_json(source, mapping(cast("object", data))), None)
     gpus = [mapping(gpu) for gpu in items(data)]
     if not all("bdf" in gpu and isinstance(gpu.get("links"), list) for gpu in gpus):
-        message = f"{source.name} is no list of GPUs with 'bdf' and 'links' as of 'amd-smi topology --json'"
+        message = f"{source.name} is not a list of GPUs with 'bdf' and 'links' as of 'amd-smi topology --json'"
         raise wrong(message, line_span(source, 1))
     names = [str(gpu["bdf"]) for gpu in gpus]
     place: dict[str, int] = {}
@@ -341,7 +341,7 @@ def _one_hop(source: SourceFile, link: Mapping[str, Any], place: Mapping[str, in
         message = f"'num_hops' is a whole number of at least 0, not '{hops[:40]}'"
         raise wrong(message, field_span(source, "num_hops", link["num_hops"]))
     if str(link["bdf"]) not in place:
-        message = f"a link leads to {link['bdf']!s:.40}, which is no GPU of the file"
+        message = f"a link leads to {link['bdf']!s:.40}, which is not a GPU of the file"
         raise wrong(message, field_span(source, "bdf", link["bdf"]), "is the file cut off?")
     return int(hops) == 1
 

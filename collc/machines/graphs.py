@@ -98,7 +98,7 @@ class _Attributes:
     def edges(self, graph: Any) -> list[Edge]:  # noqa: ANN401
         capacity, latency = self.options.capacity, self.options.latency
         if capacity is None:
-            hint = "say which and its unit: --capacity bandwidth=GB/s"
+            hint = "name it with its unit: --capacity bandwidth=GB/s"
             raise missing("a graph does not say which attribute of an edge is its bandwidth", hint)
         found: list[Edge] = []
         for a, b, values in graph.edges(data=True):
@@ -122,7 +122,7 @@ def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:
     edges = _Attributes(source, options).edges(graph)
     if options.npu is None:
         known = sorted({str(name) for _, values in graph.nodes(data=True) for name in values})
-        hint = "say so by an attribute of the nodes: --npu type=gpu; --npu all where all are"
+        hint = "name an attribute of the nodes that does: --npu type=gpu; --npu all where all are"
         raise missing(f"a graph does not say which nodes are NPUs (attributes: {', '.join(known) or 'none'})", hint)
     name, wanted = options.npu
     npus = [str(node) for node, values in graph.nodes(data=True) if name == "all" or str(values.get(name)) == wanted]
@@ -139,7 +139,7 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     data = mapping(load_json(source))
     key = next((key for key in ("edges", "links") if key in data), None)
     if key is None or not isinstance(data.get("nodes"), list):
-        message = f"{source.name} is no node-link JSON: it has no 'nodes' and 'edges' (or 'links')"
+        message = f"{source.name} is not node-link JSON: it has no 'nodes' and 'edges' (or 'links')"
         raise wrong(message, line_span(source, 1))
     edges = [mapping(edge) for edge in items(data[key])]
     lost = next((end for edge in edges for end in ("source", "target") if end not in edge), None)
@@ -157,7 +157,7 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
         nodes = set(nx.node_link_graph({**data, key: []}, edges=key))
         graph = nx.node_link_graph(data, edges=key)
     except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"{source.name} is no node-link JSON: its nodes and edges are not as NetworkX writes them"
+        message = f"{source.name} is not node-link JSON: its nodes and edges are not as NetworkX writes them"
         raise wrong(message, line_span(source, 1)) from error
     unknown = next((node for node in graph if node not in nodes), None)
     if unknown is not None:
@@ -178,7 +178,7 @@ def _graphml(source: SourceFile) -> Any:  # noqa: ANN401
     try:
         graph = nx.read_graphml(io.BytesIO(source.text.encode()))
     except nx.NetworkXException as error:
-        raise wrong(f"{source.name} is no GraphML: {error}", line_span(source, 1)) from error
+        raise wrong(f"{source.name} is not GraphML: {error}", line_span(source, 1)) from error
     except (KeyError, TypeError, ValueError) as error:
         quoted = re.search(r"'([^']+)'$", str(error))
         at = re.search(rf">\s*{re.escape(quoted[1])}\s*<", source.text) if quoted is not None else None
@@ -216,7 +216,7 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
         raise wrong(f"'betas' has {len(betas)} rows, 'links' {len(links)}", line_span(source, 1))
     alpha = data.get("alpha")
     if options.chunk is None:
-        hint = "say it: --chunk 1MB (the name of the file often does)"
+        hint = "give it: --chunk 1MB (the name of the file often does)"
         raise missing("betas are microseconds for one chunk, whose size the file does not say", hint)
     edges: list[Edge] = []
     for target, row in enumerate(links):
@@ -262,7 +262,7 @@ def _matrix(source: SourceFile, data: object, key: str) -> list[list[Fraction]]:
     odd = [value for row in rows for value in row if not _is_number(value)]
     if odd:
         row = next(at for at, row in enumerate(rows) if not all(map(_is_number, row)))
-        message = f"'{key}' has {json.dumps(odd[0])[:40]} in row {row}, which is no number"
+        message = f"'{key}' has {json.dumps(odd[0])[:40]} in row {row}, which is not a number"
         raise wrong(message, line_span(source, 1))
     return [[Fraction(str(value)) for value in row] for row in rows]
 

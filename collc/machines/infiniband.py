@@ -182,7 +182,7 @@ def read_iblinkinfo(source: SourceFile) -> Fabric:
             raise wrong(message, line_span(source, line), "give the output of iblinkinfo without -l")
         active = _ACTIVE.match(link[4].strip())
         if active is None and not _INACTIVE.search(link[4]):
-            message = f"'{' '.join(link[4].split())[:60]}' is no state of a port"
+            message = f"'{' '.join(link[4].split())[:60]}' is not a state of a port"
             raise wrong(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
         if active is not None and link[7]:
             rate = int(active[1]) * _lane(source, active[2], line) / 8 * GIGA

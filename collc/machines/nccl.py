@@ -193,7 +193,7 @@ def _host(reader: _Reader, host: str) -> Host:
     if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
         raise missing(
-            message, "say how many each GPU has to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
+            message, "give the number from each GPU to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
         )
     _note_one_sided(reader, gpus)
     cpus = reader.cpus[host]

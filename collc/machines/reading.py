@@ -80,7 +80,7 @@ def load_json(source: SourceFile) -> Any:  # noqa: ANN401
     try:
         return json.loads(source.text)
     except json.JSONDecodeError as error:
-        message = f"{source.name} is no JSON: {error.msg}"
+        message = f"{source.name} is not JSON: {error.msg}"
         raise wrong(message, line_span(source, error.lineno), "is the file cut off?") from error
     except RecursionError as error:
         raise wrong(f"{source.name} is nested too deeply", line_span(source, 1)) from error
@@ -121,7 +121,7 @@ def compose_yaml(source: SourceFile, limit: int) -> Any:  # noqa: ANN401
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else int(mark.line) + 1
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise wrong(f"{source.name} is no YAML: {what}", line_span(source, line)) from error
+        raise wrong(f"{source.name} is not YAML: {what}", line_span(source, line)) from error
 
 
 def yaml_fields(node: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -162,7 +162,7 @@ def parse_xml(source: SourceFile) -> Element:
         starts = line_starts(source.text)
         at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
         what = str(error.msg or "it cannot be read").partition(", line ")[0]
-        raise wrong(f"{source.name} is no XML: {what}", Span(source, at, at)) from error
+        raise wrong(f"{source.name} is not XML: {what}", Span(source, at, at)) from error
     return _element(source, etree, root)
 
 

@@ -98,7 +98,7 @@ def _link(platform: _Platform, element: Element) -> None:
 def _named(platform: _Platform, element: Element) -> str:
     name = element.get("id")
     if not name or name in platform.hosts or name in platform.routers:
-        what = "without id" if not name else f"{name} is there twice"
+        what = "without id" if not name else f"{name} occurs twice"
         raise wrong(f"<{element.tag}> {what}", element_span(platform.source, element))
     return name
 
@@ -132,7 +132,7 @@ def _cluster(platform: _Platform, element: Element) -> None:
     hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
     twice = next((host for host in hosts if host in platform.hosts), None)
     if twice is not None:
-        raise wrong(f"{twice} is there twice", span)
+        raise wrong(f"{twice} occurs twice", span)
     platform.hosts |= dict.fromkeys(hosts)
     private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
     up = down = f"{name} switch"
@@ -204,7 +204,7 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
         found = junctions.find(end)
         if found[1] == -1:
             if found[0] not in known:
-                raise wrong(f"a route leads to {found[0]}, which is no host or router")
+                raise wrong(f"a route leads to {found[0]}, which is not a host or router")
             return found[0]
         if found not in names:
             names[found] = f"junction {len(names)}"

@@ -67,7 +67,7 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
     known: dict[str, _Switch] = {}
     for switch in switches:
         if switch.name in known:
-            raise wrong(f"switch {switch.name} is there twice", switch.span)
+            raise wrong(f"switch {switch.name} occurs twice", switch.span)
         known[switch.name] = switch
     attachments: list[Attachment] = []
     cables: list[tuple[str, str, None]] = []
@@ -129,7 +129,7 @@ def _records(source: SourceFile) -> Iterator[tuple[Span, dict[str, str]]]:
         pairs = [word.partition("=") for word in words]
         for key, sign, value in pairs:
             if not sign or not value:
-                raise wrong(f"'{key[:40]}' is no key=value", span, "is the file cut off?")
+                raise wrong(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
         yield span, {key.lower(): value for key, _, value in pairs}
 
 

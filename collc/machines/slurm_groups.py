@@ -83,10 +83,10 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
     names = [group.name for group in groups]
     twice = next((group for at, group in enumerate(groups) if group.name in names[:at]), None)
     if twice is not None:
-        raise wrong(f"{what} {twice.name} is there twice", twice.span)
+        raise wrong(f"{what} {twice.name} occurs twice", twice.span)
     chosen = [group for group in groups if part is None or group.name == part or what == "block"]
     if what != "block" and len(chosen) != 1:
-        raise missing(f"the file has {what} {listed(names)}, and nothing says what joins them", f"--part {names[0]}")
+        raise missing(f"the file has {what} {listed(names)}, and nothing states what joins them", f"--part {names[0]}")
     return HostGroups(what, tuple(chosen), tuple(dropped))
 
 

@@ -39,7 +39,7 @@ def cut_to_slots(demand: Demand) -> Demand:
             f"chunks of {len(sizes)} sizes ({sizes[0]} to {sizes[-1]} bytes) have slots of {plural(slot, 'byte')} in "
             f"common: a buffer has {longest} of them, more than the {LAST_OFFSET + 1} that a file can address"
         )
-        raise SourceError(Diagnostic("M0104", message, hint="take sizes with a larger common divisor"))
+        raise SourceError(Diagnostic("M0104", message, hint="use sizes with a larger common divisor"))
     first = demand.first_chunk
     runs = [
         replace(run, pattern=_cut_table(table, parts[first[k] : first[k + 1]], slot), standard=None)

@@ -54,7 +54,7 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
     while True:
         found = _PASS.match(text, position)
         if found is None:
-            message = f"this is no pipeline from here on: {text[position:]!r}"
+            message = f"this is not a pipeline from here on: {text[position:]!r}"
             raise UsageError(
                 Diagnostic("U0101", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
             )

@@ -70,7 +70,7 @@ class Loader:
         text = read_text(path, name, limit=MAX_BYTES, at=at)
         if at is not None and not begins(text):
             hint = f"a program begins as in: topology pod {{ ... }}; 'collc check {name}' shows what is wrong"
-            raise fail("E0706", f"'{name}' is no program: it does not begin with a statement", at, hint=hint)
+            raise fail("E0706", f"'{name}' is not a program: it does not begin with a statement", at, hint=hint)
         return self._declared(text, path)
 
     def load_text(self, source: SourceFile) -> FileScope:

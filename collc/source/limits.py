@@ -46,7 +46,7 @@ def check_count(what: str, count: int, span: Span) -> None:
 def check_chunks(count: int, span: Span) -> None:
     """Raise SourceError where there are too many chunks (E0803), or more than there is memory for (U0109)."""
     check_count("chunks", count, span)
-    require(CHUNK_BYTES * count, f"{count:,} chunks", "take fewer chunks", span)
+    require(CHUNK_BYTES * count, f"{count:,} chunks", "use fewer chunks", span)
 
 
 def uses_too_deep(span: Span) -> SourceError:

@@ -105,7 +105,7 @@ class Conditions:
             Diagnostic(
                 "S0103",
                 f"no path leads from {names} to {network.shown_name(target)}, "
-                f"which is to get chunk {demand.chunk_name(int(self.chunk[k]))}",
+                f"which must receive chunk {demand.chunk_name(int(self.chunk[k]))}",
                 hint="add links, or leave the NPU out of the group",
             )
         )

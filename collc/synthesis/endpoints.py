@@ -48,7 +48,7 @@ def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Modul
         return synthesize(name, module)
     if name in REFUSED:
         message = f"{name} does not count what NPUs can send and receive, so that its schedules would not be optimal"
-        raise NoSchedule(Diagnostic("S0205", message, hint="take 'synthesize auto'; the bound counts the limits"))
+        raise NoSchedule(Diagnostic("S0205", message, hint="use 'synthesize auto'; the bound counts the limits"))
     tried = [_Tried(name, module, network, synthesize) for network in networks_without_limits(module.network)]
     best = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
     if best is None or best.module is None:
@@ -102,7 +102,7 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
     assert schedule is not None
     if len(schedule) > MOST_TRANSFERS:
         message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} for which limits of NPUs are kept"
-        raise NoSchedule(Diagnostic("S0206", message, hint="take fewer chunks, or fewer NPUs"))
+        raise NoSchedule(Diagnostic("S0206", message, hint="use fewer chunks, or fewer NPUs"))
     if schedule.transfers.messages is not None:
         message = "messages that queue ('allow congestion') cannot be planned beside other runs where NPUs have limits"
         hint = "give all runs algorithms with 'using', or leave out the limits"

@@ -146,7 +146,9 @@ def load_module(path: Path) -> Module:
 
 def _damaged(path: Path, why: str) -> NoReturn:
     hint = "write it anew with emit ten(..., binary: true)"
-    raise SourceError(Diagnostic("T0110", f"{path} is no module in the binary form, or was damaged: {why}", hint=hint))
+    raise SourceError(
+        Diagnostic("T0110", f"{path} is not a module in the binary form, or was damaged: {why}", hint=hint)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +209,16 @@ class _Archive:
         prefix = self.file.read(_ARRAY_PREFIX.size).ljust(_ARRAY_PREFIX.size, b"\0")
         magic, version, length = _ARRAY_PREFIX.unpack(prefix)
         if magic == np.lib.format.MAGIC_PREFIX and version != b"\1\0":
-            _damaged(self.path, f"{name} is no NumPy array of format 1.0")
+            _damaged(self.path, f"{name} is not a NumPy array of format 1.0")
         header = _ARRAY_HEADER.fullmatch(self.file.read(length))
         if magic != np.lib.format.MAGIC_PREFIX or header is None:
-            _damaged(self.path, f"{name} is no NumPy array of plain numbers")
+            _damaged(self.path, f"{name} is not a NumPy array of plain numbers")
         dtype = _NUMBERS.get(header["descr"].decode())
         shape = tuple(int(count) for count in header["shape"].split(b",") if count)
         bytes_of_all = math.prod(shape) * (dtype.itemsize if dtype is not None else 1)
         data = begin + _ARRAY_PREFIX.size + length
         if dtype is None or header["fortran"] == b"True" or data + bytes_of_all != begin + size:
-            _damaged(self.path, f"{name} is no array of plain numbers in C order, or has other than {size} bytes")
+            _damaged(self.path, f"{name} is not an array of plain numbers in C order, or has other than {size} bytes")
         if bytes_of_all == 0:
             return np.zeros(shape, dtype)
         mapped = np.memmap(self.path, dtype, "r", data, shape)

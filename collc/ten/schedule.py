@@ -235,7 +235,7 @@ TRANSFER_BYTES: Final = 64
 
 def require_memory_of(transfers: int) -> None:
     """Raise SourceError U0109 where listing so many transfers needs more memory than there is."""
-    require(TRANSFER_BYTES * transfers, f"{transfers:,} transfers", "take fewer chunks or a smaller network")
+    require(TRANSFER_BYTES * transfers, f"{transfers:,} transfers", "use fewer chunks or a smaller network")
 
 
 class Schedule(ABC):

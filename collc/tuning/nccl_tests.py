@@ -83,7 +83,7 @@ def _row(words: Sequence[str], columns: Sequence[str], span: Span) -> Measuremen
         found = [float(words[at]) * 1e-6 for at in times]
         size = int(words[0])
     except (ValueError, IndexError) as error:
-        message = "this is no row of nccl-tests: a size, four columns of what was run, and times in microseconds"
+        message = "this is not a row of nccl-tests: a size, four columns of what was run, and times in microseconds"
         raise SourceError(Diagnostic("X0701", message, span, hint=_row_hint(columns))) from error
     if not found or not all(0 < time < 1e6 for time in found):
         raise SourceError(Diagnostic("X0701", "a time of this row is not positive", span, hint=_row_hint(columns)))

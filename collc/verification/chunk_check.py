@@ -183,7 +183,7 @@ class _ChunkReplay:
             self.check.intervals += [(switch, low, high, self.chunk) for low, high in buffer.intervals()]
             for slot in buffer.stuck():
                 what = f"is a partial that reaches {self.findings.device(switch)} and never leaves"
-                self._report("V0503", slot.arrival, -1, what, "a switch passes partials on, it does not reduce")
+                self._report("V0503", slot.arrival, -1, what, "a switch forwards partials, it does not reduce")
         if not self.check.wanted[self.check.run_of(self.chunk)]:
             return
         for device in self.post:

@@ -139,7 +139,7 @@ def prove_optimal(
         return Optimality("undecided", "there is no schedule")
     time = schedule.collective_time(module.network, module.demand)
     if time == 0:
-        return Optimality("proved", "nothing has to move", 0)
+        return Optimality("proved", "nothing has to be transferred", 0)
     if use_bound and module.bound is not None and time <= module.bound.time:
         return Optimality("proved", f"the lower bound is met ({module.bound.name})")
     try:

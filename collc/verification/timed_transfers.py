@@ -122,7 +122,7 @@ def _reported(module: Module, transfers: Transfers, findings: Findings) -> Trans
             from_sender = (into == network.source[known]) & (into < network.npu_count) & (relayed < network.link_count)
             good &= (relayed == -1) | ((relayed >= 0) & from_sender)
         lost = transfers.keeps & ~(transfers.reduce & (network.target[known] < network.npu_count))
-        good &= ~lost  # what is kept apart is a partial that comes to an NPU
+        good &= ~lost  # what is kept apart is a partial that arrives at an NPU
     if not good.all():
         bad = np.flatnonzero(~good)
         for row in bad[: 50 * SHOWN - 1]:
@@ -158,7 +158,7 @@ def _with_whole_messages(
             "over its link or later"
         )
         start = int(rows.start[row])
-        message = f"{what} at {at(start)} is no hop of message {int(messages.number[row])}"
+        message = f"{what} at {at(start)} is not a hop of message {int(messages.number[row])}"
         findings.add("causality", "V0109", start, message, expected)
     number = np.where(np.isin(messages.number, messages.number[bad]), -1, messages.number).astype(np.int32)
     injected = np.where(number >= 0, messages.injected, rows.start)
@@ -186,13 +186,13 @@ def _report(module: Module, chunk: int, link: int, start: int, relayed: int, los
         expected = f"a chunk from 0 to {chunks - 1}" if chunks else "no transfer: there are no chunks"
         findings.add("causality", "V0102", start, f"{what}: there is no such chunk", expected)
     elif not 0 <= start < LATEST:
-        findings.add("causality", "V0103", start, f"{what}: that is no time", "a start from 0 to 53 days")
+        findings.add("causality", "V0103", start, f"{what}: that is not a valid time", "a start from 0 to 53 days")
     elif network.source[link] == network.target[link]:
         findings.add("causality", "V0102", start, f"{what}: it goes from a device to itself", "two different devices")
     elif not (network.present[network.source[link]] and network.present[network.target[link]]):
         findings.add("causality", "V0102", start, f"{what}: a device of it was removed", "devices that are there")
     elif lost:
-        expected = "a partial that comes to an NPU"
+        expected = "a partial that arrives at an NPU"
         findings.add("causality", "V0110", start, f"{what}: it cannot be kept apart where it arrives", expected)
     else:
         sender = findings.device(int(network.source[link]))

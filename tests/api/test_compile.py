@@ -179,7 +179,7 @@ def test_the_signature_lists_the_keywords_with_their_types() -> None:
         ({"synthesizer": "tacos", "algorithm": "pccl"}, TypeError, "two names for one keyword"),
         ({"synthesizer": "takos"}, collc.UsageError, "did you mean 'tacos'"),
         ({"emit": "tan"}, collc.UsageError, "did you mean 'ten'"),
-        ({"passes": "tacos{"}, collc.UsageError, "no pipeline"),
+        ({"passes": "tacos{"}, collc.UsageError, "not a pipeline"),
         ({"only": "gathr"}, collc.UsageError, "did you mean 'gather'"),
     ],
 )
@@ -275,7 +275,7 @@ LIMITED = PROGRAM.replace("synthesize", "verify steps <= 2 synthesize")
 
 
 def test_a_schedule_that_fails_raises_after_all_were_compiled() -> None:
-    with pytest.raises(collc.CheckFailed, match="the number of steps is not as asked: 4 is not <= 2") as caught:
+    with pytest.raises(collc.CheckFailed, match="the number of steps violates its limit: 4 is not <= 2") as caught:
         collc.compile(LIMITED, emit="ten")
     assert [message.code for message in caught.value.diagnostics] == ["C0102"]
     assert Path("gather.ten").exists()

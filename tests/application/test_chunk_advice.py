@@ -78,11 +78,11 @@ def test_a_network_without_the_npus_outside_a_group_is_named_and_gets_a_number(t
     """It is not one with direct links in place of switches."""
     run = "all_reduce(g, size: 8MiB)"
     (remark,) = remarks(GROUP, run, output=tmp_path)
-    assert "us, over the members of the group alone, but with 4 the bound is " in remark
+    assert "us, between members of the group only, but with 4 the bound is " in remark
     one = collc.compile_text(GROUP.replace("RUN", run), output=tmp_path)["s"]
     other = collc.compile_text(GROUP.replace("RUN", run), chunks=4, output=tmp_path)["s"]
     assert other.bound_ps < 0.95 * one.bound_ps
-    assert one.bound.endswith("}, over the members of the group alone")
+    assert one.bound.endswith("}, between members of the group only")
 
 
 def test_an_unwound_network_is_named() -> None:

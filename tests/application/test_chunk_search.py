@@ -71,7 +71,7 @@ def test_the_search_climbs_and_then_looks_round_the_best() -> None:
     best = found.best()
     assert best.number == 24
     assert [attempt.number for attempt in found.tried] == [1, 4, 16, 64, 256, 32, 8, 24, 12]
-    assert found.note(best) == "chunks: auto took 24 per block (tried: 1, 4, 16, 64, 256, 32, 8, 24, 12)"
+    assert found.note(best) == "chunks: auto chose 24 per block (tried: 1, 4, 16, 64, 256, 32, 8, 24, 12)"
 
 
 def test_the_search_ends_where_more_chunks_do_not_help() -> None:
@@ -121,7 +121,7 @@ def test_it_takes_a_number_and_says_so() -> None:
     assert best.chunks == 8 * best.chunks_per_block > 8
     assert best.time_ps < one.time_ps
     assert best.of_ideal > 0.99
-    assert best.notes[-1].startswith(f"chunks: auto took {best.chunks_per_block} per block (tried: 1, ")
+    assert best.notes[-1].startswith(f"chunks: auto chose {best.chunks_per_block} per block (tried: 1, ")
     given = compiled(f"all_gather(t.npus, size: 128MiB, chunks: {best.chunks_per_block})")
     assert (given.transfers() == best.transfers()).all()
 
@@ -148,7 +148,7 @@ def test_no_number_follows_where_the_work_of_all_is_used_up(monkeypatch: pytest.
     program = MESH + "schedule s on t { run all_gather(t.npus, size: 128MiB, chunks: auto) synthesize auto }"
     assert "(tried: 1, " in collc.compile_text(program)["s"].notes[-1]
     monkeypatch.setattr("collc.synthesis.auto.synthesizer.ALL_NUMBERS", 0)
-    assert collc.compile_text(program)["s"].notes[-1] == "chunks: auto took 1 per block (tried: 1)"
+    assert collc.compile_text(program)["s"].notes[-1] == "chunks: auto chose 1 per block (tried: 1)"
 
 
 def test_the_command_line_and_the_api_override_the_program(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_algorithms_by_hand_are_laid_out_with_each_number() -> None:
     text += "schedule s on t { run all_gather(t.npus, size: 64MiB, chunks: auto) using ring }\n"
     found = collc.compile_text(text)["s"]
     assert found.ok
-    assert found.notes[-1].startswith("chunks: auto took")
+    assert found.notes[-1].startswith("chunks: auto chose")
 
 
 def test_a_declared_name_means_its_value() -> None:
@@ -281,7 +281,7 @@ schedule s on r {{ run broadcast(r.npus, root: 0, size: 64MiB, chunks: {chunks})
     )
     report = collc.compile_text(text.format(chunks="auto"))["s"]
     assert report.notes[0] == (
-        "chunks: auto took 64 per block (tried: 1, 4, 16, 64, 256; files with 256 exceed limits of the runtime)"
+        "chunks: auto chose 64 per block (tried: 1, 4, 16, 64, 256; files with 256 exceed limits of the runtime)"
     )
     assert report.checks["contract"] == "ok"
     assert [file.name for file in report.files] == ["s.xml"]

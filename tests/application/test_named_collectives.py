@@ -30,7 +30,7 @@ def test_each_demand_matches_only_its_own_name(name: str, chunks: int) -> None:
     check_demand(module, name, 0)
     check_demand(module, name.replace("_", ""), 0)
     for other in MAKERS.keys() - {name}:
-        with pytest.raises(CheckFailed, match="this is no"):
+        with pytest.raises(CheckFailed, match="the demand is not"):
             check_demand(module, other, 0)
 
 
@@ -65,7 +65,7 @@ def test_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = str(tmp_path / "a.ten")
     assert main(["verify", path, "--collective", "all_gather"]) == 0
     assert main(["verify", path, "--collective", "all_reduce"]) == 4
-    assert "this is no all_reduce" in capsys.readouterr().err
+    assert "the demand is not all_reduce" in capsys.readouterr().err
 
 
 def test_a_missing_schedule_or_a_wrong_bound_gives_a_warning(tmp_path: Path, capsys) -> None:

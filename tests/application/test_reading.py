@@ -18,10 +18,10 @@ def test_unreadable_files_are_reported_with_their_position(tmp_path: Path, at: S
     (tmp_path / "latin").write_bytes("höher".encode("latin-1"))
     for name, code, text in (
         ("nothing", "E0701", "there is no file NAME"),
-        (".", "E0701", "NAME is no file"),
+        (".", "E0701", "NAME is not a file"),
         ("a\0b", "E0701", "there is no file NAME"),
         ("large", "E0801", "NAME has more than 1 MiB"),
-        ("latin", "E0705", "NAME is no UTF-8 text (byte 1)"),
+        ("latin", "E0705", "NAME is not UTF-8 text (byte 1)"),
     ):
         with pytest.raises(SourceError) as caught:
             read_text(tmp_path / name, "NAME", limit=2**20, at=at)

@@ -31,7 +31,7 @@ RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN
 
 
 def stuck(*_arguments: object, **_named: object) -> Any:
-    """Runs for ever and asks nobody whether to stop."""
+    """Runs forever and asks nobody whether to stop."""
     while True:
         sum(range(1000))
 

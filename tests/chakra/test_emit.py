@@ -58,7 +58,7 @@ import std.topologies
 import std.collectives
 import std.algorithms
 """
-AS_THEY_COME = "messages are sent on as they come (in ASTRA-sim's model"
+AS_THEY_COME = "messages are forwarded in the order of their arrival (in ASTRA-sim's model"
 LINKS = "bandwidth: 50GiB/s, latency: 0.5us"
 PROGRAMS = {
     "ring All-Reduce": (f"ring(8, {LINKS})", "all_reduce(t.npus, size: 1MiB) using ring synthesize fixed", 7),
@@ -449,7 +449,7 @@ def test_a_switch_that_waits_cannot_be_expressed(tmp_path):
     notes = write_chakra(module, "m", tmp_path)
     least = simulated_module(module, AstraTiming()).time
     assert time_of_traces(module, tmp_path) > least
-    assert "longer than the schedule: messages are sent on as they come" in notes[-1]
+    assert "longer than the schedule: messages are forwarded in the order of their arrival" in notes[-1]
     network, traces = module.network, read_traces(tmp_path / "m")
     graph = trace_tasks(traces, network, AstraTiming.unit)
     send = next(k for k, name in enumerate(traces.names) if name == "send 0:x[0] to 2")

@@ -59,9 +59,9 @@ def sent_whole(name: str) -> str:
 @pytest.mark.parametrize(
     ("verb", "rename", "what"),
     [
-        ("relay", other_origin, "is there twice|does not hold|ends without"),
-        ("relay", sent_whole, "is there twice"),
-        ("keep", lambda name: name.replace("keep", "receive"), "nothing adds them|is there twice"),
+        ("relay", other_origin, "occurs twice|does not hold|ends without"),
+        ("relay", sent_whole, "occurs twice"),
+        ("keep", lambda name: name.replace("keep", "receive"), "nothing adds them|occurs twice"),
         ("receive", lambda name: name.replace("receive", "keep"), "it reduces 0 receives"),
     ],
     ids=["another origin", "sent with what is held", "kept and stored", "added and kept"],

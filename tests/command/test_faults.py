@@ -134,7 +134,7 @@ def test_an_import_shows_nothing_of_a_file_that_only_has_the_name_of_a_program(
     Path("q.coll").write_text('import "secret.coll"\n' + PROGRAM)
     assert main(["check", "q.coll"]) == 1
     errors = capsys.readouterr().err
-    assert "error[E0706]: 'secret.coll' is no program: it does not begin with a statement" in errors
+    assert "error[E0706]: 'secret.coll' is not a program: it does not begin with a statement" in errors
     assert "q.coll:1:1" in errors
     assert "hunter2" not in errors
 

@@ -35,7 +35,7 @@ def test_a_command_ends(command: str, capsys: pytest.CaptureFixture[str], monkey
     assert main([command, "p.coll", "--time-limit", "0.01", *more]) == 3
     assert capsys.readouterr().err == (
         "error[S0207]: stopped at the time limit of 0.01 s: there is no answer yet\n"
-        "help: give it more time with --time-limit, or take a smaller file\n"
+        "help: give it more time with --time-limit, or use a smaller file\n"
     )
 
 

@@ -46,7 +46,7 @@ def test_chunks_are_counted_before_they_are_made(text: str) -> None:
     assert code == 1
     assert "error[U0109]: 5,000,000 chunks need about 954 MiB of memory, more than is left of 512 MiB\n" in errors
     assert "p.coll:" in errors
-    assert "take fewer chunks, or allow more with --memory-limit" in errors
+    assert "use fewer chunks, or allow more with --memory-limit" in errors
     assert most < 300
     assert [path.name for path in Path().iterdir()] == ["p.coll"]
 

@@ -217,7 +217,7 @@ def test_a_limit_below_the_bound_is_reported_as_impossible(
     code, _, errors = compiled(capsys, SLOW % f"verify {limit}")
     hint = hint_of(errors, "C0102")
     assert code == 4
-    assert ("no schedule can keep to it" in hint) is (possible is False)
+    assert ("no schedule can meet it" in hint) is (possible is False)
     assert ("more trials" in hint) is (possible is True)
 
 

@@ -198,12 +198,12 @@ help: give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)
     "gather.ten -D n=3": f"error[U0135]: -D {NOT_A_PROGRAM}",
     "gather.ten --schedule s": f"error[U0135]: --schedule {NOT_A_PROGRAM}",
     "gather.ten --on p.coll:t --size 9MiB": "error[U0131]: gather.ten has a network of its own: --on is for others",
-    "gather.xml --on p.coll:t": """error[U0134]: gather.xml is for many sizes: say which one is simulated
+    "gather.xml --on p.coll:t": """error[U0134]: gather.xml serves many sizes: give the one to simulate
 help: as in --size 64MiB""",
     "gather.xml --svg x.svg": """error[U0136]: there is no picture 'topology' of gather.xml: it names no network
 help: give a network with --on FILE.coll:TOPOLOGY --size BYTES""",
     "p.coll --svg x.svg": """error[U0107]: p.coll has 2 schedules, and a picture shows one
-help: say which one with --schedule NAME""",
+help: choose one with --schedule NAME""",
     "empty.coll": """error[U0136]: empty.coll has no schedule: there is nothing to show
 help: write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }""",
     "none.ten --svg x.svg --picture ten": "error[U0136]: there is no picture 'ten' of none.ten: no transfers are known",

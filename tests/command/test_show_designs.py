@@ -99,7 +99,7 @@ def test_single_pictures_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["show", str(EXAMPLE), "--svg", "x.svg", "--picture", "budgets"]) == 2
     assert "U0136" in (said := capsys.readouterr().err)
-    assert "has 2 designs, and a picture 'budgets' shows one\nhelp: say which one with --design NAME" in said
+    assert "has 2 designs, and a picture 'budgets' shows one\nhelp: choose one with --design NAME" in said
     assert main(["show", str(EXAMPLE), "--design", "fast"]) == 2
     assert "U0118" in (said := capsys.readouterr().err)
     assert "there are fastest and cheapest_per_speed" in said

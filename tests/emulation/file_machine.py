@@ -117,7 +117,7 @@ class FileRun:
         if self.clocks is not None and self.clocks.races:
             return Outcome("race", self.clocks.races[0])
         if stuck:
-            return Outcome("hangs", f"{len(stuck)} threadblocks wait for ever")
+            return Outcome("hangs", f"{len(stuck)} threadblocks wait forever")
         if any(connection.queue for connection in self.connections.values()):
             return Outcome("wrong", "messages are left over")
         for rank, want in enumerate(wanted):

@@ -99,7 +99,7 @@ class Threads:
                 self.ready.append(thread)
 
     def run(self) -> list[int]:
-        """The threads that wait for ever."""
+        """The threads that wait forever."""
         ready, pick = self.ready, self.order.pick
         while ready:
             at = pick(ready)

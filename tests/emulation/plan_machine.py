@@ -77,7 +77,7 @@ class PlanRun:
         if self.clocks is not None and self.clocks.races:
             return Outcome("race", self.clocks.races[0])
         if stuck:
-            return Outcome("hangs", f"{len(stuck)} threadblocks wait for ever")
+            return Outcome("hangs", f"{len(stuck)} threadblocks wait forever")
         if +self.counts != +self.start or -self.counts != -self.start:
             return Outcome("wrong", "signals or semaphores do not balance")
         return Outcome("input", self.changed) if self.changed else Outcome("right")

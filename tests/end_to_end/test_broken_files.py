@@ -136,7 +136,12 @@ SCHEDULES: dict[str, tuple[str, Callable[[Lines], None], set[str], str]] = {
         "one chunk at a time on a link",
     ),
     "late, into the next": ("slow.ten", replaced("at 20.0", "20.0", "30.0"), {"congestion_free"}, "until 50.0625us"),
-    "before time": ("slow.ten", replaced("at 20.0", "20.0", "-20.0"), {"causality", "delivered"}, "that is no time"),
+    "before time": (
+        "slow.ten",
+        replaced("at 20.0", "20.0", "-20.0"),
+        {"causality", "delivered"},
+        "that is not a valid time",
+    ),
     "twice at once": ("slow.ten", copied(FIRST, "at 0us"), {"congestion_free"}, "carries 0:x[0, 0]"),
     "reduced twice": (
         "slow_sum.ten",

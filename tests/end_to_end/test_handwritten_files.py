@@ -169,7 +169,7 @@ def test_verify_prints_a_summary_of_the_file(capsys: pytest.CaptureFixture[str])
     Path("f.xml").write_text(exchange())
     main(["verify", "f.xml"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "alltoall; 2 ranks, 1 channel, 4 threadblocks, 6 steps; chunks: i 16, o 16, s 0, 16 in a loop" in shown
+    assert "alltoall; 2 ranks, 1 channel, 4 threadblocks, 6 steps; chunks: i 16, o 16, s 0, nchunksperloop 16" in shown
     assert f"Simple, out of place, sizes from 0 bytes; free of deadlock up to {SAFE} bytes" in shown
     # The old runtime takes maxBytes="0" literally: no size is allowed.
     assert "contract of the runtimes: executor ok, old failed" in shown

@@ -53,7 +53,7 @@ def run(tmp_path, text, **settings):
 
 WRONG = [
     (NODE.replace('version="1"', 'version="2"'), {}, 1, "version '2' of <system>"),
-    (NODE[:300], {}, 5, "is no XML"),
+    (NODE[:300], {}, 5, "is not XML"),
     (NODE.replace('width="16"', 'width="x"', 1), {}, 3, "'link_width' is a whole number"),
     (NODE.replace('tclass="0x068000"', "", 1).replace('target="fffffff:ffff:ff" ', "", 1), {}, 6, "without target"),
     (NODE.replace("<nic>", "<fan>").replace("</nic>", "</fan>"), {}, 9, "<fan> is not expected here"),
@@ -61,21 +61,21 @@ WRONG = [
     ("<!DOCTYPE system [<!ENTITY a 'b'>]>\n<system version=\"1\">&a;</system>", {"kind": "nccl"}, 2, "entities"),
     (NODE.replace('rank="1"', 'rank="0"'), {}, 13, "two GPUs have rank 0"),
     (NODE.replace("0000:11:00.0", "0000:10:00.0"), {}, 12, "two GPUs have busid 0000:10:00.0"),
-    (SMI.replace("NV12", "NV?", 1), {"gpu": "a100"}, 2, "'NV?' in column GPU1 is no code"),
+    (SMI.replace("NV12", "NV?", 1), {"gpu": "a100"}, 2, "'NV?' in column GPU1 is not a code"),
     (SMI.replace("NV12", "NV4", 1), {"gpu": "a100"}, 3, "GPU0 to GPU1 is 'NV4'"),
     ("\n".join(SMI.splitlines()[:2]), {"gpu": "a100", "kind": "nvidia-smi"}, 1, "the row of GPU1 is not there"),
     (
         formats.rocm_smi(3).replace("XGMI", "WIRE", 1),
         {"definitions": {"xgmi": "50GB/s"}},
         16,
-        "'WIRE' is no type of link",
+        "'WIRE' is not a type of link",
     ),
     # Sections of which a line is lost, or there twice, were taken by position: links went missing in one direction.
     (without_line(ROCM_SMI, 10), XGMI, 10, "a row of GPU1, where that of GPU0"),
     (without_line(ROCM_SMI, 12), XGMI, 11, "'hops between two gpus' has no row of GPU2"),
     (without_line(ROCM_SMI, 17), XGMI, 17, "a row of GPU2, where that of GPU1"),
     (ROCM_SMI.replace("GPU2   1 ", "GPU2   2 "), XGMI, 16, "from GPU0 to GPU2, and none from GPU2 to GPU0"),
-    (ROCM_SMI.replace("GPU2   1 ", "GPU2   - "), XGMI, 12, "'-' is no number of hops"),
+    (ROCM_SMI.replace("GPU2   1 ", "GPU2   - "), XGMI, 12, "'-' is not a number of hops"),
     (IB.replace("4xNDR", "4xFAST", 1), {"gpus_per_node": 1}, 8, "a width and speed"),
     (IB[: IB.rindex("vendid")], {"gpus_per_node": 1}, 9, "has no record of its own"),
     (IB.replace("4xNDR", "4xHDR", 1), {"gpus_per_node": 1}, 14, "both ends of a cable differ"),
@@ -83,17 +83,17 @@ WRONG = [
     (IBLINK.replace("106.25", "107", 1), {"gpus_per_node": 1}, 2, "no InfiniBand lane has 107 Gbps"),
     (IBLINK.replace("==>", "=>", 1), {"gpus_per_node": 1}, 2, "a link is expected"),
     (SLURM + "SwitchName=root Switches=leaf[1-2]", {"gpus_per_node": 1}, 2, "switch leaf2 has no record"),
-    (SLURM + "SwitchName=leaf1 Nodes=a", {}, 2, "switch leaf1 is there twice"),
+    (SLURM + "SwitchName=leaf1 Nodes=a", {}, 2, "switch leaf1 occurs twice"),
     (SLURM.replace("04]", "04],gpu04"), {}, 1, "gpu04 is below leaf1 twice"),
     (SLURM + "SwitchName=leaf2", {}, 2, "has neither Nodes= nor Switches="),
-    (SLURM + "SwitchName=leaf2 Nodes=gpu[9-5]", {}, 2, "is no range of hosts"),
+    (SLURM + "SwitchName=leaf2 Nodes=gpu[9-5]", {}, 2, "is not a range of hosts"),
     (ASTRA.replace("Ring", "Rign"), {}, 1, "there is no topology 'Rign'"),
     (ASTRA.replace("[ 4 ]", "[ 4, 2 ]"), {}, 2, "'npus_count' has 2 items, and 'topology' has 1"),
     (ASTRA.replace("100", "-1"), {}, 3, "'bandwidth' is a number above 0, at most 1e+09, not '-1'"),
     (ASTRA.replace("latency", "delay"), {}, 4, "no key 'delay'"),
     (ASTRA.replace("500", "1e999999999"), {}, 4, "at most 1e+09, not '1e999999999'"),
-    (ASTRA + "latency: [ 1 ]\n", {}, 5, "'latency' is there twice"),
-    (GRAPH[:-3], {}, 2, "is no JSON"),
+    (ASTRA + "latency: [ 1 ]\n", {}, 5, "'latency' occurs twice"),
+    (GRAPH[:-3], {}, 2, "is not JSON"),
     (
         GRAPH.replace("5", '"fast"'),
         {"npu": "t=gpu", "capacity": "bw=GB/s"},
@@ -107,11 +107,11 @@ WRONG = [
     (SIMGRID.replace('link_ctn id="l"', 'link_ctn id="m"'), {}, 4, "there is no link m"),
     (SIMGRID.replace("<link ", '<link sharing_policy="FATPIPE" '), {}, 3, "limits each flow and not their sum"),
     (SIMGRID.replace('"Full"', '"Vivaldi"'), {}, 1, "routing 'Vivaldi' cannot be imported"),
-    (TWO_CLUSTERS, {}, 2, "n0 is there twice"),
+    (TWO_CLUSTERS, {}, 2, "n0 occurs twice"),
     (TACCL.replace("[[0, 46], [46, 0]]", "[[0, 46]]"), {"chunk": 1000}, 1, "'betas' is a square matrix"),
     (TACCL.replace("46", "0"), {"chunk": 1000}, 1, "has a beta of 0"),
     (TACCL.replace("0.7", '"x"'), {"chunk": 1000}, 1, "'alpha' is in microseconds"),
-    (TACCL.replace("[1, 0]", "[true, 0]"), {"chunk": 1000}, 1, "'links' has true in row 1, which is no number"),
+    (TACCL.replace("[1, 0]", "[true, 0]"), {"chunk": 1000}, 1, "'links' has true in row 1, which is not a number"),
     (GRAPH.replace("5", "true"), {"npu": "t=gpu", "capacity": "bw=GB/s"}, 2, "'bw' of the edge from a to b is true"),
     (GRAPH.replace('"target": "b"', '"target": "c"'), {"npu": "all", "capacity": "bw=GB/s"}, 2, "no such node"),
     (GRAPH.replace('"target": "b", ', ""), {"npu": "all", "capacity": "bw=GB/s"}, 1, "an edge without 'target'"),
@@ -122,12 +122,12 @@ WRONG = [
     (ROCM % 99999999, {"definitions": {"xgmi": "50GB/s"}}, 1, "device 1 is in no pair"),
     (ROCM.replace("%d", "9" * 5000), {"definitions": {"xgmi": "50GB/s"}}, 1, "has no number of a device"),
     (AMD.replace("1,", '"two",'), {}, 2, "'num_hops' is a whole number of at least 0, not 'two'"),
-    (AMD.replace('"bdf": "b"', '"bdf": "c"', 1), {}, 2, "a link leads to c, which is no GPU of the file"),
+    (AMD.replace('"bdf": "b"', '"bdf": "c"', 1), {}, 2, "a link leads to c, which is not a GPU of the file"),
     (AMD.replace('"num_hops": 1, ', "", 1), {}, 2, "a link has no 'num_hops'"),
-    (AMD.replace('"bdf": "a"', '"id": "a"', 1), {}, 1, "is no list of GPUs"),
-    ("SwitchName=a Nodes=x[1-", {"gpus_per_node": 1}, 1, "'x[1-' is no list of hosts"),
-    (IBLINK.replace("106.25", "10x.25", 1), {"gpus_per_node": 1}, 2, "10x.25 Gbps Active/ LinkUp' is no state of a"),
-    (IBLINK.replace("106.25", "1.06.25", 1), {"gpus_per_node": 1}, 2, "is no state of a port"),
+    (AMD.replace('"bdf": "a"', '"id": "a"', 1), {}, 1, "is not a list of GPUs"),
+    ("SwitchName=a Nodes=x[1-", {"gpus_per_node": 1}, 1, "'x[1-' is not a list of hosts"),
+    (IBLINK.replace("106.25", "10x.25", 1), {"gpus_per_node": 1}, 2, "10x.25 Gbps Active/ LinkUp' is not a state of a"),
+    (IBLINK.replace("106.25", "1.06.25", 1), {"gpus_per_node": 1}, 2, "is not a state of a port"),
 ]
 
 
@@ -174,12 +174,12 @@ def test_what_no_file_says_is_asked_for(tmp_path, text, settings, option):
 
 USAGE = [
     ({"kind": "ncl"}, "there is no kind 'ncl'"),
-    ({"name": "my pod"}, "is no name of a topology"),
+    ({"name": "my pod"}, "is not a valid name for a topology"),
     ({"definitions": {"nvlnk": "1GB/s"}}, "no rate or latency of this machine is called 'nvlnk'"),
-    ({"definitions": {"nvlink": "1us"}}, "is no rate or latency"),
+    ({"definitions": {"nvlink": "1us"}}, "is not a rate or latency"),
     ({"gpu": "h10"}, "there is no GPU model 'h10'"),
-    ({"capacity": "bw"}, "is no attribute=value"),
-    ({"capacity": "bw=us"}, "is no unit of --capacity"),
+    ({"capacity": "bw"}, "is not of the form attribute=value"),
+    ({"capacity": "bw=us"}, "is not a unit of --capacity"),
     ({"fabric": "rails", "nodes": ("a", "b", "c"), "node": "nccl:{file}"}, "3 names in --nodes, 2 nodes"),
     ({"fabric": "nccl:{file}"}, "nccl describes no fabric"),
 ]
@@ -233,7 +233,7 @@ def test_two_files_ask_what_joins_them(tmp_path):
     for at in range(2):
         paths.append(tmp_path / f"n{at}.xml")
         paths[-1].write_text(NODE)
-    with pytest.raises(UsageError, match="nothing says what joins them"):
+    with pytest.raises(UsageError, match="nothing states what joins them"):
         import_machine(ImportSettings(tuple(paths)))
     text = import_machine(ImportSettings(tuple(paths), fabric="switch"))
     assert network_of(text, "pod", tmp_path).npu_count == 4

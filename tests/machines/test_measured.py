@@ -45,7 +45,7 @@ def test_programs_import_what_was_measured(tmp_path: Path, capsys: pytest.Captur
         ("let nic_bandwidth = 2us\n", "'nic_bandwidth' is not a rate"),
         ("let nic_latency = 2GB/s\n", "'nic_latency' is not a time"),
         ("param nic_latency: time = 2us\n", "has more than lets of times and rates"),
-        ("let nic_latency = 2us\nlet nic_latency = 2us\n", "'nic_latency' is there twice"),
+        ("let nic_latency = 2us\nlet nic_latency = 2us\n", "'nic_latency' occurs twice"),
     ],
 )
 def test_files_that_are_no_measurements(

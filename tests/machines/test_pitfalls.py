@@ -391,7 +391,7 @@ def test_tables_of_amd_smi(imported):
     assert len(links(imported(closed, pcie=False)[0])) == 1
     with pytest.raises(UsageError, match="does not say the bandwidth of XGMI"):
         imported(amd_text(types, hops, "N/A"))
-    with pytest.raises(SourceError, match="'WIRE' is no type of link"):
+    with pytest.raises(SourceError, match="'WIRE' is not a type of link"):
         imported(text.replace("XGMI", "WIRE", 1))
     with pytest.raises(SourceError, match="has 2 columns, and there are 3 GPUs"):
         imported(text.replace("XGMI          XGMI", "XGMI", 1))

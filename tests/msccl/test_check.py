@@ -52,7 +52,7 @@ def test_another_root_than_asked_for(tmp_path, make):
 
 
 def test_a_root_that_is_no_rank(tmp_path):
-    with pytest.raises(UsageError, match="no rank"):
+    with pytest.raises(UsageError, match="not a rank"):
         check(tmp_path, chain_broadcast(), root=4)
 
 

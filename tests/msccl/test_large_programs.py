@@ -64,7 +64,7 @@ def test_a_program_that_blocks_is_made_again(monkeypatch: pytest.MonkeyPatch, tm
     def blocking(program: Program, *rest: object) -> int:
         calls.append(program)
         if len(calls) == 1:
-            raise lowering.Blocked("threadblock 0 of GPU 0 blocks for ever")
+            raise lowering.Blocked("threadblock 0 of GPU 0 blocks forever")
         return simulated(program, *rest)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(lowering, "replay_time", blocking)

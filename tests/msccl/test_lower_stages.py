@@ -224,7 +224,7 @@ def test_threads_that_wait_for_each_other_never_end():
     blocks = tuple(Threadblock(-1, -1, 0, (replace(step, waits=(Point(1 - k, 0),)),)) for k in range(2))
     program = replace(lower(direct_all_to_all(2)), gpus=(Gpu(0, 1, 1, 0, (), blocks),))
     assert not terminates(program, 1)
-    with pytest.raises(ValueError, match="blocks for ever"):
+    with pytest.raises(ValueError, match="blocks forever"):
         replay_time(program, support.ring(2), LinkModel.STORE)
 
 

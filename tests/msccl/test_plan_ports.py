@@ -121,7 +121,7 @@ def test_a_program_says_how_many_gpus_a_node_has(tmp_path, capsys):
     file.write_text(PROGRAM.replace("OPTIONS", ", gpus_per_node: 3"))
     assert main(["compile", str(file), "-o", str(tmp_path)]) == 1
     error = capsys.readouterr().err
-    assert "error[M0117]: 16 GPUs are no whole number of nodes with 3 GPUs" in error
+    assert "error[M0117]: 16 GPUs do not divide into nodes of 3 GPUs" in error
     assert "p.coll:7:" in error
     assert not (tmp_path / "p.json").exists()
     file.write_text(PROGRAM.replace("OPTIONS", ""))

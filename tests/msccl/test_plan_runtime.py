@@ -320,4 +320,4 @@ def test_verify_takes_the_gpus_of_a_node(tmp_path, capsys):
     assert main(["verify", str(path), "--gpus-per-node", "2"]) == 2
     said = capsys.readouterr().err
     assert said.count("X0208") == 2
-    assert "is no MSCCL++ plan" in said
+    assert "is not an MSCCL++ plan" in said

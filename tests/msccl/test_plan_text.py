@@ -52,7 +52,9 @@ def test_numbers_that_json_does_not_have_are_refused_where_null_may_be(tmp_path,
     text = json.dumps({**all_gather(), "max_message_size": None})
     assert check(tmp_path, text).ok
     found = check(tmp_path, text.replace("null", constant)).findings
-    assert [(finding.code, finding.message) for finding in found] == [("X0401", f"no JSON: {constant} is no number")]
+    assert [(finding.code, finding.message) for finding in found] == [
+        ("X0401", f"not JSON: {constant} is not a number")
+    ]
 
 
 VALUES = [None, True, -1, 0, 1, 3, 10**6, 2**40, 0.5, "", "x", "i", [], {}, [0], [[]], [None], ["memory"], [{}]]

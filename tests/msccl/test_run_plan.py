@@ -118,7 +118,7 @@ def test_what_the_check_lets_pass_runs_right(tmp_path, name):
         ({"op": "avg"}, "unknown op 'avg'"),
         ({"count": 5}, "a count of 5 cannot be cut into the plan's chunks"),
         ({"collective": "custom"}, "is not known"),
-        ({"collective": "broadcast", "root": 9}, "root 9 is no rank"),
+        ({"collective": "broadcast", "root": 9}, "root 9 is not a rank"),
         ({"count": 3 * 2**40}, "the buffers of all ranks would take"),
         ({"threads": True}, "not in real threads"),
     ],

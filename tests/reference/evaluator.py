@@ -744,5 +744,5 @@ def evaluate(text: str, folder: Path | None = None, **params: Any) -> Evaluator:
 
 
 def _is_auto(value: ex.Expr) -> bool:
-    """Whether it is the `auto` of `chunks: auto`, for which the demand has one chunk a block."""
+    """Whether it is the `auto` of `chunks: auto`, for which the demand has one chunk per block."""
     return isinstance(value, ex.Name) and value.name == "auto"

@@ -144,7 +144,7 @@ def test_the_benchmark_writes_a_table_and_a_plot(tmp_path: Path) -> None:
 def test_an_npu_between_parts_passes_on_what_they_want() -> None:
     """Three in a line, the middle one sends 20 GB/s: to each side the 3 MB of the sum, 300 us."""
     line = grid(3, 1, kind=LinkKind(1_000_000, Fraction(100 * 10**9)))
-    rate, only = Fraction(20 * 10**9), ", the only way between parts of the network"
+    rate, only = Fraction(20 * 10**9), ", the only connection between parts of the network"
     net = fed_links(with_endpoints(line, [Endpoint(), Endpoint(inject=rate), Endpoint()]))
     middle = net.device_name(1)
     for demand, time in ((all_reduce([0, 1, 2], chunk=10**6), 301), (all_gather([0, 1, 2], chunk=10**6), 201)):

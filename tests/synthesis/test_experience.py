@@ -47,7 +47,7 @@ def test_auto_leaves_out_what_is_hopeless_and_says_so() -> None:
     module = Module("m", dgx1(), all_reduce(list(range(8)), chunks=2), LinkModel.PIPELINED)
     found = auto(module, Effort(experience=experience))
     for name in ("pccl", "swarm"):
-        assert f"auto: left out {name}, which was no good with fewer chunks" in found.notes
+        assert f"auto: left out {name}, which was not competitive with fewer chunks" in found.notes
     assert experience.spent > 0
     assert any(note.startswith("auto: tacos takes") for note in found.notes)
 
@@ -59,7 +59,7 @@ def test_where_all_are_hopeless_all_are_tried() -> None:
         experience.add(0, dict.fromkeys(names))
     module = Module("m", dgx1(), all_gather(list(range(8)), chunks=4), LinkModel.PIPELINED)
     found = auto(module, Effort(experience=experience))
-    assert not any("no good" in note for note in found.notes)
+    assert not any("not competitive" in note for note in found.notes)
 
 
 def test_the_work_of_all_searches_has_a_limit() -> None:

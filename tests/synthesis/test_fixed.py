@@ -142,8 +142,8 @@ def test_a_send_waits_for_the_reduces_into_its_source():
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([(0, 1, 2, -1)], r"npu\[1\] is to send chunk 0:x\[0, 0\], but can never hold it"),
-        ([(0, 1, 2, 0)], r"npu\[1\] is to send chunk 0:x\[0, 0\] at step 0, but never holds it"),
+        ([(0, 1, 2, -1)], r"npu\[1\] sends chunk 0:x\[0, 0\], but can never hold it"),
+        ([(0, 1, 2, 0)], r"npu\[1\] sends chunk 0:x\[0, 0\] at step 0, but never holds it"),
         ([(0, 0, 1, 1), (0, 1, 2, 1)], r"at step 1, but does not hold it yet"),
     ],
 )

@@ -60,7 +60,7 @@ def test_arrays_are_counted(
     assert (message.code, report.exit) == ("U0109", 1)
     assert message.message == f"{what} need about 0 MiB of memory, more than is left of 0 MiB"
     assert message.hint == (
-        "take fewer chunks, a smaller network or another synthesizer, or allow more with --memory-limit"
+        "use fewer chunks, a smaller network or another synthesizer, or allow more with --memory-limit"
     )
 
 

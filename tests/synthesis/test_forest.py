@@ -360,7 +360,7 @@ def unlike_switch() -> Network:
     ("net", "demand", "message"),
     [
         (support.ring(4), support.all_to_all([0, 1, 2, 3]), "not every chunk is for all NPUs"),
-        (support.ring(4), demand_of([(1, [0], [1, 2], Op.COPY), (2, [0], [1, 2], Op.COPY)]), "unlike sizes"),
+        (support.ring(4), demand_of([(1, [0], [1, 2], Op.COPY), (2, [0], [1, 2], Op.COPY)]), "differ in size"),
         (support.ring(4), demand_of([(1, [0, 1], [2], Op.COPY)]), "held by several NPUs"),
         (support.switched(4, buffer=2), support.all_gather([0, 1, 2, 3]), "buffers of limited size"),
     ],
@@ -512,7 +512,7 @@ def test_where_trees_are_not_used_both_ways(module: Module) -> None:
 def test_a_switch_that_adds_up_is_left_to_others() -> None:
     module = all_reduced(replace(weak(8, 30), reduces=np.ones(3, np.bool_)), 1)
     assert summed(module, Effort()) is None
-    with pytest.raises(SourceError, match="a switch adds up"):
+    with pytest.raises(SourceError, match="a switch reduces"):
         plan_forest(module, Effort())
 
 

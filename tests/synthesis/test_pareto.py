@@ -37,7 +37,7 @@ def test_all_gather_on_the_dgx1_as_in_sccl(chunks: int, extra: int, expected: li
 
 
 def test_bandwidth_optimal_on_the_dgx1() -> None:
-    """7 chunks a block arrive over 6 parallel links: 7/6 rounds a chunk at least. Matching finds most schedules."""
+    """7 chunks per block arrive over 6 parallel links: 7/6 rounds per chunk at least. Matching finds most schedules."""
     found = (
         Synthesize("exact", {"pareto": 6}).run(Module("m", dgx1(), all_gather(list(range(8)))), PassContext()).pareto
     )
@@ -88,7 +88,7 @@ def test_the_schedule_is_still_that_of_the_program() -> None:
     module = Synthesize("exact", {"pareto": 2}).run(Module("m", grid(2, 2), all_gather([0, 1, 2, 3])), PassContext())
     assert [(p.chunks, p.steps, p.rounds) for p in module.pareto] == [(1, 2, 2), (2, 3, 3)]
     assert len(module.notes) == 2
-    assert "2 chunks a block, 3 steps, 3 rounds (3/2 rounds a chunk)" in module.notes[1]
+    assert "2 chunks per block, 3 steps, 3 rounds (3/2 rounds per chunk)" in module.notes[1]
 
 
 def test_from_the_command_line(

@@ -122,7 +122,9 @@ def test_sizes_may_differ():
 
 
 def test_unreachable_is_named():
-    with pytest.raises(SourceError, match=r"no path leads from npu\[1\] to npu\[0\], which is to get chunk 0:x\[0\]"):
+    with pytest.raises(
+        SourceError, match=r"no path leads from npu\[1\] to npu\[0\], which must receive chunk 0:x\[0\]"
+    ):
         plan(network(2, [(0, 1)]), demand_of([(MiB, [1], [0], Op.COPY)]))
 
 

@@ -127,12 +127,12 @@ ROWS_DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
     "model": (fields(model="magic"), "no 'model' that is store or pipelined"),
     "layout": (fields(layout=["rows"]), "no 'layout'"),
     "no column": (removed(LINK), "link.npy is missing"),
-    "empty column": (put(LINK, b""), "no NumPy array"),
+    "empty column": (put(LINK, b""), "not a NumPy array"),
     "cut column": (put(LINK, array(np.zeros(3, np.int32))[:-2]), "has other than"),
     "long column": (put(LINK, array(np.zeros(3, np.int32)) + b"xx"), "has other than"),
-    "rubbish column": (put(LINK, b"\x93NUMPY\x01\x00\x10\x00{'descr': boo}  "), "no NumPy array"),
-    "newer column": (put(LINK, b"\x93NUMPY\x03\x00"), "no NumPy array of format 1.0"),
-    "pickled column": (put(LINK, array(np.array([{}] * 3, object), pickle=True)), "no array of plain numbers"),
+    "rubbish column": (put(LINK, b"\x93NUMPY\x01\x00\x10\x00{'descr': boo}  "), "not a NumPy array"),
+    "newer column": (put(LINK, b"\x93NUMPY\x03\x00"), "not a NumPy array of format 1.0"),
+    "pickled column": (put(LINK, array(np.array([{}] * 3, object), pickle=True)), "not an array of plain numbers"),
     "fortran column": (put(LINK, array(np.asfortranarray(np.zeros((3, 2), np.int32)))), "in C order"),
     "short column": (put(LINK, array(np.zeros(2, np.int32))), r"link.npy is int32\[2\], not int32\[3\]"),
     "wide column": (put(LINK, array(np.zeros((3, 1), np.int32))), r"link.npy is int32\[3, 1\]"),
@@ -212,7 +212,7 @@ def test_an_empty_array_of_a_huge_shape_is_refused(tmp_path: Path) -> None:
         members = {member: archive.read(member) for member in archive.namelist()}
     header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (0, 999999999999, 999999999999), }\n"
     write_members(path, members | {LINK: b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header})
-    assert "link.npy is no NumPy array" in refused(path)
+    assert "link.npy is not a NumPy array" in refused(path)
 
 
 def test_damaged_archives_are_refused_with_a_message(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be read" in refused(tmp_path / "none.ten")
     with pytest.raises(SourceError, match="there is no file"):
         read_module(tmp_path / "none.ten")
-    with pytest.raises(SourceError, match="is no file"):
+    with pytest.raises(SourceError, match="is not a file"):
         read_module(tmp_path)
 
 

@@ -90,7 +90,7 @@ CHUNK, LINK, TIME = r"\d+:\w+\[[\d, ]*\]", r"[\w\[\], ]+ -> [\w\[\], ]+ \(link \
 MESSAGES = {
     "V0101": f"causality: {CHUNK} on {LINK} {TIME} is sent by .*, which does not hold it yet",
     "V0102": f"causality: ({CHUNK}|chunk -?\\d+) on ({LINK}|link -?\\d+) {TIME}: ",
-    "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is no time",
+    "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is not a valid time",
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
     "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
     "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",

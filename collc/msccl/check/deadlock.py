@@ -88,7 +88,7 @@ def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) ->
 def _mismatch(program: FileProgram, sent: int, taken: int) -> Finding:
     steps = program.steps
     if sent >= 0 and taken >= 0:
-        text = f"sends {steps.cnt[sent]} chunks, but the receive that meets it takes {steps.cnt[taken]}"
+        text = f"sends {steps.cnt[sent]} chunks, but the matching receive takes {steps.cnt[taken]}"
         other = (("the receive", program.step_location(taken, "cnt")),)
         return Finding("result", "X0130", text, program.step_location(sent, "cnt"), "equal counts", also=other)
     if sent >= 0:
@@ -105,7 +105,7 @@ def _finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int |
     also = tuple((_describe(program, halt), program.step_location(halt.step)) for halt in cycle[1:SHOWN_CYCLE])
     first = cycle[0]
     when = f"above {safe} bytes" if safe else "at every size"
-    what = f"a cycle of {len(cycle)} waits" if closed else f"{len(halts)} threadblocks wait for ever"
+    what = f"a cycle of {len(cycle)} waits" if closed else f"{len(halts)} threadblocks wait forever"
     text = f"hangs {when} ({program.proto}, {merge} chunks in a message): {what}; {_describe(program, first)}"
     hint = f'maxBytes="{safe}" would keep it safe' if safe and safe >= program.min_bytes else ""
     location: FileLocation = program.step_location(first.step)

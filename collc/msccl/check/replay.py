@@ -21,7 +21,7 @@ UNLIMITED = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A threadblock that waits for ever: its step, the reason, and the threadblock that it waits for (-1: none)."""
+    """A threadblock that waits forever: its step, the reason, and the threadblock that it waits for (-1: none)."""
 
     tb: int
     step: int
@@ -73,7 +73,7 @@ def replay(program: StepWaits, messages: list[int], capacity: int) -> tuple[list
     """Replay the program until it ends or all threadblocks wait.
 
     messages: how many messages each step sends or receives; capacity: messages in flight on one
-    connection. Returns the steps in the order in which they were done, and the threadblocks that wait for ever.
+    connection. Returns the steps in the order in which they were done, and the threadblocks that wait forever.
     """
     return _Replay(program, messages, capacity).run()
 

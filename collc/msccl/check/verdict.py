@@ -78,7 +78,7 @@ def check_file(
 
     collective: what the file must compute, default: its `coll`. root: of broadcast, reduce, gather and scatter,
     default: the rank with which the result is right. expected: the result of a custom collective. Raises UsageError if
-    the file can't be opened or the root is no rank of it.
+    the file can't be opened or the root is not a rank of it.
     """
     findings = Findings()
     checker = _FileCheck(path, profile, findings)
@@ -121,7 +121,7 @@ class _FileCheck:
         if program is None:
             return
         if root is not None and not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0203", f"root {root} is no rank of {self.path}: it has {program.ngpus}"))
+            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {self.path}: it has {program.ngpus}"))
         coll = self._collective(program, collective)
         connections = connect(program)
         check_contract(program, connections, self.findings, coll)

@@ -46,7 +46,7 @@ class History:
     before: for each event its direct predecessors. carried: those whose packets it read: they come before it, but what
     came before them is not visible. packets: their accesses. done: operations in order of execution, each with the
     event at which it touches memory. begins, ends: for each gpu the events that its program begins and ends. halted:
-    operations that never run, the first of each threadblock that waits for ever. left: channels with more signals than
+    operations that never run, the first of each threadblock that waits forever. left: channels with more signals than
     waits, and the difference. spent: semaphores that do not end at their initial values. shared_uses: operations of
     several threadblocks whose order must not be arbitrary.
     """

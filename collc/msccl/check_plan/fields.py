@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 def object_of(value: object, what: str, location: FileLocation) -> JsonObject:
     """A value that must be an object (X0402); what: its name in the message."""
     if not isinstance(value, dict):
-        raise PlanError("X0402", f"{what} is no object", location)
+        raise PlanError("X0402", f"{what} is not an object", location)
     return cast("JsonObject", value)
 
 
@@ -26,7 +26,7 @@ def list_of(item: JsonObject, name: str, location: FileLocation) -> list[Any]:
     """A list that must be there (X0402)."""
     value = item.get(name)
     if not isinstance(value, list):
-        raise PlanError("X0402", f"{name} is missing or no list", replace(location, attribute=name))
+        raise PlanError("X0402", f"{name} is missing or not a list", replace(location, attribute=name))
     return cast("list[Any]", value)
 
 
@@ -44,7 +44,7 @@ def number_of(item: JsonObject, name: str, location: FileLocation, limit: int = 
     """An integer from 0 to below a limit, which is a power of two (X0402)."""
     value = item.get(name)
     if not is_number(value) or not 0 <= (number := cast("int", value)) < limit:
-        text = f"{name} is missing or no number of {limit.bit_length() - 1} bits"
+        text = f"{name} is missing or not a number of {limit.bit_length() - 1} bits"
         raise PlanError("X0402", text, replace(location, attribute=name))
     return number
 
@@ -53,7 +53,7 @@ def text_of(item: JsonObject, name: str, location: FileLocation) -> str:
     """A text of printable characters (X0402)."""
     value = item.get(name)
     if not isinstance(value, str) or not value.isprintable():
-        raise PlanError("X0402", f"{name} is missing or no printable text", replace(location, attribute=name))
+        raise PlanError("X0402", f"{name} is missing or not printable text", replace(location, attribute=name))
     return value
 
 

@@ -57,7 +57,7 @@ def json_of(path: Path, findings: Findings) -> object:
         return values
 
     def constant(name: str) -> object:
-        raise PlanError("X0401", f"no JSON: {name} is no number", _START)
+        raise PlanError("X0401", f"not JSON: {name} is not a number", _START)
 
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -65,11 +65,11 @@ def json_of(path: Path, findings: Findings) -> object:
     except json.JSONDecodeError as error:
         raise PlanError("X0401", f"no JSON: {_in_words(error)}", FileLocation(error.lineno, error.colno)) from error
     except UnicodeDecodeError as error:
-        raise PlanError("X0401", f"no JSON: byte {error.start} is no UTF-8", _START) from error
+        raise PlanError("X0401", f"not JSON: byte {error.start} is not valid UTF-8", _START) from error
     except ValueError as error:
-        raise PlanError("X0401", "no plan: a number has thousands of digits", _START) from error
+        raise PlanError("X0401", "not a plan: a number has thousands of digits", _START) from error
     except RecursionError as error:
-        raise PlanError("X0401", "no plan: lists and objects are nested hundreds deep", _START) from error
+        raise PlanError("X0401", "not a plan: lists and objects are nested hundreds deep", _START) from error
     for name in twice:
         findings.add(
             Finding("contract", "X0402", f"an object has {name[:40]!a} twice: the first is ignored", FileLocation())

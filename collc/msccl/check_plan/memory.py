@@ -30,7 +30,7 @@ def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
     if sizes is None:
         return True
     if coll in TOTAL and total % ranks:
-        text = f"{total} chunks are no size of {coll} among {ranks} gpus"
+        text = f"{total} chunks are not a size of {coll} among {ranks} gpus"
         findings.add(Finding("contract", "X0402", text, FileLocation(), "a multiple of the gpus"), breaks=True)
         return False
     for rank, chunks in enumerate(plan.chunks):

@@ -71,7 +71,7 @@ def _node_of_ranks(nodes: Nodes, ranks: int) -> list[int]:
     if not isinstance(nodes, int):
         return list(nodes)
     if ranks % nodes and nodes < ranks:
-        message = f"{plural(ranks, 'gpu')} are no whole number of nodes with {nodes}"
+        message = f"{plural(ranks, 'gpu')} do not divide into nodes of {nodes}"
         raise UsageError(Diagnostic("X0208", message, hint="let --gpus-per-node divide the number of gpus"))
     return [rank // nodes for rank in range(ranks)]
 

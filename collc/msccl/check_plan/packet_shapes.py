@@ -13,7 +13,7 @@ class Role(StrEnum):
     """What an entry of an operation on packets must be."""
 
     PLAIN = "a local buffer"
-    OWN = "packets in the own scratch"
+    OWN = "packets in its own scratch"
     REMOTE = "packets in the scratch of another gpu"
 
 
@@ -46,7 +46,7 @@ def kinds_of_buffers(op: Operation, counts: list[int]) -> list[list[Role]]:
         raise PlanError("X0404", f"ppkt with {counts[0]} sources and {counts[1]} targets", op.location, "as many")
     if op.via == "port" and op.name != "rppkt":
         text = f"{op.name} over port channels"
-        raise PlanError("X0404", text, op.location, "memory channels, or rppkt of packets in the own scratch")
+        raise PlanError("X0404", text, op.location, "memory channels, or rppkt of packets in its own scratch")
     if op.via == "port" and len(op.over) != counts[1]:
         raise PlanError("X0404", f"rppkt over {len(op.over)} ports to {counts[1]} buffers", op.location, "one each")
     return found

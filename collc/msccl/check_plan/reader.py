@@ -110,7 +110,7 @@ class _PlanReader:
         inplace = root.get("inplace")
         if not isinstance(inplace, bool):
             at = FileLocation(attribute="inplace")
-            raise PlanError("X0402", "inplace is missing or no boolean", at, "true or false")
+            raise PlanError("X0402", "inplace is missing or not a boolean", at, "true or false")
         plan.inplace = inplace
         plan.protocol = text_of(root, "protocol", nowhere)
         if plan.protocol not in ("Simple", "LL"):
@@ -136,7 +136,7 @@ class _PlanReader:
         """Settings that a plan may leave out."""
         for name in ("reuse_resources", "use_double_scratch_buffer"):
             if not isinstance(root.get(name, False), bool):
-                raise PlanError("X0402", f"{name} is no boolean", FileLocation(attribute=name), "true or false")
+                raise PlanError("X0402", f"{name} is not a boolean", FileLocation(attribute=name), "true or false")
         for name in ("num_threads_per_block", "buffer_alignment"):
             if name in root and number_of(root, name, FileLocation()) < 1:
                 raise PlanError("X0402", f"{name} is 0", FileLocation(attribute=name), "at least 1")

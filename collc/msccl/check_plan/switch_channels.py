@@ -31,7 +31,7 @@ def switch_channels_of(item: JsonObject, ranks: int, location: FileLocation) -> 
             raise PlanError("X0403", f"rank group {str(members)[:40]}", location, f"ranks of 0 .. {ranks - 1}")
         if len(set(members)) < len(members) or location.gpu not in members:
             text = f"rank group {str(members)[:40]} has a rank twice, or lacks gpu {location.gpu} itself"
-            raise PlanError("X0403", text, location, "each of its ranks once, the own one among them")
+            raise PlanError("X0403", text, location, "each of its ranks once, its own rank included")
         if number_of(group, "size", location) != len(members):
             raise PlanError("X0402", "size of a rank group is not the number of its ranks", location, f"{len(members)}")
         found.append(SwitchChannel(BUFFERS[name], tuple(members)))
@@ -39,7 +39,7 @@ def switch_channels_of(item: JsonObject, ranks: int, location: FileLocation) -> 
 
 
 def check_groups(plan: Plan, findings: Findings) -> None:
-    """Add to the findings (X0403) groups that their members do not list alike: they wait for one another for ever.
+    """Add to the findings (X0403) groups that their members do not list alike: they wait for one another forever.
 
     The executor sets the groups of a gpu up one after the other, each together with all its members.
     """

@@ -79,7 +79,7 @@ def check_plan(
 
     collective: what the plan must compute, default: the collective that it names. root: default: the rank with which
     the result is right. expected: the result of a collective without a name. nodes: of the ranks; None: not known, and
-    memory channels may go between any two. Raises UsageError if the file can't be opened, root is no rank of it, or
+    memory channels may go between any two. Raises UsageError if the file can't be opened, root is not a rank of it, or
     nodes do not fit its ranks.
     """
     findings = Findings()
@@ -91,7 +91,7 @@ def check_plan(
         raise unreadable(path, error) from error
     if plan is not None:
         if root is not None and not 0 <= root < len(plan.chunks):
-            raise UsageError(Diagnostic("X0203", f"root {root} is no rank of {path}: it has {len(plan.chunks)}"))
+            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {path}: it has {len(plan.chunks)}"))
         coll = canonical(collective or plan.collective)
         _chosen(plan, coll, findings)
         _offsets(plan, coll, findings)
@@ -153,7 +153,7 @@ def _interpret(call: _PlanCall, findings: Findings, ran: set[Check]) -> int:
     ran.add("deadlock")
     _leftovers(history, findings)
     for op in history.halted:
-        findings.add(Finding("deadlock", "X0410", f"{op.name} waits for ever", op.location, "every wait ends"))
+        findings.add(Finding("deadlock", "X0410", f"{op.name} waits forever", op.location, "every wait ends"))
     if history.halted:
         return -1
     state = _execute(call, history, call.root if call.root is not None else -1)
@@ -262,7 +262,7 @@ def _leftovers(history: History, findings: Findings) -> None:
         return
     for (kind, sender, receiver, _), count in history.left:
         text = f"{count} signals to gpu {receiver} ({kind}) that nobody waits for: the next run starts with them"
-        findings.add(Finding("contract", "X0407", text, FileLocation(gpu=sender), "one wait a signal"))
+        findings.add(Finding("contract", "X0407", text, FileLocation(gpu=sender), "one wait for each signal"))
     for gpu, number in history.spent:
         text = f"semaphore {number} does not end at its initial value"
         findings.add(Finding("contract", "X0407", text, FileLocation(gpu=gpu), "as many releases as acquires"))

@@ -1,4 +1,4 @@
-"""Freedom from deadlock: a connection holds few messages, so an order of steps can block for ever.
+"""Freedom from deadlock: a connection holds few messages, so an order of steps can block forever.
 
 A step with `cnt` k is ceil(k / M) messages, where M depends on the bytes of a chunk, so on the size of the buffer
 (docs/msccl-contract.md, section 5). Waits are monotone: what can run now can still run later. So one simulation with

@@ -417,10 +417,10 @@ def _without_deadlock(program: Program, most_deadlocking: int) -> Program | None
     largest = largest_size(program, most_deadlocking + 1)
     if most_deadlocking >= MOST_CHUNKS or largest < max(1, program.sizes[0]):
         return None
-    note = f"for buffers up to {largest} bytes only: above, its threadblocks could wait for one another for ever"
+    note = f"for buffers up to {largest} bytes only: above, its threadblocks could deadlock"
     return replace(program, sizes=(program.sizes[0], largest), notes=(*program.notes, note))
 
 
 def _deadlocks() -> CheckFailed:
-    message = "the program's threadblocks could wait for one another for ever"
+    message = "the program's threadblocks could deadlock"
     return CheckFailed(Diagnostic("M0112", message, hint="use another schedule, or one chunk per block"))

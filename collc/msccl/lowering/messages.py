@@ -191,14 +191,14 @@ def _refuse_forwarded(module: Module, schedule: Schedule) -> None:
         name, npu = module.demand.chunk_name(int(rows.chunk[row])), int(network.target[rows.link[row]])
         message = f"{network.shown_name(npu)} forwards a partial of chunk {name} that it does not add"
         note = Note("a GPU of a runtime adds what it receives of a sum, or replaces what it has by it")
-        hint = "take an algorithm between linked GPUs, or leave out 'using'; emit ten, chakra or trace instead"
+        hint = "use an algorithm between linked GPUs, or leave out 'using'; emit ten, chakra or trace instead"
         raise SourceError(Diagnostic("M0116", message, notes=(note,), hint=hint))
 
 
 def _refuse_switch(module: Module, switch: int, chunk: int) -> NoReturn:
     name, network = module.demand.chunk_name(chunk), module.network
     message = f"{network.shown_name(switch)} multicasts or reduces chunk {name}, which MSCCL cannot express"
-    note = Note("MSCCL moves data from GPU to GPU; a switch can only pass each message on once")
+    note = Note("MSCCL moves data from GPU to GPU; a switch can only forward each message once")
     hint = "synthesize on 'unwound(t, degree: d)', or declare the switch with 'multicast: false, reduce: false'"
     raise SourceError(Diagnostic("M0107", message, notes=(note,), hint=hint))
 

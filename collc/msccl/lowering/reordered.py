@@ -25,8 +25,8 @@ _RCCL_NOTE: Final = (
 )
 
 _EXCHANGED_NOTE: Final = (
-    "GPUs that the network and the collective cannot tell apart are exchanged in the schedule, so that messages that "
-    "come to a switch together go on in its order"
+    "equivalent GPUs (under an automorphism of the network and the collective) are exchanged in the schedule, so that "
+    "messages that reach a switch together leave it in the order of the schedule"
 )
 
 

@@ -26,7 +26,7 @@ from collc.ten.schedule import LinkModel
 
 
 class Blocked(ValueError):
-    """The threadblocks of a program wait for one another for ever."""
+    """The threadblocks of a program wait for one another forever."""
 
 
 _PlacedStep = tuple[int, Point, Step]
@@ -81,7 +81,7 @@ def replay_time(program: Program, network: Network, model: LinkModel, *, as_sche
         return simulate(network, tasks, ExactTiming(model, program.instances)).time
     except Deadlock as error:
         rank, point, _ = steps[int(error.waiting[0])]
-        raise Blocked(f"threadblock {point.threadblock} of GPU {rank} blocks for ever") from error
+        raise Blocked(f"threadblock {point.threadblock} of GPU {rank} blocks forever") from error
 
 
 def _by_arrival(program: Program, steps: list[_PlacedStep]) -> Int64Array:

@@ -50,7 +50,7 @@ def _blocks(program: Program, gpu: Gpu) -> list[ScratchBlock]:
             if slot is not None and slot.buffer == "s":
                 block = found.get(slot.offset)
                 if block is None:
-                    message = f"rank {gpu.rank} sends on or adds up what it has not received"
+                    message = f"rank {gpu.rank} forwards or reduces what it has not received"
                     raise CheckFailed(Diagnostic("M0108", message, hint="verify the schedule first"))
                 block.free = max(block.free, done, step.when[0])
     unique = {id(block): block for block in found.values()}

@@ -27,11 +27,11 @@ def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
         node = {rank_of[npu]: number for number, part in enumerate(parts_of(network)) for npu in part}
         return tuple(node[rank] for rank in range(ranks))
     if ranks % count and count < ranks:
-        message = f"{ranks} GPUs are no whole number of nodes with {count} GPUs"
+        message = f"{ranks} GPUs do not divide into nodes of {count} GPUs"
         raise SourceError(Diagnostic("M0117", message, hint="let 'gpus_per_node' divide the number of GPUs"))
     if _INFINIBAND < count < ranks:
         message = f"nodes of {count} GPUs: MSCCL++ knows {_INFINIBAND} InfiniBand devices of a node"
-        hint = f"say at most {_INFINIBAND}, or all {ranks} where they map each other's memory (NVLink between nodes)"
+        hint = f"use at most {_INFINIBAND}, or all {ranks} where they map each other's memory (NVLink between nodes)"
         raise SourceError(Diagnostic("M0117", message, hint=hint))
     return tuple(rank // count for rank in range(ranks))
 
@@ -48,6 +48,6 @@ def node_notes(node: tuple[int, ...], options: MscclOptions) -> list[str]:
     if most > _INFINIBAND:
         notes.append(
             f"MSCCL++ knows {_INFINIBAND} InfiniBand devices of a node, and rank {_INFINIBAND} of a node takes "
-            "one beyond them: say 'gpus_per_node'"
+            "one beyond them: set 'gpus_per_node'"
         )
     return notes

@@ -108,7 +108,7 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     simulated.
 
     Raises SourceError M0104, M0105, M0107 and M0109 as `lower` does, M0111 if a limit of MSCCL++ is exceeded, M0113 if
-    the sizes begin at 2 GiB or more, M0120 for a reduction that is no sum.
+    the sizes begin at 2 GiB or more, M0120 for a reduction that is not a sum.
     """
     check_sums(module.demand)
     options = options or MscclOptions()

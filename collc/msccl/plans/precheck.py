@@ -20,7 +20,7 @@ _SMALLEST_MESSAGE_BITS: Final = 31
 def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> None:
     """Raise SourceError M0113 if the sizes of a plan begin above what its loader can read; M0117 for wrong nodes.
 
-    M0120 for a reduction that is no sum.
+    M0120 for a reduction that is not a sum.
     """
     check_sums(demand)
     nodes_of_ranks(network, options)

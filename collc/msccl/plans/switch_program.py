@@ -96,7 +96,7 @@ def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[i
     for ranks in sorted(groups | {one.access.ranks for one in sums}):
         if len({node[rank] for rank in ranks}) > 1:
             message = "a switch that adds and multicasts joins GPUs of several nodes"
-            raise SourceError(Diagnostic("M0117", message, hint="say a larger 'gpus_per_node', or leave it out"))
+            raise SourceError(Diagnostic("M0117", message, hint="use a larger 'gpus_per_node', or leave it out"))
         if len(ranks) > MOST_GPUS and (sums or not large_groups_fit(messages, instances)):
             hint = "declare the switch with 'reduce: false'"
             raise LimitUse("GPUs of one switch channel", len(ranks), MOST_GPUS, hint).error("MSCCL++ plan")

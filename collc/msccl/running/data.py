@@ -33,7 +33,7 @@ def op_of(redop: str, path: Path) -> str:
     """
     op = redop.lower() or "sum"
     if op not in OPS:
-        hint = f"say with --op what to reduce with: {', '.join(OPS)}"
+        hint = f"choose the reduction with --op: {', '.join(OPS)}"
         raise UsageError(Diagnostic("X0200", f"{path} says redop '{redop}', which is not run", hint=hint))
     return op
 

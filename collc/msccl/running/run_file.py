@@ -63,7 +63,7 @@ class RunReport:
     """One run in one placement.
 
     op: the reduction, None if the collective has none. count: elements as NCCL counts them. messages: messages or
-    signals sent. hung: (gpu, tb, step) of the threadblocks that wait for ever. error: the largest relative error.
+    signals sent. hung: (gpu, tb, step) of the threadblocks that wait forever. error: the largest relative error.
     """
 
     inplace: bool
@@ -143,7 +143,7 @@ def _root(program: FileProgram, waits: StepWaits, coll: str, root: int | None) -
         return -1
     if root is not None:
         if not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0203", f"root {root} is no rank: the file has {program.ngpus}"))
+            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank: the file has {program.ngpus}"))
         return root
     order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
     return 0 if halted else find_root(program, waits, order, coll, inplace=not program.outofplace)

@@ -108,7 +108,7 @@ def _root(path: Path, plan: Plan, coll: str, root: int | None) -> int:
         summary = check_plan(path, collective=coll).summary
         return 0 if summary is None else max(0, summary.root)
     if not 0 <= root < len(plan.chunks):
-        raise UsageError(Diagnostic("X0203", f"root {root} is no rank: the plan has {len(plan.chunks)}"))
+        raise UsageError(Diagnostic("X0203", f"root {root} is not a rank: the plan has {len(plan.chunks)}"))
     return root
 
 

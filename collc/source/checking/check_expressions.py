@@ -170,7 +170,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         if node.operator in ("+", "-") and verb is not None:
             message = f"this {verb} {left} and {right}" if node.operator == "+" else f"this {verb} {right} from {left}"
         else:
-            message = f"'{node.operator}' does not go with {left} and {right}"
+            message = f"'{node.operator}' is not defined for {left} and {right}"
         notes = [Note(f"this is {k}", n.span) for k, n in ((left, node.left), (right, node.right))]
         raise fail("E0210", message, node.span, *notes, hint=_unit_hint(left, right))
 
@@ -178,7 +178,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         operand = self.type_of(node.operand, env)
         kind = unary_type(node.operator, operand)
         if kind is None:
-            raise fail("E0210", f"'{node.operator}' does not go with {operand}", node.span)
+            raise fail("E0210", f"'{node.operator}' is not defined for {operand}", node.span)
         return kind
 
     def _comparison(self, node: Comparison, env: TypeScope) -> Type:
@@ -188,7 +188,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             if not comparable(operator, left, right):
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 notes = [Note(f"this is {found[i]}", node.operands[i].span) for i in (k, k + 1)]
-                message = f"'{operator}' does not go with {left} and {right}"
+                message = f"'{operator}' is not defined for {left} and {right}"
                 self.problems.add(*fail("E0210", message, place, *notes).diagnostics)
         return BOOL
 
@@ -326,7 +326,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         for given in items:
             joint = join(kind, given)
             if joint is None:
-                raise fail("E0210", f"{name} does not go with {kind} and {given}", node.span)
+                raise fail("E0210", f"{name} is not defined for {kind} and {given}", node.span)
             kind = joint
         if kind.kind not in NUMBERS | QUANTITIES | {Kind.ANY}:
             raise fail("E0211", f"{name} takes numbers, not {kind}", node.span)

@@ -75,7 +75,7 @@ def _common(call: FunctionCall, values: list[Value]) -> Type:
     for value in values:
         joint = join(kind, value.type)
         if joint is None:
-            raise fail("E0210", f"{call.name} does not go with {kind} and {value.type}", call.node.span)
+            raise fail("E0210", f"{call.name} is not defined for {kind} and {value.type}", call.node.span)
         kind = joint
     if kind.kind not in (Kind.INT, Kind.FLOAT, Kind.NUMBER, Kind.BYTES, Kind.TIME, Kind.RATE, Kind.ANY):
         raise fail("E0211", f"{call.name} takes numbers, not {kind}", call.node.span)

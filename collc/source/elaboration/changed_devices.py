@@ -23,7 +23,7 @@ from collc.source.problems import fail
 from collc.ten.limited import with_endpoints
 from collc.ten.network import Network
 
-_HOW = "say what changes, as in: npu gpu[2] (inject: 100GB/s); new devices have a new name"
+_HOW = "give what changes, as in: npu gpu[2] (inject: 100GB/s); new devices have a new name"
 
 
 def declare_new(node: With, base: Topology, builder: TopologyBuilder, frame: Frame) -> list[ChangedDevice]:

@@ -176,4 +176,4 @@ class _LinkChanges:
         return replace(self.topology, network=changed)
 
 
-_HOW = "say its rates, as in: link a <-> b (bandwidth: 12.5GB/s, latency: 1us)"
+_HOW = "give its rates, as in: link a <-> b (bandwidth: 12.5GB/s, latency: 1us)"

@@ -238,7 +238,7 @@ class DesignBuilder:
             (left_type, left), (right_type, right) = sides[k], sides[k + 1]
             if left_type.kind is not right_type.kind and not {left_type.kind, right_type.kind} <= NUMBERS:
                 place = node.operands[k].span.to(node.operands[k + 1].span)
-                raise fail("E0210", f"'{operator}' does not go with {left_type} and {right_type}", place)
+                raise fail("E0210", f"'{operator}' is not defined for {left_type} and {right_type}", place)
             difference = _sum(left, _scaled(right, Fraction(-1)))
             if not any(difference.bandwidth) and not difference.cost:
                 raise fail("E0914", "this constraint contains neither a bandwidth nor the cost", node.span)
@@ -281,7 +281,7 @@ class DesignBuilder:
         (left_type, left), (right_type, right) = self.linear(node.left, frame), self.linear(node.right, frame)
         kind = binary_type(node.operator, left_type, right_type)
         if kind is None:
-            raise fail("E0210", f"'{node.operator}' does not go with {left_type} and {right_type}", node.span)
+            raise fail("E0210", f"'{node.operator}' is not defined for {left_type} and {right_type}", node.span)
         if node.operator in ("+", "-"):
             return kind, _sum(left, right if node.operator == "+" else _scaled(right, Fraction(-1)))
         if node.operator == "*" and _constant(left):

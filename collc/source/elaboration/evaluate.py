@@ -228,7 +228,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         right = self.value(node.right, frame)
         kind = binary_type(node.operator, left.type, right.type)
         if kind is None:
-            raise fail("E0210", f"'{node.operator}' does not go with {left.type} and {right.type}", node.span)
+            raise fail("E0210", f"'{node.operator}' is not defined for {left.type} and {right.type}", node.span)
         if kind.kind is Kind.TOPOLOGY:
             return topology_value(self.topologies.product(left.data, right.data, node.span))
         if kind.kind is Kind.SET:
@@ -262,7 +262,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
     def _unary(self, node: Unary, frame: Frame) -> Value:
         value = self.value(node.operand, frame)
         if unary_type(node.operator, value.type) is None:
-            raise fail("E0210", f"'{node.operator}' does not go with {value.type}", node.span)
+            raise fail("E0210", f"'{node.operator}' is not defined for {value.type}", node.span)
         return operators.sign(node.operator, value)
 
     def _comparison(self, node: Comparison, frame: Frame) -> Value:
@@ -272,7 +272,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             left, right = values[k], values[k + 1]
             if not comparable(operator, left.type, right.type):
                 place = node.operands[k].span.to(node.operands[k + 1].span)
-                raise fail("E0210", f"'{operator}' does not go with {left.type} and {right.type}", place)
+                raise fail("E0210", f"'{operator}' is not defined for {left.type} and {right.type}", place)
             result = result & self._compared(operator, left, right, frame)
         return truth(result if is_column(result) else bool(result))
 

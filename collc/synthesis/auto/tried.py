@@ -146,12 +146,13 @@ class TriedCandidates:
             names = ", ".join(one.name for one in candidates)
             seconds = sum(one.estimate.work for one in candidates) / WORK_PER_SECOND
             self.notes[names] = (
-                f"auto: left out {names}: an estimated {seconds:.{1 if seconds >= 0.05 else 2}f} s of work"
+                f"auto: left out {names}: an estimated {seconds:.{1 if seconds >= 0.05 else 2}f} s of work, "
+                "more than the search has left"
             )
 
     def pass_over(self, candidate: Candidate) -> None:
         """Notes that a candidate did badly with other numbers of chunks."""
-        self.notes[candidate.name] = f"auto: left out {candidate.name}, which was no good with fewer chunks"
+        self.notes[candidate.name] = f"auto: left out {candidate.name}, which was not competitive with fewer chunks"
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""

@@ -1,10 +1,10 @@
 """Bounds by what NPUs can send and receive over all their links together, for any number of chunks.
 
 An NPU must receive what it wants and does not hold, and send what only it holds; what it sends and receives takes at
-least its bytes over its rate. Where an NPU is the only way between parts of the network, it must also pass on to each
-part all that this part wants of the others. On networks without switches every arrival was sent by an NPU and is
-received by one, so that all arrivals together take at least their bytes over the sum of the rates of all senders, and
-of all receivers.
+least its bytes over its rate. Where an NPU is the only connection between parts of the network, it must also forward
+to each part all that this part wants of the others. On networks without switches every arrival was sent by an NPU and
+is received by one, so that all arrivals together take at least their bytes over the sum of the rates of all senders,
+and of all receivers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECOND: Final = 10**12
 """Picoseconds."""
 
 FORWARDING_NPUS: Final = 256
-"""NPUs up to which each is tried as the only way between parts of the network."""
+"""NPUs up to which each is tried as the only connection between parts of the network."""
 
 DETAILED_DEVICES: Final = 2048
 """Devices up to which hops between all devices are counted."""
@@ -52,7 +52,7 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
         yield from _of_each(network, sizes @ counts, latency, sends)
         if len(network.npus) <= FORWARDING_NPUS:
             passed = _passed_on(network, sizes, traffic, sends)
-            yield from _of_each(network, passed, latency, sends, ", the only way between parts of the network")
+            yield from _of_each(network, passed, latency, sends, ", the only connection between parts of the network")
     if not network.has_switches:
         for sends in sorted(set(ports.sends), reverse=True):
             yield from _of_all(network, sizes, traffic, int(latency.min()), sends)

@@ -42,7 +42,7 @@ def pareto_points(
     phases = split(module)
     if len(phases) != 1:
         message = (
-            "the Pareto points of two phases are no points of the whole, and this demand has reductions, then copies"
+            "the Pareto points of two phases are not points of the whole, and this demand has reductions, then copies"
         )
         raise SourceError(Diagnostic("S0304", message, hint="ask for those of its Reduce-Scatter and its All-Gather"))
     search = _ParetoSearch.of(phases[0].module, effort, phases[0].inverted, other)
@@ -65,8 +65,8 @@ def point_lines(points: Sequence[ParetoPoint]) -> list[str]:
         ratio = Fraction(point.rounds, point.chunks)
         plural = "s" * (point.chunks > 1)
         lines.append(
-            f"Pareto point: {point.chunks} chunk{plural} a block, {point.steps} steps, {point.rounds} rounds "
-            f"({ratio} rounds a chunk)"
+            f"Pareto point: {point.chunks} chunk{plural} per block, {point.steps} steps, {point.rounds} rounds "
+            f"({ratio} rounds per chunk)"
         )
     return lines
 
@@ -105,7 +105,7 @@ class _ParetoSearch:
             for ratio, count, rounds in _cheapest_first(least, steps, extra):
                 if best is not None and ratio >= best:
                     break
-                self.effort.progress(0.0, f"exact: {count} chunks a block in {steps} steps and {rounds} rounds?")
+                self.effort.progress(0.0, f"exact: {count} chunks per block in {steps} steps and {rounds} rounds?")
                 known = found[count - 1] <= steps
                 if known or searches[count - 1].ask(steps, end, rounds=rounds) is not None:
                     best = ratio

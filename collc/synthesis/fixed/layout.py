@@ -239,7 +239,7 @@ class _AlgorithmLayout:
         if here in self._held:
             return
         source, chunk = self._device(self._source[send]), self._name(send)
-        what = f"{source} is to send chunk {chunk} at step {self._step[send]}"
+        what = f"{source} sends chunk {chunk} at step {self._step[send]}"
         if here not in zip(self._chunk, self._target, strict=True):
             raise self._error("S0101", f"{what}, but never holds it")
         raise self._error(
@@ -254,7 +254,7 @@ class _AlgorithmLayout:
                 continue
             source, chunk = self._device(self._source[k]), self._name(k)
             if self._missing_reduces[k] == 0:
-                raise self._error("S0101", f"{source} is to send chunk {chunk}, but can never hold it")
+                raise self._error("S0101", f"{source} sends chunk {chunk}, but can never hold it")
             raise self._error(
                 "S0104",
                 f"the sends of chunk {chunk} into and out of {source} wait for one another",

@@ -108,13 +108,13 @@ def _check(conditions: Conditions) -> None:
     if task.reserved is not None and len(task.reserved):
         raise not_served("other transfers are planned already")
     if len(set(conditions.column.tolist())) > 1:
-        raise not_served("its chunks have unlike sizes")
+        raise not_served("its chunks differ in size")
     if len(conditions.holders) > len(conditions):
-        raise not_served("a chunk is held by several NPUs at first")
+        raise not_served("a chunk is held by several NPUs at the start")
     if task.network.has_limited_buffers:
         raise not_served("switches have buffers of limited size")
     if task.inverted and bool(task.network.multicast.any()):  # on the way up, two paths over one would be added twice
-        raise not_served("a switch adds up")
+        raise not_served("a switch reduces")
 
 
 def _members(conditions: Conditions) -> Int32Array:

@@ -37,7 +37,7 @@ def by_nodes(module: Module, chunks: list[int], exchange: Exchange) -> Module:
     nodes = _nodes(module.network)
     if not any(len(node.npus) > 1 for node in nodes):
         message = "no two NPUs are linked to a switch that reduces"
-        raise SourceError(Diagnostic("S0302", message, hint="tacos() and pccl() serve every demand"))
+        raise SourceError(Diagnostic("S0302", message, hint="use 'synthesize pccl()', which supports every demand"))
     plan = _NodePlan(module, nodes, chunks, exchange)
     schedules: list[RowSchedule] = []
     for ahead in range(1, 1 + min(AHEAD, len(plan.batches))):

@@ -42,7 +42,7 @@ def in_network(module: Module, effort: Effort, exchange: Exchange | None = None)
         return replace(module, schedule=RowSchedule(module.model, transfers))
     if exchange is None:
         message = "no tree of switches that reduce joins all NPUs that contribute to a chunk or want it"
-        raise SourceError(Diagnostic("S0302", message, hint="tacos() and pccl() serve every demand"))
+        raise SourceError(Diagnostic("S0302", message, hint="use 'synthesize pccl()', which supports every demand"))
     return by_nodes(module, chunks, exchange)
 
 
@@ -77,7 +77,7 @@ def _reduced_chunks(module: Module) -> list[int]:
     reduced = (table.op != Op.COPY) & (sizes[table.pre] > 1) & wanted
     if module.schedule is not None or bool((~reduced & wanted & (table.pre != table.post)).any()):
         message = "reduction in switches needs a demand where all chunks are reduced and nothing is planned yet"
-        raise SourceError(Diagnostic("S0302", message, hint="tacos() and pccl() serve every demand"))
+        raise SourceError(Diagnostic("S0302", message, hint="use 'synthesize pccl()', which supports every demand"))
     return np.flatnonzero(reduced).tolist()
 
 

@@ -96,8 +96,8 @@ def _check(network: Network, demand: Demand, chunks: Int32Array) -> None:
     """Raises SourceError if the network has switches or no chunk is reduced."""
     if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
         message = f"overlapped trees reduce on NPUs over direct links, and {network.name} has switches"
-        hint = "say 'on unwound(...)' to replace the switches by direct links, or 'synthesize auto'"
+        hint = "write 'on unwound(...)' to replace the switches by direct links, or 'synthesize auto'"
         raise SourceError(Diagnostic("S0302", message, hint=hint))
     if bool((demand.chunks.op[chunks] == Op.COPY).all()):
         message = "overlapped trees are for reductions, and nothing is to be reduced"
-        raise SourceError(Diagnostic("S0302", message, hint="tacos() and pccl() serve every demand"))
+        raise SourceError(Diagnostic("S0302", message, hint="use tacos() or pccl()"))

@@ -104,7 +104,7 @@ class Occupancy:
     def blocked_until(self, path: int, size: int, now: int) -> int:
         """A time before which a path cannot start with a chunk of a size; `now` where it can start now.
 
-        It holds for ever, since reservations are only added.
+        It holds forever, since reservations are only added.
         """
         for link, start, busy in self._hops[size][path]:
             ends, at = self._ends[link], now + start

@@ -165,7 +165,7 @@ class _Relays:
         if path is None:
             demand, name = self._conditions.task.demand, self._conditions.task.network.shown_name(min(missing))
             chunk = demand.chunk_name(int(self._conditions.chunk[row]))
-            message = f"no path of links leads to {name}, which is to get chunk {chunk}"
+            message = f"no path of links leads to {name}, which must receive chunk {chunk}"
             raise SourceError(Diagnostic("S0103", message, hint="add links"))
         return path[1:]
 

@@ -69,7 +69,7 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
             links.append(path)
         if len(links) > MAX_PATHS:
             message = f"{network.name} has more than {MAX_PATHS} paths over switches from NPU to NPU"
-            raise NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))
+            raise NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
     summing = network.multicast if task.inverted else np.zeros(network.switch_count, np.bool_)
     summing_switches = frozenset((np.flatnonzero(summing) + network.npu_count).tolist())
     targets = [ends[path[-1]] for path in links]

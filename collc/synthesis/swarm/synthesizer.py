@@ -106,7 +106,7 @@ def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
     if effort.stop():
         return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
     message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"
-    return NoSchedule(Diagnostic("S0308", message, hint="'synthesize pccl()' serves every demand"))
+    return NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
 
 
 def _transfers(problem: SwarmProblem, planned: PathTransfers) -> Transfers:

@@ -75,9 +75,9 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
             Diagnostic(
                 "S0303",
                 f"{task.network.name} or its demand is not symmetric",
-                hint="'synthesize auto' chooses another synthesizer; symmetric serves one All-Gather, Reduce-Scatter, "
-                "All-Reduce or All-to-All over a whole ring, torus, hypercube or fully connected network, or a cluster "
-                "of equal nodes whose switches hold any number of chunks",
+                hint="'synthesize auto' chooses another synthesizer; symmetric supports one All-Gather, "
+                "Reduce-Scatter, All-Reduce or All-to-All over a whole ring, torus, hypercube or fully connected "
+                "network, or a cluster of equal nodes whose switches hold any number of chunks",
             )
         )
     size = standard.size // (group.count * standard.chunks)

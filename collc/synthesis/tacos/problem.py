@@ -157,7 +157,7 @@ def _need_direct_links(network: Network) -> None:
             Diagnostic(
                 "S0301",
                 f"tacos matches chunks to direct links, and {network.name} has switches",
-                hint="say 'on unwound(...)' to replace the switches by direct links, or 'synthesize pccl()'",
+                hint="write 'on unwound(...)' to replace the switches by direct links, or 'synthesize pccl()'",
             )
         )
 
