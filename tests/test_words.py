@@ -75,6 +75,22 @@ def test_every_retired_word_is_explained() -> None:
     assert explained >= set(RETIRED)
 
 
+PHRASES = re.compile(r"\b(for ever|laid out anew|no good|chunks a block|does not go with)\b")
+"""Phrases that messages, docstrings and documents had, and that stop the reader."""
+
+
+def test_retired_phrases_do_not_come_back() -> None:
+    folders = [PACKAGE, ROOT / "docs", ROOT / "stdlib", ROOT / "benchmarks"]
+    paths = [ROOT / "README.md", *(path for folder in folders for path in folder.rglob("*") if path.is_file())]
+    texts = {path: path.read_text() for path in paths if path.suffix in (".py", ".toml", ".md", ".coll")}
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts.items() for match in PHRASES.finditer(text)
+    ]
+    assert not found, "\n".join(found)
+    assert PHRASES.search("the threads wait for ever")
+    assert not PHRASES.search("one for every size")
+
+
 def test_a_retired_word_is_seen() -> None:
     assert retired_in("BestWay", "ten") == "way"
     assert retired_in("find_ways", "synthesis/auto") == "ways"

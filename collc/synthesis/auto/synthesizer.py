@@ -177,7 +177,7 @@ class _Search:
             self.store()
 
     def _not_hopeless(self, experience: Experience) -> list[Candidate]:
-        """The candidates without those that were no good with other numbers of chunks, unless all were."""
+        """The candidates without those not competitive with other numbers of chunks, unless all were."""
         good = [one for one in self._candidates if not experience.is_hopeless(one.name)]
         for candidate in self._candidates if good else ():
             if candidate not in good:
