@@ -51,6 +51,13 @@ class HolderSets:
     def __getitem__(self, number: int) -> Int32Array:
         return self.members[self.offsets[number] : self.offsets[number + 1]]
 
+    def without(self, number: int, other: int) -> Int32Array:
+        """int32: the members of one set that another one lacks, ascending."""
+        members, others = self[number], self[other]
+        if len(others) == 1:  # as of most chunks; NumPy's function takes fifty times as long
+            return members[members != others[0]]
+        return np.setdiff1d(members, others, assume_unique=True)
+
     @cached_property
     def sizes(self) -> Int64Array:
         """int64[sets]: members of each set."""

@@ -80,6 +80,7 @@ def _textbook(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
                 failing=LAYOUT_WORK + FAILING_MESSAGE_WORK * algorithm.messages,
             ),
             lambda _, algorithm=algorithm: algorithm.build(),
+            lambda algorithm=algorithm: algorithm.least_time,
         )
         for algorithm in textbook_algorithms(module, library)
     ]

@@ -43,7 +43,8 @@ def with_limits(module: Module, plan: Callable[[Module], list[Candidate]]) -> li
                 judged = direct = direct or unwound(judged)
             estimate = replace(one.estimate, work=one.estimate.work + more)
             build = _judged(one, judged)
-            found.append(replace(one, name=one.name + where, network=judged, estimate=estimate, build=build))
+            name = one.name + where
+            found.append(replace(one, name=name, network=judged, estimate=estimate, build=build, least=None))
     return sorted(found, key=lambda one: (one.network is direct, one.estimate.work / max(one.estimate.promise, 1.0)))
 
 

@@ -249,7 +249,7 @@ class _Search:
         waiting: list[Candidate] = []
         for candidate in self._textbook:
             work = candidate.estimate.work
-            if not self._is_wanted(candidate):
+            if not self._is_wanted(candidate) or self.tried.is_longer(candidate):
                 continue
             if work <= self._left() and (part == 1 or part * work <= self.tried.spent):
                 self._take(candidate)

@@ -7,18 +7,22 @@ network, though not always well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.fixed.layout import lay_out
+from collc.synthesis.fixed.send_paths import SendPaths
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import ChunkTable, Op, Standard
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import RowSchedule, Transfers
+from collc.ten.schedule import Clock, RowSchedule, Transfers
 
 
 class AlgorithmLibrary(Protocol):
@@ -37,15 +41,61 @@ class AlgorithmLibrary(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class TextbookAlgorithm:
-    """An algorithm for all runs of a module. build: the module with its schedule; raises CollcError where it does not
-    run there. messages: in all, about, were each sent from where a chunk is to where it is wanted.
+    """An algorithm for all runs of a module.
+
+    messages: in all, about, were each sent from where a chunk is to where it is wanted. paths: on the module's network.
+    shape: the sizes of dimensions, for an algorithm that takes them.
     """
 
-    name: str
-    build: Callable[[], Module]
-    messages: int
+    def __init__(
+        self,
+        module: Module,
+        library: AlgorithmLibrary,
+        name: str,
+        messages: int,
+        paths: SendPaths,
+        shape: Sequence[int] = (),
+    ) -> None:
+        self.name, self.messages = name, messages
+        self._module, self._library, self._paths, self._shape = module, library, paths, shape
+
+    @cached_property
+    def _sends(self) -> list[AlgorithmSends]:
+        """Those of each run. Raises SourceError where the algorithm does not fit."""
+        demand, found = self._module.demand, list[AlgorithmSends]()
+        for number, run in enumerate(demand.runs):
+            assert run.standard is not None
+            shape = self._shape if len(run.group) == self._module.network.npu_count else ()
+            sends = self._library.sends(run.standard, len(run.group), self.name, shape)
+            found.append(sends.placed(run.group, int(demand.first_chunk[number])))
+        return found
+
+    @cached_property
+    def least_time(self) -> int:
+        """Picoseconds that its schedule takes at least: as long as what it sends occupies the busiest links.
+
+        Raises SourceError where the algorithm does not fit.
+        """
+        demand = self._module.demand
+        sends = AlgorithmSends.joined(self._sends)
+        column = np.unique(demand.chunks.size, return_inverse=True)[1].reshape(-1)[sends.chunk]
+        kinds, counts = np.unique(np.stack([sends.source, sends.target, column]), axis=1, return_counts=True)
+        loads: Counter[tuple[int, int]] = Counter()
+        for kind, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
+            for ends, time in self._paths.load(*kind).items():
+                loads[ends] += count * time
+        return max(loads.values(), default=0)
+
+    def build(self) -> Module:
+        """The module with the algorithm laid out. Raises CollcError where it does not run on the network."""
+        module, network, demand = self._module, self._module.network, self._module.demand
+        parts = [lay_out(network, demand, run, sends, module.model) for run, sends in enumerate(self._sends)]
+        rows = Transfers.joined(parts)
+        apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
+        if apart is None:
+            raise NoSchedule(Diagnostic("S0201", f"the messages of {self.name} meet on links too often"))
+        return module.with_schedule(RowSchedule(module.model, apart), self.name)
 
 
 def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[TextbookAlgorithm]:
@@ -61,11 +111,11 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[T
     if len(kinds) != 1 or many or module.schedule is not None or network.has_limited_buffers:
         return
     messages = sum(_messages(table) for table in module.demand.tables)
-    shape = dimension_sizes(network)
+    shape, paths = dimension_sizes(network), SendPaths(network, Clock.of(network, module.demand, module.model))
     for name in library.names(kinds.pop()):
         sizes = shape if name == "hierarchical" else ()
         if messages <= MOST_TRANSFERS and (name != "hierarchical" or 1 < len(shape) <= MOST_DIMENSIONS):
-            yield TextbookAlgorithm(name, lambda name=name, sizes=sizes: _built(module, library, name, sizes), messages)
+            yield TextbookAlgorithm(module, library, name, messages, paths, sizes)
 
 
 MOST_DIMENSIONS = 4
@@ -99,19 +149,3 @@ def hierarchical_shape(network: Network, members: int) -> list[int]:
     """
     shape = dimension_sizes(network) if members == len(network.npus) else []
     return shape if 1 < len(shape) <= MOST_DIMENSIONS else []
-
-
-def _built(module: Module, library: AlgorithmLibrary, name: str, shape: Sequence[int]) -> Module:
-    """The module with an algorithm laid out. Raises CollcError where it does not run on the network."""
-    network, demand = module.network, module.demand
-    parts: list[Transfers] = []
-    for number, run in enumerate(demand.runs):
-        assert run.standard is not None
-        sends = library.sends(run.standard, len(run.group), name, shape if len(run.group) == network.npu_count else ())
-        there = sends.placed(run.group, int(demand.first_chunk[number]))
-        parts.append(lay_out(network, demand, number, there, module.model))
-    rows = Transfers.joined(parts)
-    apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
-    if apart is None:
-        raise NoSchedule(Diagnostic("S0201", f"the messages of {name} meet on links too often"))
-    return module.with_schedule(RowSchedule(module.model, apart), name)

@@ -29,6 +29,9 @@ LOOSE = Fraction(11, 10)
 """A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
 far from it after all."""
 
+LEAST_TIME_WORK = 30_000
+"""Work of the least time of a candidate that knows it before, about."""
+
 LONG = Fraction(13, 10)
 """A schedule that takes at least so many times the lower bound is worth more work beside it."""
 
@@ -88,6 +91,7 @@ class TriedCandidates:
     bounds: KnownBounds = field(default_factory=KnownBounds)
     near_ideal: bool = False
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
+    _asked: set[str] = field(default_factory=set[str])
 
     @property
     def best(self) -> tuple[str, Module] | None:
@@ -153,6 +157,23 @@ class TriedCandidates:
     def pass_over(self, candidate: Candidate) -> None:
         """Notes that a candidate did badly with other numbers of chunks."""
         self.notes[candidate.name] = f"auto: left out {candidate.name}, which was not competitive with fewer chunks"
+
+    def is_longer(self, candidate: Candidate) -> bool:
+        """Whether a candidate is known to take as long as the best at least; notes it."""
+        if candidate.least is None or self.best is None:
+            return False
+        self.spent += 0 if candidate.name in self._asked else LEAST_TIME_WORK
+        self._asked.add(candidate.name)
+        try:
+            least = candidate.least()
+        except CollcError as error:
+            self.failed.add(candidate.name)
+            self.notes[candidate.name] = f"auto: {candidate.name} found none: {error.diagnostics[0].message}"
+            return True
+        if least < time_of(self.best[1]):
+            return False
+        self.notes[candidate.name] = f"auto: left out {candidate.name}, which takes at least {format_time(least)}"
+        return True
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""

@@ -25,8 +25,7 @@ from collections import Counter
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
-from collc.graph.digraph import Digraph
-from collc.graph.paths import LexicographicPaths
+from collc.synthesis.fixed.send_paths import SendPaths
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand, Op
@@ -94,7 +93,7 @@ class _AlgorithmLayout:
         self._reduce: list[bool] = sends.reduce.tolist()
         self._step: list[int] = sends.step.tolist()
         self._reduced: list[bool] = (demand.chunks.op[sends.chunk] != Op.COPY).tolist()
-        self._shortest_paths: dict[int, LexicographicPaths] = {}
+        self._known_paths = SendPaths(network, clock)
         self._paths = [self._path(k) for k in range(len(sends))]
         if not forwarding:
             self._check_passed()
@@ -140,13 +139,7 @@ class _AlgorithmLayout:
 
     def _path(self, send: int) -> list[int]:
         """The devices of a send's path, both ends included."""
-        column = self._column[self._chunk[send]]
-        if column not in self._shortest_paths:
-            length = np.array([max(1, row[column]) for row in self._total], np.int64)
-            self._shortest_paths[column] = LexicographicPaths(Digraph.of(self._network), length)
-        if self._shortest_paths[column].edges(self._source[send], self._target[send]):
-            return [self._source[send], self._target[send]]
-        path = self._shortest_paths[column].path(self._source[send], self._target[send])
+        path = self._known_paths.devices(self._source[send], self._target[send], self._column[self._chunk[send]])
         if path is None:
             raise self._error(
                 "S0103", f"no path leads from {self._device(self._source[send])} to {self._device(self._target[send])}"
@@ -195,7 +188,7 @@ class _AlgorithmLayout:
 
     def _link(self, time: int, u: int, v: int, column: int) -> int:
         """The link that a send from u to its neighbour v takes."""
-        links = self._shortest_paths[column].edges(u, v)
+        links = self._known_paths.links(u, v, column)
         free = next((link for link in links if self._free_at[link] <= time), None)
         if free is not None:
             return free

@@ -104,7 +104,7 @@ class TreeGrower:
         pre, post = int(table.pre[chunk]), int(table.post[chunk])
         holders, getting = table.sets[pre], table.sets[post]
         if table.op[chunk] == Op.COPY:
-            seeds, giving, getting = holders, holders[:0], np.setdiff1d(getting, holders)
+            seeds, giving, getting = holders, holders[:0], table.sets.without(post, pre)
         elif not len(getting):
             seeds, giving = holders[:1], holders[:0]
         else:

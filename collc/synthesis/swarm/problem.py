@@ -7,7 +7,7 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.memory import require_for_search
-from collc.graph.paths import Edge, nearest_path
+from collc.graph.paths import Edge, PathTree, nearest_path, shortest_path_tree
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
 from collc.synthesis.timeline import Timeline, link_timelines
@@ -126,6 +126,8 @@ class _Relays:
                 row = self._outgoing[source]
                 row[target] = min(cost, row.get(target, cost))
         self._known: dict[tuple[bytes, bytes], list[int]] = {}
+        self._ahead: list[list[Edge]] = [[(target, cost, -1) for target, cost in row.items()] for row in self._outgoing]
+        self._trees: dict[int, PathTree] = {}
 
     def receivers(self, row: int) -> list[int]:
         """The devices that want a chunk, and the relays on the way to them, ascending."""
@@ -161,7 +163,10 @@ class _Relays:
 
     def _nearest(self, tree: set[int], missing: set[int], row: int) -> list[int]:
         """The devices behind the tree on the path to the nearest missing one."""
-        path = nearest_path(self._edges, tree, missing)
+        if len(tree) == len(missing) == 1:
+            path = self._path(min(tree), min(missing))
+        else:
+            path = nearest_path(self._edges, tree, missing)
         if path is None:
             demand, name = self._conditions.task.demand, self._conditions.task.network.shown_name(min(missing))
             chunk = demand.chunk_name(int(self._conditions.chunk[row]))
@@ -169,5 +174,12 @@ class _Relays:
             raise SourceError(Diagnostic("S0103", message, hint="add links"))
         return path[1:]
 
+    def _path(self, start: int, target: int) -> list[int] | None:
+        """As `nearest_path`, from trees of shortest paths to all that are kept for each start."""
+        if start not in self._trees:
+            self._trees[start] = shortest_path_tree(self._edges, {start: 0})
+        tree = self._trees[start]
+        return tree.vertices_to(target) if target in tree.distance else None
+
     def _edges(self, device: int) -> list[Edge]:
-        return [(target, cost, -1) for target, cost in self._outgoing[device].items()]
+        return self._ahead[device]

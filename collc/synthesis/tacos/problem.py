@@ -243,13 +243,32 @@ class _Relays:
             grown.update(path)
             missing.difference_update(path)
         for device in grown - set(post):
-            self._loads[device] = self._loads.get(device, 0) + 1
+            self._load(device)
         return sorted(grown | set(post))
 
     def _edges(self, device: int) -> list[Edge]:
-        """The links out of a device, each longer by a 16th for every chunk that its target relays already."""
-        loads = self._loads
-        return [(target, cost + cost * loads.get(target, 0) // 16, link) for target, cost, link in self._ahead[device]]
+        return self._priced[device]
+
+    def _load(self, device: int) -> None:
+        """Count a chunk that a device relays: each link into it is longer by a 16th for every one."""
+        load = self._loads[device] = self._loads.get(device, 0) + 1
+        for source, at in self._into[device]:
+            target, cost, link = self._ahead[source][at]
+            self._priced[source][at] = target, cost + cost * load // 16, link
+
+    @cached_property
+    def _priced(self) -> list[list[Edge]]:
+        """`_ahead` with the costs that relayed chunks add."""
+        return [edges.copy() for edges in self._ahead]
+
+    @cached_property
+    def _into(self) -> list[list[tuple[int, int]]]:
+        """For each device where its links are in `_ahead`: (source, position)."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self._ahead]
+        for source, edges in enumerate(self._ahead):
+            for at, (target, _, _) in enumerate(edges):
+                found[target].append((source, at))
+        return found
 
     @cached_property
     def _ahead(self) -> list[list[Edge]]:
