@@ -90,9 +90,8 @@ def _large(tasks: Tasks) -> bool:
 
 def best_starts(
     tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool], turns: int = TURNS
-) -> tuple[int, Int64Array, int] | None:
-    """(picoseconds until all chunks have arrived, int64[n], start of each task, how many schedules were made), or None
-    if stopped before that.
+) -> tuple[int, Int64Array] | None:
+    """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that.
 
     The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
     at most; at most one of many tasks.
@@ -104,12 +103,10 @@ def best_starts(
     backward = _OneWay.of(tasks.reversed(), tasks.total - tasks.busy, tasks.busy)
     rank = np.arange(len(tasks), dtype=np.int32)
     best: tuple[int, Int64Array] | None = None
-    made = 0
     for _ in range(1 + (turns if len(tasks) < LONG else min(turns, 1))):
         start = _starts(forward, rank, reserved, stop)
         if start is None:
             break
-        made += 1
         end = int((start + tasks.total).max(initial=0))
         if best is not None and end >= best[0]:
             break
@@ -119,13 +116,12 @@ def best_starts(
         mirrored = _starts(backward, _ranked(-(start + tasks.total)), {}, stop)
         if mirrored is None:
             break
-        made += 1
         whole = int((mirrored + tasks.busy).max(initial=0))
         start = whole - mirrored - tasks.busy
         if not reserved and whole < best[0]:
             best = whole, start
         rank = _ranked(start)
-    return None if best is None else (*best, made)
+    return best
 
 
 def _ranked(key: Int64Array) -> Int32Array:

@@ -210,7 +210,7 @@ def list_schedule(
     tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
     found = best_starts(tasks, {}, _never, turns)
     assert found is not None
-    end, start, _ = found
+    end, start = found
     chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]
     return Transfers.of(chunk[moved], link[moved], start[moved], reduced[moved]), end
 

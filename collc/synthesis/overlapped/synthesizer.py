@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.list_schedule import COMPILED, best_starts
+from collc.synthesis.list_schedule import best_starts
 from collc.synthesis.overlapped.trees import TreeGrower, interleaved, tasks_of
 from collc.synthesis.task import Effort
 from collc.synthesis.timeline import link_timelines
@@ -26,8 +26,8 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 ATTEMPTS = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
 """(weight, rounds) of each attempt: how much the load of a link counts against its cost, how often trees are grown."""
 
-TASK_WORK, LISTED_WORK = 10, 3
-"""Work for each transfer of an attempt, as WorkMeter counts it, and each time that it is scheduled by plain Python."""
+TASK_WORK = 10
+"""Work for each transfer of an attempt, as WorkMeter counts it."""
 
 LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
 """Transfers up to which there is a second attempt, a third and so on."""
@@ -68,8 +68,7 @@ def overlapped(
             best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
         left = sum(len(tasks) <= limit for limit in LIMITS) - number
         effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
-        listed = 0 if found is None or len(tasks) >= COMPILED else LISTED_WORK * found[2]
-        effort.work.add((TASK_WORK + listed) * len(tasks))
+        effort.work.add(TASK_WORK * len(tasks))
         if left <= 0:
             effort.work.finish()
         if left <= 0 or effort.stop() or effort.work.is_used_up:
