@@ -249,10 +249,11 @@ class _Search:
         waiting: list[Candidate] = []
         for candidate in self._textbook:
             work = candidate.estimate.work
-            if not self._is_wanted(candidate) or self.tried.is_longer(candidate):
+            if not self._is_wanted(candidate):
                 continue
             if work <= self._left() and (part == 1 or part * work <= self.tried.spent):
-                self._take(candidate)
+                if not self.tried.is_longer(candidate):
+                    self._take(candidate)
             else:
                 waiting.append(candidate)
         self._textbook = waiting

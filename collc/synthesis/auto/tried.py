@@ -29,7 +29,7 @@ LOOSE = Fraction(11, 10)
 """A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
 far from it after all."""
 
-LEAST_TIME_WORK = 30_000
+LEAST_TIME_WORK = 15_000
 """Work of the least time of a candidate that knows it before, about."""
 
 LONG = Fraction(13, 10)
@@ -91,7 +91,6 @@ class TriedCandidates:
     bounds: KnownBounds = field(default_factory=KnownBounds)
     near_ideal: bool = False
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
-    _asked: set[str] = field(default_factory=set[str])
 
     @property
     def best(self) -> tuple[str, Module] | None:
@@ -162,8 +161,7 @@ class TriedCandidates:
         """Whether a candidate is known to take as long as the best at least; notes it."""
         if candidate.least is None or self.best is None:
             return False
-        self.spent += 0 if candidate.name in self._asked else LEAST_TIME_WORK
-        self._asked.add(candidate.name)
+        self.spent += LEAST_TIME_WORK
         try:
             least = candidate.least()
         except CollcError as error:
