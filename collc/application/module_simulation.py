@@ -32,9 +32,9 @@ def simulated_module(module: Module, timing: Timing) -> Simulation:
         if timing.aware:
             return simulate(network, schedule_tasks(network, demand, rows, ends), timing)
         found = simulate(network, message_tasks(network, demand, rows, ends), timing)
-        hops = Hops.of(network, tasks_of_transfers(network, demand, rows, Edges.of([])), timing)
-        sent, busy = hops.link_totals(network)  # links that the messages of a multicast share carry it once
-        return replace(found, sent=sent, busy=busy)
+        # Links that the messages of a multicast share carry it once.
+        once = Hops.of(network, tasks_of_transfers(network, demand, rows, Edges.of([])), timing)
+        return replace(found, carried=once)
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     except ValueError as error:

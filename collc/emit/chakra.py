@@ -131,7 +131,7 @@ def _time_of_schedule(module: Module) -> int:
 
 
 def _delay_note(module: Module, algorithm: Algorithm) -> str:
-    """A remark where the traces use another time than the schedule.
+    """A remark where the traces take another time than the schedule.
 
     Both times are those of ASTRA-sim's model, and have 1 ns for each reduction; where NPUs have limits, that of the
     schedule has none, and the traces may take so much longer.

@@ -57,6 +57,8 @@ def test_removed_npus_do_not_change_the_name_of_a_node() -> None:
         assert parts == "the links between the 3 nodes"
     column = without(cluster(uplinks=False), [1], np.zeros(0, np.int64))
     assert into(column, 5, 9) == "the links into npu[*, 1]"
+    few = without(cluster(uplinks=False), [0, 2], np.zeros(0, np.int64))
+    assert into(few, 1, 3) == "the links into {npu[0, 1], npu[0, 3]}"
 
 
 def test_single_devices_and_lists() -> None:

@@ -87,7 +87,9 @@ class _DeviceSet:
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]] | None:
-        """For each index of the array the smallest and the largest, where the set is all present between them."""
+        """For each index of the array the smallest and the largest, where the set is all between them; of whole rows,
+        such as nodes, less than half may have been removed.
+        """
         family = self._family
         if family is None:
             return None
@@ -98,15 +100,19 @@ class _DeviceSet:
             found[axis] = int(index.min()), int(index.max())
         for axis, size in enumerate(family.shape):  # the first or last may have been removed
             wider = [*found[:axis], (0, size - 1), *found[axis + 1 :]]
-            found = wider if self._present_between(family, wider) == len(self.devices) else found
-        return found if self._present_between(family, found) == len(self.devices) else None
+            found = wider if self._is_all_between(family, wider) else found
+        return found if self._is_all_between(family, found) else None
 
-    def _present_between(self, family: DeviceFamily, ranges: list[tuple[int, int]]) -> int:
-        """The devices between these indexes of an array that have not been removed."""
+    def _is_all_between(self, family: DeviceFamily, ranges: list[tuple[int, int]]) -> bool:
+        """Whether the set is all devices between these indexes of an array, or what is left of whole rows."""
         devices = np.array([family.first])
         for (low, high), stride in zip(ranges, family.strides, strict=True):
             devices = np.add.outer(devices, np.arange(low, high + 1) * stride).ravel()
-        return int(self.network.present[devices].sum())
+        whole = all(
+            low == high or high - low == size - 1 for (low, high), size in zip(ranges, family.shape, strict=True)
+        )
+        most = 2 * len(self.devices) - 1 if whole else len(self.devices)
+        return len(devices) <= most and int(self.network.present[devices].sum()) == len(self.devices)
 
     @cached_property
     def slice(self) -> str:
