@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,6 +23,9 @@ Four = tuple[Numbers, Numbers, Numbers, Numbers]
 
 COMPILED = 60_000
 """Members x edges from which flows are computed by compiled code."""
+
+REMEMBERED = 8
+"""Rates that are kept: searches for a number of chunks ask for the same ones again and again."""
 
 PIECE = 20_000_000
 """Members x arcs of one call of compiled code, about 50 ms: what stops a search is seen between calls."""
@@ -51,6 +55,36 @@ class ReduceRate:
     parts: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class _RateProblem:
+    """A graph, the capacities of its edges and the members, as bytes, so that equal problems are found again."""
+
+    vertices: int
+    source: bytes
+    target: bytes
+    capacity: bytes
+    members: tuple[int, ...]
+
+    @staticmethod
+    def of(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> _RateProblem:
+        """The problem. Raises ValueError where there are fewer than two members."""
+        if len(members) < 2:
+            raise ValueError("a rate needs at least two members")
+        source, target = (end.astype(np.int32).tobytes() for end in (graph.source, graph.target))
+        return _RateProblem(
+            graph.vertex_count, source, target, capacity.astype(np.int64).tobytes(), tuple(int(one) for one in members)
+        )
+
+    def read(self) -> tuple[Digraph, Int64Array, list[int]]:
+        """The graph, the capacities and the members."""
+        source, target = (np.frombuffer(end, np.int32) for end in (self.source, self.target))
+        return (
+            Digraph(self.vertices, source, target),
+            np.frombuffer(self.capacity, np.int64),
+            list(self.members),
+        )
+
+
 def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> GatherRate:
     """The exact rate of an All-Gather (Zhao et al., ForestColl, 2024, section 5.1).
 
@@ -58,8 +92,13 @@ def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     cut that is too narrow for the rate so far gives the next, smaller rate. Raises ValueError where there are fewer
     than two members, or no path leads from a member to another.
     """
-    if len(members) < 2:
-        raise ValueError("a rate needs at least two members")
+    return remembered_gather_rate(_RateProblem.of(graph, capacity, members))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def remembered_gather_rate(problem: _RateProblem) -> GatherRate:
+    """The rate of an All-Gather, computed once for equal problems."""
+    graph, capacity, members = problem.read()
     flows = _Flows(graph, capacity, members, sinks=False)
     into = np.zeros(graph.vertex_count, np.int64)
     np.add.at(into, graph.target, capacity)
@@ -71,6 +110,7 @@ def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     while rate:
         unfed = flows.first_unfed(rate, finished)
         if unfed is None:
+            outside.flags.writeable = False
             return GatherRate(rate, outside)
         finished, outside = unfed
         leaving = outside[graph.source] & ~outside[graph.target]
@@ -100,8 +140,13 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid where vertices that are no
     members add up or copy. Raises ValueError as gather_rate does.
     """
-    if len(members) < 2:
-        raise ValueError("a rate needs at least two members")
+    return remembered_reduce_rate(_RateProblem.of(graph, capacity, members))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def remembered_reduce_rate(problem: _RateProblem) -> ReduceRate:
+    """The rate of an All-Reduce, computed once for equal problems."""
+    graph, capacity, members = problem.read()
     flows = _Flows(graph, capacity, members, sinks=True)
     parts = list(range(len(members)))
     rate = _partition_rate(flows, parts)

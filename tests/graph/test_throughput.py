@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
-from typing import cast
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
@@ -84,7 +84,9 @@ def least_cut_rate(graph: Digraph, capacity: Int64Array, members: list[int]) -> 
 
 @pytest.fixture(params=["plain", "in pieces", "compiled"])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test in plain Python, with a call for each member, and with compiled flows."""
+    """Each test in plain Python, with a call for each member, and with compiled flows; none finds a rate of another."""
+    throughput.remembered_gather_rate.cache_clear()
+    throughput.remembered_reduce_rate.cache_clear()
     if request.param == "in pieces":
         monkeypatch.setattr(throughput, "PIECE", 1)
     monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
@@ -193,6 +195,27 @@ def test_rates_of_all_reduces(case: Capacitated, reduced: Fraction, parts: int) 
     found = reduce_rate(*case)
     assert found.rate == reduced
     assert len(set(found.parts)) == parts
+
+
+@pytest.mark.usefixtures("each_way")
+@pytest.mark.parametrize("rate", [gather_rate, reduce_rate])
+def test_rates_of_equal_problems_are_computed_once(
+    rate: Callable[[Digraph, Int64Array, list[int]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for a number of chunks asks for the same rate with each number and link model."""
+    made: list[int] = []
+    flows = vars(throughput)["_Flows"]
+
+    def counted(*args: Any, **options: Any) -> Any:
+        made.append(1)
+        return flows(*args, **options)
+
+    monkeypatch.setattr("collc.graph.throughput._Flows", counted)
+    first = rate(*mesh(3, 3, 50))
+    assert rate(*mesh(3, 3, 50)) is first
+    assert len(made) == 1
+    rate(*mesh(3, 3, 40))
+    assert len(made) == 2
 
 
 def test_one_member_has_no_rate() -> None:
