@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from collc.base.synthesizers import COMMON
 from collc.base.wording import listed
 from collc.source.parsing import tokens as t
 from collc.source.parsing.tokens import Token
@@ -136,6 +137,20 @@ SIGN_HINTS: Final = {
 def sign(text: str) -> str:
     """The name in messages of a sign that is not part of the language."""
     return f"'{text}'" if text.isprintable() and not text.isspace() else f"the character U+{ord(text):04X}"
+
+
+def where_argument_stands(word: str, possible: AbstractSet[str]) -> str:
+    """The hint for an argument that stands as a statement of a schedule, or "" where the word is none.
+
+    possible: the tokens that could stand there.
+    """
+    if "synthesize" not in possible:
+        return ""
+    if word in COMMON:
+        return f"it is an option of a synthesizer, as in 'synthesize auto({word}: ...)'"
+    if word in {"size", "chunks"}:
+        return f"it is an argument of a collective, as in 'run all_reduce(t.npus, {word}: ...)'"
+    return ""
 
 
 def number_hint(text: str) -> str:

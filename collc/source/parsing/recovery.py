@@ -22,6 +22,7 @@ from collc.source.parsing.expectations import (
     found,
     number_hint,
     sign,
+    where_argument_stands,
 )
 from collc.source.parsing.literals import unit_hint
 from collc.source.parsing.table import Table
@@ -407,7 +408,9 @@ class Recovery:
         elif statement and token.kind == t.NAME and self._first_on_line(position):
             words = sorted(possible & STATEMENTS)
             quoted = [f"'{word}'" for word in words]
-            hint = did_you_mean(token.text, words, f"allowed here: {listed(quoted)}")
+            hint = where_argument_stands(token.text, possible) or did_you_mean(
+                token.text, words, f"allowed here: {listed(quoted)}"
+            )
             self._report("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
         else:
             self._general(position, possible)
