@@ -7,13 +7,14 @@ It counts schedules, never time, so that the same program gives the same number 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
+from collc.synthesis.experience import Experience
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Bound, Module
 
@@ -33,6 +34,9 @@ SMALL: Final = 20_000
 
 MOST_TRANSFERS: Final = 4_000_000
 """No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
+
+GO_ON, NEAR_BEST = 2, Fraction(110, 100)
+"""So many numbers at most, with a time of at most this multiple of the least, are searched further in the end."""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
@@ -62,14 +66,17 @@ class ChunkSearch:
     choice: the numbers. synthesize: the module with a schedule for a request and its number of chunks per block; raises
     CheckFailed for a schedule that is wrong, so that its time does not count. stop: whether the search must end now; it
     is asked after the first schedule. listed: whether files need every transfer of a schedule that repeats itself.
+    experience: of `synthesize`; searches that it held back go on in the end, when the best numbers are searched again.
     """
 
     choice: ChunkChoice
     synthesize: Callable[[ScheduleRequest, int], Module]
     stop: Callable[[], bool]
     listed: bool = False
+    experience: Experience = field(default_factory=Experience)
     tried: list[Attempt] = field(default_factory=list[Attempt])
     _skipped: set[int] = field(default_factory=set[int])
+    _held_back: set[int] = field(default_factory=set[int])
     _failed: CheckFailed | None = None
 
     def best(self) -> Attempt:
@@ -84,6 +91,7 @@ class ChunkSearch:
         best = self.shortest().number
         if not self._is_done() and not self._is_good(max(best, self.tried[-1].number)):
             self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
+        self._go_on()
         return self.shortest()
 
     def best_below(self, number: int) -> Attempt | None:
@@ -111,12 +119,26 @@ class ChunkSearch:
             if useless == USELESS or self._is_done():
                 return
 
+    def _go_on(self) -> None:
+        """Let the searches with the best numbers go on where they were held back."""
+        self.experience.is_last, self.experience.is_used_up = True, False
+        most = self.shortest().time * NEAR_BEST
+        for attempt in sorted(self.tried, key=_by_time)[:GO_ON]:
+            if attempt.time > most or attempt.number not in self._held_back or self._is_done():
+                continue
+            try:
+                module = self.synthesize(attempt.request, attempt.number)
+            except CollcError:
+                continue
+            if (time := module.collective_time()) < attempt.time:
+                self.tried[self.tried.index(attempt)] = replace(attempt, module=module, time=time)
+
     def shortest(self) -> Attempt:
         """The shortest schedule found so far, with the fewest chunks."""
         return min(self.tried, key=_by_time)
 
     def _is_done(self) -> bool:
-        return self.stop() or self._reaches(NEAR_IDEAL)
+        return self.stop() or self.experience.is_used_up or self._reaches(NEAR_IDEAL)
 
     def _is_good(self, number: int) -> bool:
         """Whether little is left to gain for the work that another number of chunks takes."""
@@ -148,7 +170,10 @@ class ChunkSearch:
                 if self._is_hopeless(request):
                     self._skipped.add(number)
                     continue
+                held_back = len(self.experience.held_back)
                 module = self.synthesize(request, number)
+                if len(self.experience.held_back) > held_back:
+                    self._held_back.add(number)
             except UsageError:
                 raise
             except CheckFailed as error:

@@ -265,19 +265,20 @@ class ScheduleBuild:
         choice = self.request.choice
         if choice is None or not choice.automatic:
             return self._synthesized(self.request, limit, emits, self.module_text), ""
-        texts: dict[int, list[str]] = {}
-        experience = Experience()
+        texts: list[tuple[Module, list[str]]] = []
 
         def synthesize(request: ScheduleRequest, number: int) -> Module:
             check_feasible(request, emits)
             self.progress(None, f"trying {plural(number, 'chunk')} per block")
             part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
             share = SearchLimit(limit.reached, None if limit.seconds is None else (limit.seconds - limit.used) * part)
-            module = self._synthesized(request, share, emits, texts.setdefault(number, []).append, experience)
+            text: list[str] = []
+            module = self._synthesized(request, share, emits, text.append, search.experience)
+            texts.append((module, text))
             self._check_handwritten(request, module)
             return module
 
-        search = ChunkSearch(choice, synthesize, lambda: experience.is_used_up or limit.reached(), listed=bool(emits))
+        search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(emits))
         try:
             best = search.best()
         except OutOfTime:
@@ -287,7 +288,7 @@ class ScheduleBuild:
         except CheckFailed:  # the report says what is wrong with the first one
             self.request = choice.request(choice.numbers[0])
             return self._synthesized(self.request, limit, emits, self.module_text), ""
-        for text in texts[best.number]:
+        for text in next(text for module, text in texts if module is best.module):
             self.module_text(text)
         self._search = search
         self._take(best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -15,10 +16,16 @@ class Experience:
     """How the candidates of `auto` did, by name: in each search where one was tried, its time by that of the best.
 
     None: it found no schedule. spent: the work of all searches. is_used_up: whether that is all that they may take.
+    best: the candidate with the best schedule of the last search.
+    is_last: whether the numbers are known that are worth what is left; until then, long searches are held back.
+    held_back: those searches, which can go on, by what they search for.
     """
 
     spent: int = 0
     is_used_up: bool = False
+    best: str = ""
+    is_last: bool = False
+    held_back: dict[Hashable, object] = field(default_factory=dict[Hashable, object])
     _ratios: dict[str, list[Fraction | None]] = field(default_factory=dict[str, list[Fraction | None]])
 
     def add(self, work: int, ratios: dict[str, Fraction | None]) -> None:
@@ -26,6 +33,11 @@ class Experience:
         self.spent += work
         for name, ratio in ratios.items():
             self._ratios.setdefault(name, []).append(ratio)
+
+    def was_longer(self, name: str) -> bool:
+        """Whether others were better in the last search that tried a candidate."""
+        last = self._ratios.get(name, [None])[-1]
+        return last is not None and last > 1
 
     def is_hopeless(self, name: str) -> bool:
         """Whether a candidate failed in the last two searches, or was far from the best and came no nearer to it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -97,6 +98,11 @@ class Module:
 
     def collective_time(self) -> int:
         """Picoseconds that the schedule takes. Raises ValueError where there is none."""
+        return self._time
+
+    @cached_property
+    def _time(self) -> int:
+        """Computed once: a search compares its best schedule with each other one."""
         return self._scheduled().collective_time(self.network, self.demand)
 
     def _scheduled(self) -> Schedule:

@@ -111,6 +111,53 @@ def test_large_numbers_are_left_out_where_little_is_left_to_gain(monkeypatch: py
     assert [attempt.number for attempt in found.tried] == [1, 4, 16, 2]
 
 
+class HeldBack:
+    """A search that is held back with each number; {number: nanoseconds at first and in the end, 0 for none}."""
+
+    def __init__(self, times: dict[int, tuple[int, int]]) -> None:
+        self.asked: list[int] = []
+        self.search = searched({number: first for number, (first, _) in times.items()})
+        self._first, self._times = self.search.synthesize, times
+        self.search.synthesize = self._synthesize
+
+    def _synthesize(self, request: ScheduleRequest, number: int) -> Module:
+        self.asked.append(number)
+        module = self._first(request, number)
+        if not self.search.experience.is_last:
+            self.search.experience.held_back[number] = module
+            return module
+        if not self._times[number][1]:
+            raise NoSchedule(Diagnostic("S0301", "none"))
+        return replace(module, schedule=OneTransfer(self._times[number][1] * 1_000_000))
+
+
+def test_searches_with_the_best_numbers_go_on_in_the_end() -> None:
+    """With two numbers at most, and only if they are near the best."""
+    held = HeldBack({1: (1200, 1), 4: (1050, 900), 16: (1000, 950), 64: (1010, 940), 256: (1020, 1)})
+    best = held.search.best()
+    assert (best.number, best.time) == (64, 940_000_000)
+    assert held.asked == [1, 4, 16, 64, 256, 16, 64]
+    assert held.search.note(best) == "chunks: auto chose 64 per block (tried: 1, 4, 16, 64, 256)"
+    held = HeldBack({1: (1000, 900), 4: (1200, 1), 16: (1300, 1)})
+    assert (held.search.best().time, held.asked) == (900_000_000, [1, 4, 16, 1])
+
+
+def test_a_search_that_finds_nothing_shorter_changes_nothing() -> None:
+    for later in (0, 1000, 2000):
+        held = HeldBack({1: (1000, later), 4: (1200, 1)})
+        best = held.search.best()
+        assert (best.number, best.time) == (1, 1000 * 1_000_000)
+        assert held.asked == [1, 4, 1]
+
+
+def test_the_search_does_not_go_on_where_its_work_is_used_up() -> None:
+    """What all numbers may take is less before the last ones are known."""
+    held = HeldBack({1: (1000, 900), 4: (1010, 800)})
+    held.search.experience.is_used_up = True
+    assert held.search.best().time == 900 * 1_000_000
+    assert held.asked == [1, 1]
+
+
 # Programs
 
 
@@ -207,6 +254,17 @@ def test_a_declared_name_means_its_value() -> None:
 def test_modules_after_a_pass_are_those_of_the_number_taken(capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.coll").write_text(RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more=""))
     assert main(["compile", "p.coll", "--print-after", "tacos"]) == 0
+    assert capsys.readouterr().out.count("\ndemand") == 1
+
+
+def test_modules_after_a_pass_are_those_of_the_search_that_went_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.HELD_BACK", 10**9)
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.HELD_TO", 0)
+    text = RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more="").replace("tacos", "auto")
+    Path("p.coll").write_text(text)
+    assert main(["compile", "p.coll", "--print-after", "auto"]) == 0
     assert capsys.readouterr().out.count("\ndemand") == 1
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collc.ten.demand import Op
+from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 from tests.support import GiB, demand_of, network
@@ -28,6 +31,22 @@ def test_time_of_a_step_by_link_table_is_that_of_its_rows(rows, kinds, step, mod
     demand = demand_of([(size, [0], [1], Op.COPY) for size in (1, 1 << 20, 1 << 24)])
     steps = StepSchedule(model, np.array(rows, np.uint16).reshape(-1, 4), step)
     assert steps.collective_time(net, demand) == RowSchedule(model, steps.transfers).collective_time(net, demand)
+
+
+def test_a_module_computes_the_time_of_its_schedule_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search compares its best schedule with every other one."""
+    net, asked = network(2, [(0, 1, KINDS[0])]), list[int]()
+    blocks = RowSchedule.blocks
+
+    def counted(schedule: RowSchedule, rows: int = 1 << 22) -> Iterator[Transfers]:
+        asked.append(rows)
+        return blocks(schedule, rows)
+
+    monkeypatch.setattr(RowSchedule, "blocks", counted)
+    row = Transfers(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int64), np.zeros(1, np.bool_))
+    module = Module("m", net, demand_of([(1 << 20, [0], [1], Op.COPY)]), schedule=RowSchedule(LinkModel.STORE, row))
+    assert module.collective_time() == module.collective_time() > 0
+    assert len(asked) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=6))

@@ -15,8 +15,9 @@ for something shorter where the problem is tiny (exact).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from time import monotonic
 
@@ -64,6 +65,13 @@ SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
 ALL_NUMBERS, LEAST_PART = 2, 8
 """All searches for a number of chunks take at most so many times the work of one, but each at least a part of it."""
 
+BEYOND = 4
+"""A schedule without a search may take such a part of that where nothing is left."""
+
+HELD_BACK, HELD_TO, BEFORE_LAST = 8, 4, Fraction(7, 8)
+"""Until the best number of chunks is known, a long search takes at most such a part of the work of one number, or so
+many times the work of its first schedule, and all searches take such a share of theirs."""
+
 LONGER = 8
 """A search goes on with so many times the work that it has had."""
 
@@ -96,16 +104,20 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     factored = _without_listing(module, effort)
     if factored is not None:
         return factored
-    search = _Search(module, effort, library)
-    tried = search.tried
+    search = _search_of(module, effort, library)
+    tried, before = search.tried, search.tried.spent
     try:
         search.run()
     except OutOfTime:
         if tried.best is None:
             raise
     if effort.experience is not None:
-        effort.experience.add(tried.spent, tried.ratios())
-        effort.experience.is_used_up = effort.experience.spent >= search.most_for_all
+        effort.experience.add(tried.spent - before, tried.ratios())
+        most = search.most_for_all if effort.experience.is_last else BEFORE_LAST * search.most_for_all
+        effort.experience.is_used_up = effort.experience.spent >= most
+        effort.experience.best = effort.experience.best if tried.best is None else tried.best[0]
+        if search.is_held_back:
+            effort.experience.held_back[_question(module, effort)] = search
     if tried.best is None:
         stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
         raise stopped if effort.stop() else tried.failure or stopped
@@ -118,6 +130,21 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
         notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
     return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
+
+
+def _search_of(module: Module, effort: Effort, library: AlgorithmLibrary | None) -> _Search:
+    """A search for a module: one that was held back, which goes on, or a new one."""
+    if effort.experience is not None and effort.experience.is_last:
+        found = effort.experience.held_back.pop(_question(module, effort), None)
+        if isinstance(found, _Search):
+            found.go_on(effort.experience)
+            return found
+    return _Search(module, effort, library)
+
+
+def _question(module: Module, effort: Effort) -> Hashable:
+    """What a search is for."""
+    return module.network, module.demand, module.model, module.relays, module.schedule, effort.unwinds
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
@@ -143,6 +170,7 @@ class _Search:
 
     tried: what it has found. most, most_for_all: all work that it may take, and all numbers of chunks together. spare,
     spare_if_long: work beside that of the best candidate, and where that takes much longer than its bound.
+    is_held_back: whether a long search was, for other numbers of chunks.
     """
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
@@ -155,7 +183,12 @@ class _Search:
         for_z3 = EXACT_WORK if _is_tiny(module) else 0
         self.spare = effort.trials * SPARE - for_z3
         self.spare_if_long = effort.trials * SPARE_IF_LONG - for_z3
+        self._held = self.most // HELD_BACK  # the work of a long search that is held back
+        self._is_first = effort.experience is None or not effort.experience.best  # else there is a schedule already
+        self._first_work: dict[str, int] = {}
+        self._holds_back = self.is_held_back = self._goes_on = False
         if effort.experience is not None:
+            self._holds_back = not effort.experience.is_last and effort.time_limit is None
             self.most = max(self.most // LEAST_PART, self.most_for_all - effort.experience.spent)
             self._candidates = self._not_hopeless(effort.experience)
         self._in_time = self.most  # the work of a first schedule that ends before the time limit
@@ -163,12 +196,23 @@ class _Search:
             self._in_time = int(effort.time_limit * WORK_PER_SECOND)
             self.most = self.spare = self.spare_if_long = max(self.most, self._in_time)
 
+    def go_on(self, experience: Experience) -> None:
+        """Lets long searches that were held back take what is left."""
+        self._holds_back, self.is_held_back, self._goes_on = False, False, True
+        self.most = self.tried.spent + self.most_for_all - experience.spent
+
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
+        if self._goes_on:
+            self._near_ideal([one for one in self._candidates if one.estimate.near_ideal and one.estimate.whole])
+            self.longer_searches()
+            return
         stores_too = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
         if stores_too and self._effort.time_limit is not None:
             self.store()  # it takes less time than what comes next
         self.first_schedules()
+        if self.tried.best is None and not self._is_first:
+            return
         self.textbook(SMALL_BESIDE)
         self.longer_searches()
         self.textbook()
@@ -194,7 +238,8 @@ class _Search:
                 continue
             work, near_ideal = candidate.estimate.work, candidate.estimate.near_ideal
             much = near_ideal and self.tried.may_gain_much(candidate.network)
-            left = self._all_left() if much or (near_ideal and work <= self.spare) else self._left()
+            sure = much or (near_ideal and work <= self.spare) or (self._was_best(candidate) and work <= self._held)
+            left = self._all_left() if sure else self._left()
             if work <= min(left, self._in_time):
                 self._take(candidate, FIRST_WORK, max(GIVEN_UP * work, LEAST_GIVEN_UP))
                 if much and candidate.estimate.whole:
@@ -203,9 +248,18 @@ class _Search:
                 self.tried.leave_out(candidate)
         self._near_ideal(waiting)
         if self.tried.best is None and not self._effort.stop():
-            for candidate in sorted(self._candidates, key=lambda one: one.estimate.work):
+            possible = [one for one in self._candidates if self._may_come_alone(one.estimate)]
+            for candidate in sorted(possible, key=lambda one: one.estimate.work):
                 if candidate.name not in self.tried.attempts and self.tried.best is None:
                     self._take(candidate, FIRST_WORK)
+
+    def _may_come_alone(self, estimate: Estimate) -> bool:
+        """Whether a candidate that takes more work than is left is taken where there is no other.
+
+        Only where no other number of chunks has a schedule, and for one that needs no search to be near the best.
+        """
+        beyond = self.most_for_all // BEYOND if estimate.near_ideal and not estimate.searches else 0
+        return self._is_first or estimate.work <= max(beyond, self._all_left())
 
     def _near_ideal(self, waiting: list[Candidate]) -> None:
         """The whole searches of candidates that are likely to come near the best schedule of all; empties the list."""
@@ -214,14 +268,14 @@ class _Search:
             attempt = self.tried.attempts.get(candidate.name)
             left = self._all_left() - (0 if attempt is None else attempt.setup)
             if self.tried.is_near(candidate, 0) and self._is_wanted(candidate) and left > QUICK:
-                self._take(candidate, left)
+                self._take_long(candidate, left)
 
     def longer_searches(self) -> None:
         """More work for the searches that came near the best, in turns, as long as there is some left.
 
         The search that found the best then goes on to its own end.
         """
-        attempts = self.tried.attempts
+        attempts, again = self.tried.attempts, 1 if self._goes_on else 2
         while True:
             left, all_left = self._left(), self._all_left()
             near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
@@ -231,13 +285,11 @@ class _Search:
             leading = [one for one in near if self._leads(one)]
             if affordable:
                 candidate = min(affordable, key=lambda one: (not self.tried.is_near(one, 0), work[one.name]))
-                limit = min(LONGER * work[candidate.name], search[candidate.name])
-            elif leading and 2 * work[leading[0].name] <= all_left - attempts[leading[0].name].setup:
-                candidate = leading[0]
-                limit = all_left - attempts[candidate.name].setup
-            else:
+                self._take(candidate, min(LONGER * work[candidate.name], search[candidate.name]))
+                continue
+            limit = 0 if not leading else all_left - attempts[leading[0].name].setup
+            if not leading or again * work[leading[0].name] > limit or not self._take_long(leading[0], limit):
                 break
-            self._take(candidate, limit)
 
     def textbook(self, part: int = 1) -> None:
         """The algorithms of the library, as long as there is some work left.
@@ -336,10 +388,33 @@ class _Search:
         work = candidate.estimate.work if attempt is None else LONGER * attempt.work
         return not tried.is_nearly_done(candidate.network, work)
 
+    def _take_long(self, candidate: Candidate, limit: int) -> bool:
+        """As much of a long search as is not held back; whether that was any."""
+        held = limit
+        if self._holds_back:
+            held = min(limit, max(self._held, HELD_TO * self._first_work[candidate.name]))
+            if self.tried.attempts[candidate.name].work >= held or self._was_longer(candidate):
+                self.is_held_back = True
+                return False
+        self._take(candidate, held)
+        self.is_held_back |= held < limit and self.tried.attempts[candidate.name].unfinished
+        return True
+
+    def _was_longer(self, candidate: Candidate) -> bool:
+        """Whether others were better than a candidate with the last number of chunks."""
+        experience = self._effort.experience
+        return experience is not None and experience.was_longer(candidate.name)
+
+    def _was_best(self, candidate: Candidate) -> bool:
+        """Whether a candidate was the best with the last number of chunks."""
+        return self._effort.experience is not None and self._effort.experience.best == candidate.name
+
     def _take(self, candidate: Candidate, limit: int | None = None, most: int | None = None) -> None:
         began = monotonic()
         self._effort.progress(0.0, f"auto: {candidate.name}")
         self.tried.take(candidate, limit, most)
+        if candidate.name in self.tried.attempts:
+            self._first_work.setdefault(candidate.name, self.tried.attempts[candidate.name].work)
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
 
 
