@@ -14,7 +14,7 @@ from typing import Final
 
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
-from collc.synthesis.experience import Experience
+from collc.synthesis.experience import MUCH_LONGER, Experience
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Bound, Module
 
@@ -109,7 +109,7 @@ class ChunkSearch:
     def _climb(self) -> None:
         useless = 0
         for number in _rungs(self.choice.numbers):
-            if useless and self._is_good(number):
+            if useless and (self._is_good(number) or self._is_costly(number)):
                 return
             before = self.shortest().time if self.tried else 0
             self._try_all([number])
@@ -144,6 +144,16 @@ class ChunkSearch:
         """Whether little is left to gain for the work that another number of chunks takes."""
         last = self.tried[-1].number
         return self._transfers() * number > SMALL * last and self._reaches(NEARLY_IDEAL)
+
+    def _is_costly(self, number: int) -> bool:
+        """Whether the last number made the schedule much longer, and a search would take over half of the work left.
+
+        In proportion to the work of the last search.
+        """
+        last, left = self.tried[-1], self.experience.left
+        if left is None or last.time < MUCH_LONGER * self.shortest().time:
+            return False
+        return 2 * self.experience.last * number > left * last.number
 
     def _transfers(self) -> int:
         """How many transfers the last schedule lists."""

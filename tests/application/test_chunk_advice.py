@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import collc
+from benchmarks.throughput import MI250
+from collc.base.units import format_time
 from collc.ten.module import Module
 
 HEAD = "import std.topologies\nimport std.collectives\n"
@@ -65,6 +67,38 @@ def test_on_large_networks_it_names_no_number(monkeypatch: pytest.MonkeyPatch) -
     less = int(100 * (1 - report.ideal_ps / report.bound_ps))
     assert remark.endswith(f"; the bound for any number of chunks is {less} % less: try chunks: auto")
     assert remarks(RING, "all_gather(t.npus, size: 20B)") == [], "no other number divides"
+
+
+def estimates(program: str, run: str) -> list[str]:
+    report = collc.compile_text(program.replace("RUN", run))["s"]
+    return [note for note in report.notes if "may give about" in note]
+
+
+def test_it_names_more_chunks_where_the_schedule_waits_for_whole_ones() -> None:
+    """The bound of 4 chunks is less than 5 % above that of any number, but the schedule is far from it."""
+    text = f"import std.collectives\n{MI250}topology t = mi250(2)\n"
+    text += 'schedule s on t { run RUN synthesize forest(link_model: "pipelined") }\n'
+    run = "all_gather(t.npus, size: 1GiB, chunks: {})"
+    (remark,) = estimates(text, run.format(4))
+    number = int(re.findall(r"try chunks: (\d+) or chunks: auto", remark)[0])
+    few, more = (collc.compile_text(text.replace("RUN", run.format(chunks)))["s"] for chunks in (4, number))
+    assert few.ideal_ps > 0.95 * few.bound_ps
+    assert f"takes {format_time(few.time_ps - few.bound_ps)} more than the bound" in remark
+    estimated = float(re.findall(r"about ([0-9.]+)ms", remark)[0]) * 1e9
+    assert 0.9 * estimated < more.time_ps < 0.95 * few.time_ps
+
+
+def test_it_estimates_nothing_where_no_chunk_is_passed_on_or_the_bound_is_near() -> None:
+    full = HEAD + "topology t = fully_connected(8, bandwidth: 50GB/s, latency: 0.7us)\nschedule s on t { run RUN }\n"
+    assert estimates(full, "all_reduce(t.npus, size: 1MiB, chunks: 1)") == []
+    assert estimates(RING, "all_gather(t.npus, size: 64MiB, chunks: 2)") == []
+    alone = HEAD + "topology t = ring(2, 50GB/s, 1us) without { npu 1 }\nschedule s on t { run RUN }\n"
+    assert estimates(alone, "all_gather(t.npus, size: 64MiB, chunks: 2)") == []
+    by_hand = HEAD + (
+        "import std.algorithms\ntopology t = ring(8, bandwidth: 50GB/s, latency: 0.7us)\n"
+        "schedule s on t { run RUN using ring }\n"
+    )
+    assert estimates(by_hand, "all_gather(t.npus, size: 64MiB, chunks: 1)") == []
 
 
 GROUP = HEAD + (

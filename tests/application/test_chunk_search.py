@@ -158,6 +158,22 @@ def test_the_search_does_not_go_on_where_its_work_is_used_up() -> None:
     assert held.asked == [1, 1]
 
 
+def test_after_a_much_longer_schedule_no_number_follows_that_would_take_half_of_the_work_left() -> None:
+    """What is left then serves the numbers round the best."""
+    longer = {1: 1000, 2: 1050, 4: 1100, 16: 1200, 64: 1300}
+    little = {**longer, 4: 1099}
+    for times, left, tried in (
+        (longer, 63, [1, 4, 2]),
+        (longer, 64, [1, 4, 16, 2]),
+        (longer, None, [1, 4, 16, 2]),
+        (little, 63, [1, 4, 16, 2]),
+    ):
+        found = searched(times)
+        found.experience.last, found.experience.left = 8, left
+        assert found.best().number == 1
+        assert [attempt.number for attempt in found.tried] == tried
+
+
 # Programs
 
 

@@ -114,7 +114,8 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     if effort.experience is not None:
         effort.experience.add(tried.spent - before, tried.ratios())
         most = search.most_for_all if effort.experience.is_last else BEFORE_LAST * search.most_for_all
-        effort.experience.is_used_up = effort.experience.spent >= most
+        effort.experience.left = int(most) - effort.experience.spent
+        effort.experience.is_used_up = effort.experience.left <= 0
         effort.experience.best = effort.experience.best if tried.best is None else tried.best[0]
         if search.is_held_back:
             effort.experience.held_back[_question(module, effort)] = search
