@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
+from collc.base.exit_codes import INTERRUPTED
+
 TYPE_CHECKING = False  # see collc/__init__.py
 if TYPE_CHECKING:
-    from typing import Final, NoReturn
-
-
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
+    from typing import NoReturn
 
 
 def start() -> int:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Final, TextIO
 
 from collc.base.diagnostics import CollcError, Diagnostic, Exit
+from collc.base.exit_codes import INTERRUPTED
 from collc.base.memory import gibibytes, limited_memory, memory_limit
 from collc.command.arguments import parse_arguments
 from collc.command.terminal import drop_output
@@ -25,9 +26,6 @@ _MEMORY_HINTS: Final = {
 
 _RESULTS: Final = {"compile": "schedules", "design": "designs"}
 """What the JSON of a command lists besides messages, by command."""
-
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
 def _messages_of(
