@@ -88,9 +88,8 @@ class RarestFirst:
         first_links = [links[0] for links in self._paths.links]
         self._shared = bool(classes) or len(set(first_links)) < len(first_links)
         self._duties = [0] * len(problem.have)
-        self._serve_work = [
-            SERVE_WORK + sum(len(port) for _, port in ports) // PATHS_LOOKED_AT for ports in self._ports
-        ]
+        # By receiver and last link, a time before which no path over it can start.
+        self._closed = [[0] * len(ports) for ports in self._ports]
         self.work = PATH_WORK * len(self._paths.links)
         # Times before which a path cannot start: reservations are only added. By size, and the least of all sizes.
         self._blocked_of_size = [[0] * len(self._paths.links) for _ in self._sizes]
@@ -187,15 +186,20 @@ class RarestFirst:
 
         all_paths: non-minimal ones too.
         """
-        self.work += self._serve_work[v]
+        closed, looked_at = self._closed[v], 0
         lacks = [self._need[v]]
         lacks += [lacks[0] & self._urgency.lacking(number, v) for number in range(self._class_count)]
         have, sources, classes, blocked = self._have, self._paths.source, self._class, self._blocked
         gate, full = self._occupancy.gate, self._occupancy.full
         offers: list[int] = []
         ports: list[list[tuple[int, int]]] = []
-        for fastest, port in self._ports[v]:
-            if not lacks[fastest]:
+        for number, (fastest, port) in enumerate(self._ports[v]):
+            if closed[number] > now or not lacks[fastest]:
+                continue
+            looked_at += len(port)
+            first = min([blocked[path] for path in port])
+            if first > now:
+                closed[number] = first
                 continue
             rows: list[tuple[int, int]] = []
             bits = 0
@@ -211,6 +215,7 @@ class RarestFirst:
             if bits:
                 offers.append(bits)
                 ports.append(rows)
+        self.work += SERVE_WORK + looked_at // PATHS_LOOKED_AT
         if not offers:
             return True
         for bit, rows in zip(prioritised_matching(offers, self._urgency.by_urgency()), ports, strict=True):
@@ -240,9 +245,20 @@ class RarestFirst:
                 blocked[path] = self._occupancy.blocked_until(path, size, now)
                 if blocked[path] <= now:
                     sendable |= some
-                elif blocked is not self._blocked:
-                    self._blocked[path] = min(of_each[path] for of_each in self._blocked_of_size)
+        if not sendable and len(self._sizes) > 1:
+            self._block(path, v, now)
         return sendable
+
+    def _block(self, path: int, v: int, now: int) -> None:
+        """Notes until when a path cannot start with a chunk of any size that its receiver still lacks."""
+        times: list[int] = []
+        for size, of_size in enumerate(self._sizes):
+            if self._need[v] & of_size:
+                blocked = self._blocked_of_size[size]
+                if blocked[path] <= now:
+                    blocked[path] = self._occupancy.blocked_until(path, size, now)
+                times.append(blocked[path])
+        self._blocked[path] = min(times)
 
     def _send(self, path: int, bit: int, v: int, now: int) -> bool:
         """Starts a chunk on a path. Returns False if a receiver that wants the chunk would get it after the limit."""
