@@ -14,6 +14,8 @@ from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
 from collc.synthesis.pccl.synthesizer import COMPILED_TIMES, PLAIN_WORK, TREE_LINK, TREE_TARGET
+from collc.synthesis.swarm.synthesizer import COMPILED_ATTEMPT, attempt_work
+from collc.synthesis.swarm.synthesizer import COMPILED_TIMES as SWARM_TIMES
 from collc.synthesis.tacos.synthesizer import is_compiled
 from collc.synthesis.task import WorkMeter
 from collc.ten.demand import Demand
@@ -118,13 +120,14 @@ def _pccl(shape: ProblemShape) -> Estimate:
 
 
 def _swarm(shape: ProblemShape) -> Estimate:
-    """An NPU that gets a chunk is looked at by all to which a path leads from it. Where chunks go from few NPUs,
-    or through switches with few places, it is seldom far from the best.
-    """
-    paths = shape.switch_paths
-    each = 12 + 0.6 * paths / max(1, shape.npus)
-    work = 5_000 + int(each * shape.transfers) + (PATH_WORK * paths if shape.has_switches else 0)
-    crowded = shape.few_hold or shape.module.network.has_limited_buffers
+    """Where chunks go from few NPUs, or through switches with few places, it is seldom far from the best."""
+    paths, network = shape.switch_paths, shape.module.network
+    work = attempt_work(paths, shape.npus, shape.transfers)
+    is_served = not network.has_limited_buffers and not (shape.reduces and bool(network.multicast.any()))
+    if is_served and work >= shape.phases * COMPILED_ATTEMPT:
+        work = LOAD + work // SWARM_TIMES
+    work += 5_000 + (PATH_WORK * paths if shape.has_switches else 0)
+    crowded = shape.few_hold or network.has_limited_buffers
     near = shape.has_switches and shape.is_shared and crowded and shape.is_bandwidth_bound
     return Estimate(work, 10.0 if shape.few_hold else 6.0, searches=True, near_ideal=near)
 

@@ -9,14 +9,16 @@ dissemination", 2008).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collc.graph.matching import prioritised_matching
+from collc.kernels.rarest_first import PATHS_LOOKED_AT, SEND_WORK, SERVE_WORK
 from collc.synthesis.conditions import members_of
 from collc.synthesis.swarm.occupancy import Occupancy, TimedEvents
 from collc.synthesis.swarm.problem import SwarmProblem
-from collc.synthesis.swarm.urgency import Urgency, path_classes_of
+from collc.synthesis.swarm.switch_paths import SwitchPaths
+from collc.synthesis.swarm.urgency import PathClass, Urgency, path_classes_of
 
 NON_MINIMAL = 5, 4
 """A slow path that takes more than 5/4 of the time of the fastest one of its class over the same first link is
@@ -25,9 +27,6 @@ non-minimal. Such paths are used only for what no other path brings at the same 
 
 PATH_WORK = 4
 """The work of preparing a path for an attempt."""
-
-SERVE_WORK, PATHS_LOOKED_AT, SEND_WORK = 3, 10, 20
-"""The work of looking for what an NPU can get, beside one for so many paths; and that of sending a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +63,7 @@ class RarestFirst:
     def __init__(self, problem: SwarmProblem, rule: SpreadRule, limit: int | None) -> None:
         self._paths, self._limit = problem.paths, limit
         count = len(problem.conditions)
-        self._number = list(range(count))
-        self._rank = list(range(len(problem.have)))
-        if rule.tie_seed is not None:
-            chance = random.Random(rule.tie_seed)
-            chance.shuffle(self._number)
-            chance.shuffle(self._rank)
+        self._number, self._rank = tie_breaks(count, len(problem.have), rule.tie_seed)
         self._row = sorted(range(count), key=self._number.__getitem__)
         self._have, self._wanted, self._sizes = map(self._renumbered, (problem.have, problem.need, problem.sizes))
         welcome = self._renumbered(problem.welcome)
@@ -80,11 +74,11 @@ class RarestFirst:
             self._occupancy.at(time).arrivals.append((device, 1 << self._number[row]))
         classes = path_classes_of(problem, rule.half_ratio) if rule.half_ratio else []
         self._urgency = Urgency(classes, self._held_sometime(problem), self._need, count)
-        self._class = [sum(each.slowest <= slowest for each in classes) for slowest in self._paths.slowest]
+        self._class = path_class_numbers(self._paths, classes)
         self._class_count = len(classes)
         self._fresh = rule.fresh
         self._index_paths(len(problem.have), problem.conditions.task.network.link_count)
-        self._non_minimal = self._find_non_minimal()
+        self._non_minimal = non_minimal_paths(self._paths, self._class)
         first_links = [links[0] for links in self._paths.links]
         self._shared = bool(classes) or len(set(first_links)) < len(first_links)
         self._duties = [0] * len(problem.have)
@@ -125,20 +119,6 @@ class RarestFirst:
                     self._users[link].add(target)
         self._ports = [[(min(self._class[path] for path in port), port) for port in rows.values()] for rows in ports]
 
-    def _find_non_minimal(self) -> set[int]:
-        """The slow paths that NON_MINIMAL describes."""
-        paths = self._paths
-        least: dict[tuple[int, int], int] = {}
-        for path, links in enumerate(paths.links):
-            key = links[0], self._class[path]
-            least[key] = min(paths.total[-1][path], least.get(key, paths.total[-1][path]))
-        over, under = NON_MINIMAL
-        return {
-            path
-            for path, links in enumerate(paths.links)
-            if self._class[path] and paths.total[-1][path] * under > over * least[links[0], self._class[path]]
-        }
-
     def run(self, stop: Callable[[], bool]) -> PathTransfers | None:
         """Simulates until all have what they must get.
 
@@ -170,13 +150,14 @@ class RarestFirst:
     def _apply(self, events: TimedEvents) -> set[int]:
         """Applies the events of a time. Returns the receivers for which something may have become possible."""
         touched: set[int] = set()
+        need = self._need
         for device, bit in events.arrivals:
             self._have[device] |= bit
-            touched |= self._fed[device]
+            touched.update([v for v in self._fed[device] if need[v] & bit])
         for switch, bit in events.slots:
             self._occupancy.add_idle_slot(switch, bit)
             self._have[switch] |= bit
-            touched |= self._fed[switch]
+            touched.update([v for v in self._fed[switch] if need[v] & bit])
         for link in events.links:
             touched |= self._users[link]
         return touched
@@ -279,3 +260,32 @@ class RarestFirst:
         self._missing -= wanted
         self._duties[v] += self._urgency.note_sent(v, bit)
         return True
+
+
+def tie_breaks(chunks: int, devices: int, seed: int | None) -> tuple[list[int], list[int]]:
+    """The number of each row of the conditions, and the rank of each device, in the order of which ties are broken."""
+    number, rank = list(range(chunks)), list(range(devices))
+    if seed is not None:
+        chance = random.Random(seed)
+        chance.shuffle(number)
+        chance.shuffle(rank)
+    return number, rank
+
+
+def path_class_numbers(paths: SwitchPaths, classes: Sequence[PathClass]) -> list[int]:
+    """The class of each path: 0 for the fast ones, or one more than the number of its class of slow ones."""
+    return [sum(each.slowest <= slowest for each in classes) for slowest in paths.slowest]
+
+
+def non_minimal_paths(paths: SwitchPaths, class_of: Sequence[int]) -> set[int]:
+    """The slow paths that NON_MINIMAL describes. class_of: see `path_class_numbers`."""
+    least: dict[tuple[int, int], int] = {}
+    for path, links in enumerate(paths.links):
+        key = links[0], class_of[path]
+        least[key] = min(paths.total[-1][path], least.get(key, paths.total[-1][path]))
+    over, under = NON_MINIMAL
+    return {
+        path
+        for path, links in enumerate(paths.links)
+        if class_of[path] and paths.total[-1][path] * under > over * least[links[0], class_of[path]]
+    }

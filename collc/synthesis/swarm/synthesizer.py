@@ -14,6 +14,7 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
+from collc.synthesis.swarm.compiled import CompiledSpread
 from collc.synthesis.swarm.pipelined import as_stored, moved_earlier
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.pruned import pruned
@@ -29,6 +30,15 @@ WORK = 2_000_000
 
 PATH_WORK = 10
 """Work for each path over switches, once."""
+
+COMPILED_ATTEMPT = 100_000
+"""Work of an attempt from which all are compiled."""
+
+PLAIN_WORK = 300_000
+"""Work of attempts in plain Python after which further ones are compiled."""
+
+COMPILED_TIMES = 10
+"""How many times as fast compiled attempts are."""
 
 COPY_BYTES = 300
 """Memory for each chunk that an NPU must get: what is planned, what comes, and the transfers."""
@@ -53,15 +63,15 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     require_for_search(COPY_BYTES * problem.missing, f"{problem.missing:,} copies of chunks")
     effort.work.add(PATH_WORK * len(problem.paths.links))
     goal = task_bound(task).time if bound is None else bound
-    wide = with_all_relays(problem)
+    attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + WORK * effort.trials
     for rule, stores in _rules(problem, effort):
-        for each in (problem, wide) if wide is not None else (problem,):
+        for wide in attempts.widths:
             used_up = effort.work.is_used_up or effort.work.spent >= most
             if effort.stop() or effort.work.is_too_much(0) or (best is not None and (best.end <= goal or used_up)):
                 break
-            planned = _attempt(each, rule, stores, best, effort)
+            planned = attempts.planned(rule, wide, stores, best)
             if planned is not None and (best is None or planned.end < best.end):
                 best = planned
                 effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
@@ -70,21 +80,64 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     return RowSchedule(task.model, _transfers(problem, best))
 
 
-def _attempt(
-    problem: SwarmProblem, rule: SpreadRule, stores: bool, best: PathTransfers | None, effort: Effort
-) -> PathTransfers | None:
-    """A schedule by a rule; None if it would be no better than the best so far.
+def attempt_work(paths: int, npus: int, transfers: int) -> int:
+    """The work of an attempt, about: an NPU that gets a chunk is looked at by all to which a path leads from it."""
+    return int((12 + 0.6 * paths / max(1, npus)) * transfers)
 
-    stores: plan for the link model `store`, then move the transfers earlier.
+
+class _Attempts:
+    """The attempts on one problem, in plain Python while they are few and small, then compiled.
+
+    widths: whether attempts may use all NPUs as relays, to be tried one after the other.
     """
-    most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
-    search = RarestFirst(as_stored(problem) if stores else problem, rule, most)
-    planned = search.run(lambda: effort.stop() or effort.work.is_too_much(search.work))
-    effort.work.add(search.work)
-    if planned is None:
-        return None
-    kept = pruned(problem, planned)
-    return moved_earlier(problem, kept) if stores else kept
+
+    def __init__(self, problem: SwarmProblem, effort: Effort) -> None:
+        wide = with_all_relays(problem)
+        self.widths = (False,) if wide is None else (False, True)
+        self._problem, self._effort = problem, effort
+        self._variants = {(False, False): problem} | ({} if wide is None else {(True, False): wide})
+        self._compiled: dict[tuple[bool, bool], CompiledSpread] = {}
+        npus = len(problem.conditions.task.network.npus)
+        is_large = attempt_work(len(problem.paths.links), npus, problem.missing) >= COMPILED_ATTEMPT
+        self._plain_work = 0 if is_large else PLAIN_WORK
+        if not CompiledSpread.serves(problem):
+            self._plain_work = None
+
+    def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
+        """A schedule by a rule; None if it would be no better than the best so far.
+
+        stores: plan for the link model `store`, then move the transfers earlier.
+        """
+        most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
+        if (wide, stores) not in self._variants:
+            self._variants[wide, stores] = as_stored(self._variants[wide, False])
+        if self._plain_work is None or self._plain_work > 0:
+            planned = self._plain(rule, most, self._variants[wide, stores])
+        else:
+            planned = self._fast(rule, most, (wide, stores))
+        if planned is None:
+            return None
+        kept = pruned(self._problem, planned)
+        return moved_earlier(self._problem, kept) if stores else kept
+
+    def _plain(self, rule: SpreadRule, most: int | None, problem: SwarmProblem) -> PathTransfers | None:
+        work, stop = self._effort.work, self._effort.stop
+        search = RarestFirst(problem, rule, most)
+        planned = search.run(lambda: stop() or work.is_too_much(search.work))
+        work.add(search.work)
+        if self._plain_work is not None:
+            self._plain_work -= search.work
+        return planned
+
+    def _fast(self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool]) -> PathTransfers | None:
+        work = self._effort.work
+        search = self._compiled.get(variant)
+        if search is None:
+            search = self._compiled[variant] = CompiledSpread(self._variants[variant])
+        left = None if work.most is None else COMPILED_TIMES * (work.most - work.spent)
+        planned = search.run(rule, most, self._effort.stop, left)
+        work.add(search.work // COMPILED_TIMES)
+        return planned
 
 
 def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, bool]]:

@@ -55,6 +55,11 @@ def _components(problem: SwarmProblem, slower: int) -> dict[int, int]:
     return dict(zip(npus.tolist(), component[npus].tolist(), strict=True))
 
 
+def weights_of(classes: int, devices: int) -> list[int]:
+    """By class of slow paths, what a component that lacks a chunk adds to its urgency; each NPU that lacks it adds 1."""
+    return [(devices + 1) ** (k + 1) for k in range(classes)]
+
+
 class Urgency:
     """The urgency of each chunk: by how many components, then by how many NPUs, it is missed.
 
@@ -69,7 +74,7 @@ class Urgency:
         self._unsent: list[int] = []
         for bits in need:
             self._add(bits, 1)
-        self._weights = [(len(need) + 1) ** (k + 1) for k in range(len(classes))]
+        self._weights = weights_of(len(classes), len(need))
         for each, weight in zip(classes, self._weights, strict=True):
             lacking: dict[int, int] = dict.fromkeys(each.component.values(), 0)
             for npu, component in each.component.items():

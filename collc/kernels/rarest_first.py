@@ -1,0 +1,632 @@
+"""One attempt of rarest-first spreading, compiled: the same as collc/synthesis/swarm/rarest_first.py, step by step.
+
+D devices, K chunks, P paths, H hops of all paths, L links, S chunk sizes, C classes of slow paths, W words of 64 bits
+for a set of chunks. All tables are parts of two arrays, `fixed` and `state`, and begin where `SpreadLayout` says: a call
+counts the references of all arrays that it is given, which would take most of the time.
+
+Events wait in a heap of (time, number): number d * K + k: chunk k arrives at device d; D * K + d * K + k: a slot of
+switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. The reserved intervals of a link that are
+not over are a chain of nodes (the next one, start, end), ascending; none touches another.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import MutableSequence, Sequence
+from typing import NamedTuple
+
+from collc.kernels.compiled import inlined, trailing_zeros
+
+RUNNING, DONE, STUCK, ROOM = 0, 1, 2, 3
+"""There is more to do; all have what they need; nothing is left to wait for, a chunk would be late, or the work is too
+much; the heap or the nodes may not suffice for the next events."""
+
+MISSING, NEEDED, PLANNED, END, WORK, HEAP, NODES, BEGUN = range(8)
+"""Counters: chunks that devices must still get; chunks that they need, with those that they may relay; transfers
+planned; the last arrival; work done; entries of the heap; nodes in use; whether the attempt has begun."""
+
+COUNTERS = 8
+
+SERVE_WORK, PATHS_LOOKED_AT, SEND_WORK = 3, 10, 20
+"""The work of looking for what an NPU can get, beside one for so many paths; and that of sending a chunk."""
+
+PASSING, REPEATING, MULTICASTING = 0, 1, 2
+"""Kinds of devices: a switch that repeats sends what it holds one after another, one that multicasts at once."""
+
+
+class SpreadLayout(NamedTuple):
+    """Sizes, and where tables begin.
+
+    In `fixed`: source, target, slow, far: [P], ends of a path, its class, 0: fast, and whether it is non-minimal.
+    first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1], the last links into each
+    device; fastest: of each port, its fastest class; over: [ports + 1], its paths in `path`. fed_first, fed: the
+    receivers of paths from a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds
+    after which paths enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equals the lower rank
+    comes first. switch: [D], number of a repeater. of_size: [S * W], the chunks of each size. wanted: [D * W].
+    component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that lacks a
+    chunk adds to its urgency. own: [C * D * W], what a component has at first.
+
+    In `state`: counters. have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D *
+    W], what each component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D],
+    chunks to pass on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. blocked: [S *
+    P]; blocked_all: [P], the same table where S = 1; closed: [ports]; times before which a path, or no path of a port,
+    can start. head: [L + 1], the first node of a link, -1: none; last, of those that are free. bits: [(most paths into a
+    device + most ports + 1) * W], rows, row_port: [most paths into a device], chosen, seen, way_chunk, way_port: [most
+    ports + 1], touched: [D]: scratch space.
+
+    in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes to
+    other components once before it goes again.
+    """
+
+    devices: int
+    chunks: int
+    paths: int
+    hops: int
+    links: int
+    sizes: int
+    classes: int
+    words: int
+    in_turn: bool
+    fresh: bool
+    source: int
+    target: int
+    slow: int
+    far: int
+    first: int
+    link: int
+    start: int
+    busy: int
+    total: int
+    ports: int
+    fastest: int
+    over: int
+    path: int
+    fed_first: int
+    fed: int
+    used_first: int
+    used: int
+    offset_first: int
+    offset: int
+    ends: int
+    kind: int
+    rank: int
+    switch: int
+    of_size: int
+    wanted: int
+    component: int
+    weight: int
+    own: int
+    counters: int
+    have: int
+    need: int
+    held: int
+    lacks: int
+    lacking: int
+    unsent: int
+    urgency: int
+    duties: int
+    idle: int
+    blocked: int
+    blocked_all: int
+    closed: int
+    head: int
+    bits: int
+    rows: int
+    row_port: int
+    chosen: int
+    seen: int
+    way_chunk: int
+    way_port: int
+    touched: int
+
+
+def _push(time: int, number: int, of: SpreadLayout, state: MutableSequence[int], heap: MutableSequence[int]) -> None:
+    """Add an event."""
+    place = state[of.counters + HEAP]
+    state[of.counters + HEAP] += 1
+    while place > 0:
+        above = (place - 1) >> 1
+        if heap[2 * above] <= time:
+            break
+        heap[2 * place] = heap[2 * above]
+        heap[2 * place + 1] = heap[2 * above + 1]
+        place = above
+    heap[2 * place] = time
+    heap[2 * place + 1] = number
+
+
+def _pop(of: SpreadLayout, state: MutableSequence[int], heap: MutableSequence[int]) -> int:
+    """Remove the first event; returns its number."""
+    first = heap[1]
+    state[of.counters + HEAP] -= 1
+    count = state[of.counters + HEAP]
+    time, number = heap[2 * count], heap[2 * count + 1]
+    place = 0
+    while True:
+        below = 2 * place + 1
+        if below >= count:
+            break
+        if below + 1 < count and heap[2 * below + 2] < heap[2 * below]:
+            below += 1
+        if heap[2 * below] >= time:
+            break
+        heap[2 * place] = heap[2 * below]
+        heap[2 * place + 1] = heap[2 * below + 1]
+        place = below
+    heap[2 * place] = time
+    heap[2 * place + 1] = number
+    return first
+
+
+@inlined
+def _free(node: int, of: SpreadLayout, state: MutableSequence[int], nodes: MutableSequence[int]) -> None:
+    """Give a node back."""
+    nodes[3 * node] = state[of.head + of.links]
+    state[of.head + of.links] = node
+    state[of.counters + NODES] -= 1
+
+
+def _reserve(
+    link: int, begin: int, end: int, of: SpreadLayout, state: MutableSequence[int], nodes: MutableSequence[int]
+) -> None:
+    """Reserve a link, joining the interval with those that it overlaps or touches."""
+    previous, node = -1, state[of.head + link]
+    while node >= 0 and nodes[3 * node + 2] < begin:
+        previous, node = node, nodes[3 * node]
+    while node >= 0 and nodes[3 * node + 1] <= end:
+        begin, end = min(begin, nodes[3 * node + 1]), max(end, nodes[3 * node + 2])
+        behind = nodes[3 * node]
+        _free(node, of, state, nodes)
+        node = behind
+    fresh = state[of.head + of.links]
+    state[of.head + of.links] = nodes[3 * fresh]
+    state[of.counters + NODES] += 1
+    nodes[3 * fresh], nodes[3 * fresh + 1], nodes[3 * fresh + 2] = node, begin, end
+    if previous >= 0:
+        nodes[3 * previous] = fresh
+    else:
+        state[of.head + link] = fresh
+
+
+def _blocked_until(
+    path: int,
+    size: int,
+    now: int,
+    of: SpreadLayout,
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    nodes: MutableSequence[int],
+) -> int:
+    """A time before which a path cannot start with a chunk of a size; `now` where it can start now."""
+    for hop in range(fixed[of.first + path], fixed[of.first + path + 1]):
+        link, start = fixed[of.link + hop], fixed[of.start + size * of.hops + hop]
+        node = state[of.head + link]
+        while node >= 0 and nodes[3 * node + 2] <= now:  # over for good
+            behind = nodes[3 * node]
+            state[of.head + link] = behind
+            _free(node, of, state, nodes)
+            node = behind
+        at = now + start
+        while node >= 0 and nodes[3 * node + 2] <= at:
+            node = nodes[3 * node]
+        if node >= 0 and nodes[3 * node + 1] < at + fixed[of.busy + size * of.hops + hop]:
+            return nodes[3 * node + 2] - start
+    return now
+
+
+def _block(
+    path: int,
+    v: int,
+    now: int,
+    of: SpreadLayout,
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    nodes: MutableSequence[int],
+) -> None:
+    """Note until when a path cannot start with a chunk of any size that its receiver still lacks."""
+    words, least = of.words, -1
+    for size in range(of.sizes):
+        lacks = 0
+        for word in range(words):
+            lacks |= state[of.need + v * words + word] & fixed[of.of_size + size * words + word]
+        if lacks != 0:
+            place = of.blocked + size * of.paths + path
+            if state[place] <= now:
+                state[place] = _blocked_until(path, size, now, of, fixed, state, nodes)
+            if least < 0 or state[place] < least:
+                least = state[place]
+    if least >= 0:
+        state[of.blocked_all + path] = least
+
+
+def _by_component(
+    path: int, v: int, number: int, bits: int, of: SpreadLayout, fixed: Sequence[int], state: MutableSequence[int]
+) -> int:
+    """Keep, of the set at `bits`, what a path of a class may bring now. Returns 0 where that is nothing."""
+    words, table, left = of.words, (number - 1) * of.devices, 0
+    base = of.lacking + (table + fixed[of.component + table + v]) * words
+    for word in range(words):
+        state[bits + word] &= state[base + word]
+        left |= state[bits + word]
+    part = fixed[of.component + table + fixed[of.source + path]]
+    if left == 0 or not of.fresh or part < 0:
+        return left
+    unsent, left = of.unsent + (number - 1) * words, 0
+    for word in range(words):
+        left |= state[unsent + word]
+    if left == 0:  # each chunk has been sent once
+        return 1
+    left = 0
+    for word in range(words):
+        state[bits + word] &= ~(fixed[of.own + (table + part) * words + word] & ~state[unsent + word])
+        left |= state[bits + word]
+    return left
+
+
+def _sendable(
+    path: int,
+    v: int,
+    now: int,
+    bits: int,
+    of: SpreadLayout,
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    nodes: MutableSequence[int],
+) -> bool:
+    """Keep, of the set at `bits`, what may start on a path now. Returns whether that is anything."""
+    number, words, left = fixed[of.slow + path], of.words, 1
+    if number > 0:
+        left = _by_component(path, v, number, bits, of, fixed, state)
+    if of.sizes == 1:
+        place = of.blocked + path
+        if left != 0 and state[place] <= now:
+            state[of.counters + WORK] += 1
+            state[place] = _blocked_until(path, 0, now, of, fixed, state, nodes)
+        return left != 0 and state[place] <= now
+    left = 0
+    for size in range(of.sizes):
+        some = 0
+        for word in range(words):
+            some |= state[bits + word] & fixed[of.of_size + size * words + word]
+        if some == 0:
+            continue
+        place = of.blocked + size * of.paths + path
+        if state[place] <= now:
+            state[of.counters + WORK] += 1
+            state[place] = _blocked_until(path, size, now, of, fixed, state, nodes)
+        if state[place] <= now:
+            left |= some
+        else:
+            for word in range(words):
+                state[bits + word] &= ~fixed[of.of_size + size * words + word]
+    if left == 0:
+        _block(path, v, now, of, fixed, state, nodes)
+    return left != 0
+
+
+def _note_sent(v: int, chunk: int, of: SpreadLayout, fixed: Sequence[int], state: MutableSequence[int]) -> bool:
+    """Note that a chunk is on its way to a device. Returns whether some component still lacks it."""
+    words, word, bit = of.words, chunk >> 6, 1 << (chunk & 63)
+    value = state[of.urgency + chunk] - 1
+    for number in range(of.classes):
+        table = number * of.devices
+        place = of.lacking + (table + fixed[of.component + table + v]) * words + word
+        if state[place] & bit:
+            state[place] ^= bit
+            value -= fixed[of.weight + number]
+            state[of.unsent + number * words + word] &= ~bit
+    state[of.urgency + chunk] = value
+    return of.classes > 0 and value >= fixed[of.weight]
+
+
+def _send(
+    path: int,
+    chunk: int,
+    v: int,
+    now: int,
+    limit: int,
+    of: SpreadLayout,
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    heap: MutableSequence[int],
+    nodes: MutableSequence[int],
+    plan: MutableSequence[int],
+) -> bool:
+    """Start a chunk on a path. Returns False if a receiver that wants the chunk would get it after the limit."""
+    words, word, bit = of.words, chunk >> 6, 1 << (chunk & 63)
+    size = 0
+    while not fixed[of.of_size + size * words + word] & bit:
+        size += 1
+    arrival = now + fixed[of.total + size * of.paths + path]
+    is_wanted = fixed[of.wanted + v * words + word] & bit != 0
+    if 0 <= limit < arrival:
+        return not is_wanted
+    state[of.counters + WORK] += SEND_WORK
+    state[of.counters + END] = max(state[of.counters + END], arrival)
+    planned = 3 * state[of.counters + PLANNED]
+    plan[planned], plan[planned + 1], plan[planned + 2] = chunk, path, now
+    state[of.counters + PLANNED] += 1
+    first = fixed[of.first + path]
+    for hop in range(first, fixed[of.first + path + 1]):
+        link, begin = fixed[of.link + hop], now + fixed[of.start + size * of.hops + hop]
+        end = begin + fixed[of.busy + size * of.hops + hop]
+        _reserve(link, begin, end, of, state, nodes)
+        for number in range(fixed[of.offset_first + link], fixed[of.offset_first + link + 1]):
+            if end - fixed[of.offset + number] > now:
+                _push(end - fixed[of.offset + number], 2 * of.devices * of.chunks + link, of, state, heap)
+        if hop > first:
+            switch = fixed[of.ends + fixed[of.link + hop - 1]]
+            if fixed[of.kind + switch] != PASSING:
+                held = begin if fixed[of.kind + switch] == MULTICASTING else end
+                _push(held, (of.devices + switch) * of.chunks + chunk, of, state, heap)
+    source = fixed[of.source + path]
+    if fixed[of.kind + source] == REPEATING:
+        place = of.idle + fixed[of.switch + source] * of.chunks + chunk
+        state[place] -= 1
+        again = now + fixed[of.busy + size * of.hops + first]
+        _push(again, (of.devices + source) * of.chunks + chunk, of, state, heap)
+        if state[place] == 0:
+            state[of.have + source * words + word] ^= bit
+            state[of.held + source] -= 1
+    _push(arrival, v * of.chunks + chunk, of, state, heap)
+    state[of.need + v * words + word] ^= bit
+    state[of.lacks + v] -= 1
+    state[of.counters + MISSING] -= is_wanted
+    state[of.counters + NEEDED] -= 1
+    state[of.duties + v] += _note_sent(v, chunk, of, fixed, state)
+    return True
+
+
+def _augment(chunk: int, bits: int, ports: int, of: SpreadLayout, state: MutableSequence[int]) -> bool:
+    """Match one more chunk to a port along an augmenting path; chunks that are matched already may move.
+
+    bits: where the sets of the ports begin.
+    """
+    for port in range(ports):
+        state[of.seen + port] = 0
+    depth = 0
+    state[of.way_chunk], state[of.way_port] = chunk, -1
+    while depth >= 0:
+        wanted, port, is_found = state[of.way_chunk + depth], state[of.way_port + depth], False
+        while not is_found and port + 1 < ports:
+            port += 1
+            if state[of.seen + port] == 0:
+                is_found = state[bits + port * of.words + (wanted >> 6)] & (1 << (wanted & 63)) != 0
+        if not is_found:
+            depth -= 1
+            continue
+        state[of.seen + port] = 1
+        state[of.way_port + depth] = port
+        if state[of.chosen + port] < 0:
+            for step in range(depth + 1):
+                state[of.chosen + state[of.way_port + step]] = state[of.way_chunk + step]
+            return True
+        depth += 1
+        state[of.way_chunk + depth], state[of.way_port + depth] = state[of.chosen + port], -1
+    return False
+
+
+def _match(bits: int, ports: int, of: SpreadLayout, state: MutableSequence[int]) -> None:
+    """For each port the chunk that it is matched to, -1: none. The most urgent ones come first, lower ones of equals.
+
+    bits: where the sets of the ports begin.
+    """
+    waiting = [(0, 0)]
+    waiting.pop()
+    for port in range(ports):
+        state[of.chosen + port] = -1
+    most = -1
+    for word in range(of.words):
+        reach = 0
+        for port in range(ports):
+            reach |= state[bits + port * of.words + word]
+        while reach != 0:
+            chunk = word * 64 + trailing_zeros(reach)
+            reach &= reach - 1
+            if ports > 1:
+                waiting.append((-state[of.urgency + chunk], chunk))
+            elif state[of.urgency + chunk] > most:
+                most = state[of.urgency + chunk]
+                state[of.chosen] = chunk
+    heapq.heapify(waiting)
+    left = ports
+    while left > 0 and len(waiting) > 0:
+        if _augment(heapq.heappop(waiting)[1], bits, ports, of, state):
+            left -= 1
+
+
+def _offers(
+    v: int,
+    now: int,
+    all_paths: bool,
+    of: SpreadLayout,
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    nodes: MutableSequence[int],
+) -> tuple[int, int]:
+    """Write what each path can bring a receiver now to `bits`, row by row; returns how many rows and ports there are."""
+    words, looked_at, rows, ports = of.words, 0, 0, 0
+    need = of.need + v * words
+    for port in range(fixed[of.ports + v], fixed[of.ports + v + 1]):
+        if state[of.closed + port] > now:
+            continue
+        fastest, low, high = fixed[of.fastest + port], fixed[of.over + port], fixed[of.over + port + 1]
+        lacks = fastest == 0
+        if not lacks:
+            table = (fastest - 1) * of.devices
+            base = of.lacking + (table + fixed[of.component + table + v]) * words
+            for word in range(words):
+                lacks = lacks or state[need + word] & state[base + word] != 0
+        if not lacks:
+            continue
+        looked_at += high - low
+        soonest = state[of.blocked_all + fixed[of.path + low]]
+        for number in range(of.path + low + 1, of.path + high):
+            soonest = min(soonest, state[of.blocked_all + fixed[number]])
+        if soonest > now:
+            state[of.closed + port] = soonest
+            continue
+        begun = rows
+        for number in range(of.path + low, of.path + high):
+            path = fixed[number]
+            if state[of.blocked_all + path] > now or (fixed[of.far + path] and not all_paths):
+                continue
+            have, bits, offered = of.have + fixed[of.source + path] * words, of.bits + rows * words, 0
+            for word in range(words):
+                state[bits + word] = state[have + word] & state[need + word]
+                offered |= state[bits + word]
+            if offered != 0 and fixed[of.slow + path] > 0:
+                table, offered = (fixed[of.slow + path] - 1) * of.devices, 0
+                base = of.lacking + (table + fixed[of.component + table + v]) * words
+                for word in range(words):
+                    state[bits + word] &= state[base + word]
+                    offered |= state[bits + word]
+            if offered != 0 and _sendable(path, v, now, bits, of, fixed, state, nodes):
+                state[of.rows + rows], state[of.row_port + rows] = path, ports
+                rows += 1
+        ports += rows > begun
+    state[of.counters + WORK] += SERVE_WORK + looked_at // PATHS_LOOKED_AT
+    return rows, ports
+
+
+def _serve(
+    v: int,
+    now: int,
+    all_paths: bool,
+    limit: int,
+    of: SpreadLayout,
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    heap: MutableSequence[int],
+    nodes: MutableSequence[int],
+    plan: MutableSequence[int],
+) -> bool:
+    """Send a receiver what its free last links can bring. Returns False if a chunk would arrive after the limit."""
+    rows, ports = _offers(v, now, all_paths, of, fixed, state, nodes)
+    if ports == 0:
+        return True
+    words = of.words
+    joined, single = of.bits + rows * words, of.bits + (rows + ports) * words
+    for place in range(joined, single):
+        state[place] = 0
+    for row in range(rows):
+        for word in range(words):
+            state[joined + state[of.row_port + row] * words + word] |= state[of.bits + row * words + word]
+    _match(joined, ports, of, state)
+    row = 0
+    for port in range(ports):
+        chunk, best = state[of.chosen + port], -1
+        while row < rows and state[of.row_port + row] == port:
+            if chunk >= 0 and state[of.bits + row * words + (chunk >> 6)] & (1 << (chunk & 63)):
+                path = state[of.rows + row]
+                for word in range(words):
+                    state[single + word] = 0
+                state[single + (chunk >> 6)] = 1 << (chunk & 63)
+                if _sendable(path, v, now, single, of, fixed, state, nodes) and (
+                    best < 0 or _is_cheaper(path, best, of, fixed, state)
+                ):
+                    best = path
+            row += 1
+        if best >= 0 and not _send(best, chunk, v, now, limit, of, fixed, state, heap, nodes, plan):
+            return False
+    return True
+
+
+def _is_cheaper(path: int, other: int, of: SpreadLayout, fixed: Sequence[int], state: Sequence[int]) -> bool:
+    """Whether a path comes before another: the faster one, then the one whose source has fewer chunks."""
+    last = of.total + (of.sizes - 1) * of.paths
+    if fixed[last + path] != fixed[last + other]:
+        return fixed[last + path] < fixed[last + other]
+    source, its = fixed[of.source + path], fixed[of.source + other]
+    if state[of.held + source] != state[of.held + its]:
+        return state[of.held + source] < state[of.held + its]
+    return fixed[of.rank + source] < fixed[of.rank + its]
+
+
+def _apply(number: int, of: SpreadLayout, fixed: Sequence[int], state: MutableSequence[int]) -> None:
+    """Apply an event, and mark the receivers for which something may have become possible."""
+    if number >= 2 * of.devices * of.chunks:
+        link = number - 2 * of.devices * of.chunks
+        for place in range(fixed[of.used_first + link], fixed[of.used_first + link + 1]):
+            state[of.touched + fixed[of.used + place]] = 1
+        return
+    device, chunk = number // of.chunks, number % of.chunks
+    if device >= of.devices:
+        device -= of.devices
+        state[of.idle + fixed[of.switch + device] * of.chunks + chunk] += 1
+    word, bit = chunk >> 6, 1 << (chunk & 63)
+    have = of.have + device * of.words + word
+    if not state[have] & bit:
+        state[have] |= bit
+        state[of.held + device] += 1
+    for place in range(fixed[of.fed_first + device], fixed[of.fed_first + device + 1]):
+        v = fixed[of.fed + place]
+        if state[of.need + v * of.words + word] & bit:
+            state[of.touched + v] = 1
+
+
+def _in_order(of: SpreadLayout, fixed: Sequence[int], state: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """A heap of the receivers that are marked: who has the fewest chunks to pass on, then who lacks most; by rank."""
+    heap = [(0, 0, 0, 0)]
+    heap.pop()
+    for v in range(of.devices):
+        if state[of.touched + v] == 0 or state[of.lacks + v] == 0:
+            continue
+        if of.in_turn:
+            heap.append((state[of.duties + v], -state[of.lacks + v], fixed[of.rank + v], v))
+        else:
+            heap.append((0, 0, fixed[of.rank + v], v))
+    heapq.heapify(heap)
+    return heap
+
+
+def spread(
+    limit: int,
+    most_work: int,
+    pause: int,
+    of: SpreadLayout,
+    batch: tuple[int, int, int],
+    fixed: Sequence[int],
+    state: MutableSequence[int],
+    heap: MutableSequence[int],
+    nodes: MutableSequence[int],
+    plan: MutableSequence[int],
+) -> int:
+    """Go on with an attempt; returns RUNNING, DONE, STUCK or ROOM.
+
+    limit: the last arrival that is allowed, -1: any. most_work: work at which the attempt ends, -1: none. pause: work
+    at which it returns RUNNING. batch: of the events of one time, the most sends, and the events and nodes of each.
+    plan: [3 * chunks needed], chunk, path and start of each transfer.
+    """
+    counters, now, has_far = of.counters, 0, 0
+    for path in range(of.paths):
+        has_far |= fixed[of.far + path]
+    while True:
+        sends = min(batch[0], state[counters + NEEDED])
+        events, intervals = state[counters + HEAP] + sends * batch[1], state[counters + NODES] + sends * batch[2]
+        if 2 * events > len(heap) or 3 * intervals > len(nodes):
+            return ROOM
+        if state[counters + BEGUN] == 0:
+            state[counters + BEGUN] = 1
+            for v in range(of.devices):
+                state[of.touched + v] = 1
+        else:
+            if state[counters + HEAP] == 0:
+                return STUCK
+            now = heap[0]
+            for v in range(of.devices):
+                state[of.touched + v] = 0
+            while state[counters + HEAP] > 0 and heap[0] == now:
+                _apply(_pop(of, state, heap), of, fixed, state)
+        for turn in range(1 if has_far else 0, -1, -1):
+            receivers = _in_order(of, fixed, state)
+            while len(receivers) > 0:
+                v = heapq.heappop(receivers)[3]
+                if not _serve(v, now, turn == 0, limit, of, fixed, state, heap, nodes, plan):
+                    return STUCK
+        if state[counters + MISSING] == 0:
+            return DONE
+        if 0 <= most_work < state[counters + WORK]:
+            return STUCK
+        if state[counters + WORK] >= pause:
+            return RUNNING
