@@ -284,7 +284,7 @@ def _load_kernels() -> None:
         text = f"{IMPORTS}topology t = {network}\nschedule s on t {{ run {run} synthesize auto }}\n"
         request = _request(text)
         module = Module("s", request.network, request.demand, LinkModel(model))
-        for name in ("pccl", "forest", "tacos", "symmetric"):
+        for name in ("pccl", "forest", "tacos", "symmetric", "swarm"):
             _measured(partial(_synthesized, name, module, LIMIT))
 
 
@@ -293,6 +293,7 @@ WARMING = (
     ("mesh2d(3, 3, bandwidth: 50GB/s, latency: 1us)", "all_to_all(t.npus, size: 72KiB)", "store"),
     ("dgx_h100(1)", "all_gather(t.npus, size: 64KiB)", "store"),
     ("torus2d(3, 3, bandwidth: 50GB/s, latency: 1us)", "all_reduce(t.npus, size: 72KiB)", "pipelined"),
+    ("dgx_h100(2)", "broadcast(t.npus, size: 64MiB, chunks: 64)", "store"),
 )
 """Networks, runs and link models that need these kernels."""
 

@@ -1,12 +1,12 @@
 """One attempt of rarest-first spreading, compiled: the same as collc/synthesis/swarm/rarest_first.py, step by step.
 
 D devices, K chunks, P paths, H hops of all paths, L links, S chunk sizes, C classes of slow paths, W words of 64 bits
-for a set of chunks. All tables are parts of two arrays, `fixed` and `state`, and begin where `SpreadLayout` says: a call
+for a set. All tables are parts of two arrays, `fixed` and `state`, and begin where `SpreadLayout` says: a call
 counts the references of all arrays that it is given, which would take most of the time.
 
 Events wait in a heap of (time, number): number d * K + k: chunk k arrives at device d; D * K + d * K + k: a slot of
-switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. The reserved intervals of a link that are
-not over are a chain of nodes (the next one, start, end), ascending; none touches another.
+switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. The reserved intervals of a link, but
+those that are over, are a chain of nodes (the next one, start, end), ascending; none touches another.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ planned; the last arrival; work done; entries of the heap; nodes in use; whether
 
 COUNTERS = 8
 
-SERVE_WORK, PATHS_LOOKED_AT, SEND_WORK = 3, 10, 20
-"""The work of looking for what an NPU can get, beside one for so many paths; and that of sending a chunk."""
+SEND_WORK = 20
+"""The work of sending a chunk."""
 
 PASSING, REPEATING, MULTICASTING = 0, 1, 2
 """Kinds of devices: a switch that repeats sends what it holds one after another, one that multicasts at once."""
@@ -39,23 +39,24 @@ class SpreadLayout(NamedTuple):
 
     In `fixed`: source, target, slow, far: [P], ends of a path, its class, 0: fast, and whether it is non-minimal.
     first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1], the last links into each
-    device; fastest: of each port, its fastest class; over: [ports + 1], its paths in `path`. fed_first, fed: the
+    device; fastest: of each port, its fastest class; over: [ports + 1], its paths in `path`. serve_work: [D], work of
+    looking for what a device can get. fed_first, fed: the
     receivers of paths from a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds
-    after which paths enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equals the lower rank
-    comes first. switch: [D], number of a repeater. of_size: [S * W], the chunks of each size. wanted: [D * W].
-    component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that lacks a
-    chunk adds to its urgency. own: [C * D * W], what a component has at first.
+    after which paths enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the
+    one of lower rank comes first. switch: [D], number of a repeater. of_size: [S * W], the chunks of each size.
+    wanted: [D * W]. component: [C * D], by class the first device of the component, -1: none. weight: [C], what a
+    component that lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
 
     In `state`: counters. have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D *
     W], what each component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D],
-    chunks to pass on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. blocked: [S *
-    P]; blocked_all: [P], the same table where S = 1; closed: [ports]; times before which a path, or no path of a port,
-    can start. head: [L + 1], the first node of a link, -1: none; last, of those that are free. bits: [(most paths into a
-    device + most ports + 1) * W], rows, row_port: [most paths into a device], chosen, seen, way_chunk, way_port: [most
-    ports + 1], touched: [D]: scratch space.
+    chunks to pass on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. blocked:
+    [S * P]; blocked_all: [P], the same table where S = 1; closed: [ports]; times before which a path, or every path of
+    a port, cannot start. head: [L + 1], the first node of a link, -1: none; last, of those that are free. bits: [(most
+    paths into a device + most ports + 1) * W], rows, row_port: [most paths into a device], chosen, seen, way_chunk,
+    way_port: [most ports + 1], touched: [D]: scratch space.
 
-    in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes to
-    other components once before it goes again.
+    in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes
+    to other components once before it goes again.
     """
 
     devices: int
@@ -81,6 +82,7 @@ class SpreadLayout(NamedTuple):
     fastest: int
     over: int
     path: int
+    serve_work: int
     fed_first: int
     fed: int
     used_first: int
@@ -435,6 +437,33 @@ def _match(bits: int, ports: int, of: SpreadLayout, state: MutableSequence[int])
             left -= 1
 
 
+def _offer(path: int, v: int, bits: int, of: SpreadLayout, fixed: Sequence[int], state: MutableSequence[int]) -> bool:
+    """Write what the source of a path has for a receiver to `bits`. Returns whether that is anything."""
+    words, offered = of.words, 0
+    have, need, number = of.have + fixed[of.source + path] * words, of.need + v * words, fixed[of.slow + path]
+    for word in range(words):
+        state[bits + word] = state[have + word] & state[need + word]
+        offered |= state[bits + word]
+    if offered != 0 and number > 0:
+        table, offered = (number - 1) * of.devices, 0
+        base = of.lacking + (table + fixed[of.component + table + v]) * words
+        for word in range(words):
+            state[bits + word] &= state[base + word]
+            offered |= state[bits + word]
+    return offered != 0
+
+
+def _lacks_any(v: int, number: int, of: SpreadLayout, fixed: Sequence[int], state: Sequence[int]) -> bool:
+    """Whether a receiver lacks anything that a path of a class may bring."""
+    if number == 0:
+        return state[of.lacks + v] > 0
+    table, words, lacks = (number - 1) * of.devices, of.words, 0
+    base = of.lacking + (table + fixed[of.component + table + v]) * words
+    for word in range(words):
+        lacks |= state[of.need + v * words + word] & state[base + word]
+    return lacks != 0
+
+
 def _offers(
     v: int,
     now: int,
@@ -444,48 +473,28 @@ def _offers(
     state: MutableSequence[int],
     nodes: MutableSequence[int],
 ) -> tuple[int, int]:
-    """Write what each path can bring a receiver now to `bits`, row by row; returns how many rows and ports there are."""
-    words, looked_at, rows, ports = of.words, 0, 0, 0
-    need = of.need + v * words
+    """Write what each path can bring a receiver now to `bits`, row by row; returns the number of rows and of ports."""
+    rows, ports = 0, 0
+    state[of.counters + WORK] += fixed[of.serve_work + v]
     for port in range(fixed[of.ports + v], fixed[of.ports + v + 1]):
-        if state[of.closed + port] > now:
+        if state[of.closed + port] > now or not _lacks_any(v, fixed[of.fastest + port], of, fixed, state):
             continue
-        fastest, low, high = fixed[of.fastest + port], fixed[of.over + port], fixed[of.over + port + 1]
-        lacks = fastest == 0
-        if not lacks:
-            table = (fastest - 1) * of.devices
-            base = of.lacking + (table + fixed[of.component + table + v]) * words
-            for word in range(words):
-                lacks = lacks or state[need + word] & state[base + word] != 0
-        if not lacks:
-            continue
-        looked_at += high - low
-        soonest = state[of.blocked_all + fixed[of.path + low]]
-        for number in range(of.path + low + 1, of.path + high):
+        low, high, begun = of.path + fixed[of.over + port], of.path + fixed[of.over + port + 1], rows
+        soonest = state[of.blocked_all + fixed[low]]
+        for number in range(low + 1, high):
             soonest = min(soonest, state[of.blocked_all + fixed[number]])
         if soonest > now:
             state[of.closed + port] = soonest
             continue
-        begun = rows
-        for number in range(of.path + low, of.path + high):
+        for number in range(low, high):
             path = fixed[number]
             if state[of.blocked_all + path] > now or (fixed[of.far + path] and not all_paths):
                 continue
-            have, bits, offered = of.have + fixed[of.source + path] * words, of.bits + rows * words, 0
-            for word in range(words):
-                state[bits + word] = state[have + word] & state[need + word]
-                offered |= state[bits + word]
-            if offered != 0 and fixed[of.slow + path] > 0:
-                table, offered = (fixed[of.slow + path] - 1) * of.devices, 0
-                base = of.lacking + (table + fixed[of.component + table + v]) * words
-                for word in range(words):
-                    state[bits + word] &= state[base + word]
-                    offered |= state[bits + word]
-            if offered != 0 and _sendable(path, v, now, bits, of, fixed, state, nodes):
+            bits = of.bits + rows * of.words
+            if _offer(path, v, bits, of, fixed, state) and _sendable(path, v, now, bits, of, fixed, state, nodes):
                 state[of.rows + rows], state[of.row_port + rows] = path, ports
                 rows += 1
         ports += rows > begun
-    state[of.counters + WORK] += SERVE_WORK + looked_at // PATHS_LOOKED_AT
     return rows, ports
 
 
@@ -554,15 +563,12 @@ def _apply(number: int, of: SpreadLayout, fixed: Sequence[int], state: MutableSe
     if device >= of.devices:
         device -= of.devices
         state[of.idle + fixed[of.switch + device] * of.chunks + chunk] += 1
-    word, bit = chunk >> 6, 1 << (chunk & 63)
-    have = of.have + device * of.words + word
+    have, bit = of.have + device * of.words + (chunk >> 6), 1 << (chunk & 63)
     if not state[have] & bit:
         state[have] |= bit
         state[of.held + device] += 1
     for place in range(fixed[of.fed_first + device], fixed[of.fed_first + device + 1]):
-        v = fixed[of.fed + place]
-        if state[of.need + v * of.words + word] & bit:
-            state[of.touched + v] = 1
+        state[of.touched + fixed[of.fed + place]] = 1
 
 
 def _in_order(of: SpreadLayout, fixed: Sequence[int], state: Sequence[int]) -> list[tuple[int, int, int, int]]:
@@ -578,6 +584,22 @@ def _in_order(of: SpreadLayout, fixed: Sequence[int], state: Sequence[int]) -> l
             heap.append((0, 0, fixed[of.rank + v], v))
     heapq.heapify(heap)
     return heap
+
+
+def _next_time(of: SpreadLayout, fixed: Sequence[int], state: MutableSequence[int], heap: MutableSequence[int]) -> int:
+    """Apply all events of the next time, 0 at first. Returns the time, or -1 where there are no more events."""
+    begins = state[of.counters + BEGUN] == 0
+    state[of.counters + BEGUN] = 1
+    for v in range(of.devices):
+        state[of.touched + v] = begins
+    if begins:
+        return 0
+    if state[of.counters + HEAP] == 0:
+        return -1
+    now = heap[0]
+    while state[of.counters + HEAP] > 0 and heap[0] == now:
+        _apply(_pop(of, state, heap), of, fixed, state)
+    return now
 
 
 def spread(
@@ -598,35 +620,26 @@ def spread(
     at which it returns RUNNING. batch: of the events of one time, the most sends, and the events and nodes of each.
     plan: [3 * chunks needed], chunk, path and start of each transfer.
     """
-    counters, now, has_far = of.counters, 0, 0
+    now, has_far = 0, 0
     for path in range(of.paths):
         has_far |= fixed[of.far + path]
     while True:
-        sends = min(batch[0], state[counters + NEEDED])
-        events, intervals = state[counters + HEAP] + sends * batch[1], state[counters + NODES] + sends * batch[2]
-        if 2 * events > len(heap) or 3 * intervals > len(nodes):
+        sends = min(batch[0], state[of.counters + NEEDED])
+        coming = state[of.counters + HEAP] + sends * batch[1]
+        if 2 * coming > len(heap) or 3 * (state[of.counters + NODES] + sends * batch[2]) > len(nodes):
             return ROOM
-        if state[counters + BEGUN] == 0:
-            state[counters + BEGUN] = 1
-            for v in range(of.devices):
-                state[of.touched + v] = 1
-        else:
-            if state[counters + HEAP] == 0:
-                return STUCK
-            now = heap[0]
-            for v in range(of.devices):
-                state[of.touched + v] = 0
-            while state[counters + HEAP] > 0 and heap[0] == now:
-                _apply(_pop(of, state, heap), of, fixed, state)
+        now = _next_time(of, fixed, state, heap)
+        if now < 0:
+            return STUCK
         for turn in range(1 if has_far else 0, -1, -1):
             receivers = _in_order(of, fixed, state)
             while len(receivers) > 0:
                 v = heapq.heappop(receivers)[3]
                 if not _serve(v, now, turn == 0, limit, of, fixed, state, heap, nodes, plan):
                     return STUCK
-        if state[counters + MISSING] == 0:
+        if state[of.counters + MISSING] == 0:
             return DONE
-        if 0 <= most_work < state[counters + WORK]:
+        if 0 <= most_work < state[of.counters + WORK]:
             return STUCK
-        if state[counters + WORK] >= pause:
+        if state[of.counters + WORK] >= pause:
             return RUNNING

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from collc.synthesis.swarm.rarest_first import (
     SpreadRule,
     non_minimal_paths,
     path_class_numbers,
+    serve_work,
     tie_breaks,
 )
 from collc.synthesis.swarm.urgency import path_classes_of, weights_of
@@ -50,8 +51,6 @@ MOST_URGENCY: Final = 1 << 62
 
 FIRST_ROOM: Final = 4096
 """Events and reserved intervals for which there is room at first, beside those of one time."""
-
-_Table = Int64Array | Iterable[int]
 
 _Batch = tuple[int, int, int]
 """Of the events of one time, the most sends; and of each send the most events and reserved intervals."""
@@ -83,7 +82,7 @@ class CompiledSpread:
         self._have, self._wanted, welcome, self._sizes = (
             _matrix(sets, count) for sets in (problem.have, problem.need, problem.welcome, problem.sizes)
         )
-        self._need = self._wanted | welcome
+        self._need: BoolArray = np.logical_or(self._wanted, welcome)
         self._held_sometime = self._have.copy()
         for _, device, row in problem.later:
             self._held_sometime[device, row] = True
@@ -118,7 +117,8 @@ class CompiledSpread:
         counters = memory[layout.counters : layout.counters + COUNTERS]
         kernel, code = compiled(spread), RUNNING
         while code in {RUNNING, ROOM}:
-            code = kernel(*limits, int(counters[WORK]) + PAUSE, layout, network.batch, fixed, memory, heap, nodes, plan)
+            arrays: list[Any] = [fixed, memory, heap, nodes, plan]
+            code = kernel(*limits, int(counters[WORK]) + PAUSE, layout, network.batch, *arrays)
             if code == ROOM:
                 heap, nodes = _roomier(heap, nodes, network.batch, memory[layout.head : layout.head + layout.links + 1])
             elif stop():
@@ -141,7 +141,7 @@ class CompiledSpread:
         ports, fed, users = self._receivers()
         rows = [row for port in ports for row in port.values()]
         offsets = _entry_offsets(problem)
-        tables: dict[str, _Table] = {
+        tables: dict[str, Iterable[int]] = {
             "source": paths.source,
             "target": paths.target,
             "slow": slow,
@@ -155,13 +155,14 @@ class CompiledSpread:
             "fastest": (min(slow[path] for path in row) for row in rows),
             "over": _firsts(rows),
             "path": chain.from_iterable(rows),
+            "serve_work": map(serve_work, ports),
             "fed_first": _firsts(fed),
             "fed": chain.from_iterable(map(sorted, fed)),
             "used_first": _firsts(users),
             "used": chain.from_iterable(map(sorted, users)),
             "offset_first": _firsts(offsets),
             "offset": chain.from_iterable(map(sorted, offsets)),
-            "ends": problem.conditions.task.network.target,
+            "ends": problem.conditions.task.network.target.tolist(),
         }
         first_links = [links[0] for links in paths.links]
         hops = max(map(len, paths.links), default=0)
@@ -177,7 +178,7 @@ class CompiledSpread:
 
     def _receivers(self) -> tuple[list[dict[int, list[int]]], list[set[int]], list[set[int]]]:
         """As `RarestFirst` keeps them: by receiver and last link the paths; by device, and by link, the receivers."""
-        paths, receives = self._problem.paths, self._need.any(axis=1).tolist()
+        paths, receives = self._problem.paths, np.logical_or.reduce(self._need, axis=1).tolist()
         ports: list[dict[int, list[int]]] = [{} for _ in range(self._devices)]
         fed: list[set[int]] = [set() for _ in range(self._devices)]
         users: list[set[int]] = [set() for _ in range(self._problem.conditions.task.network.link_count)]
@@ -195,15 +196,16 @@ class CompiledSpread:
             _renumbered(each, order)
             for each in (self._have, self._wanted, self._need, self._sizes, self._held_sometime)
         )
-        lacking, own = (np.zeros((len(network.weight), *need.shape), np.bool_) for _ in range(2))
-        for component, lacks, owns in zip(network.component, lacking, own, strict=True):
-            for npu in np.flatnonzero(component >= 0).tolist():
-                lacks[component[npu]] |= need[npu]
-                owns[component[npu]] |= held[npu]
-        lacking &= ~own
+        shape = len(network.weight), *need.shape
+        lacking, own = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+        for number, npu in np.argwhere(network.component >= 0).tolist():
+            part = int(network.component[number, npu])
+            lacking[number, part] |= need[npu]
+            own[number, part] |= held[npu]
+        lacking[own] = False
         urgency = need.sum(axis=0, dtype=np.int64)
-        for weight, lacks in zip(network.weight, lacking, strict=True):
-            urgency += weight * lacks.sum(axis=0)
+        for number, weight in enumerate(network.weight):
+            urgency += weight * lacking[number].sum(axis=0)
         fixed = {
             "of_size": words_of(sizes, compile_it=True),
             "wanted": words_of(wanted, compile_it=True),
@@ -224,7 +226,7 @@ class CompiledSpread:
             "held": have.sum(axis=1),
             "lacks": need.sum(axis=1),
             "lacking": words_of(lacking.reshape(-1, self._count), compile_it=True),
-            "unsent": words_of(lacking.any(axis=1), compile_it=True),
+            "unsent": words_of(np.logical_or.reduce(lacking, axis=1), compile_it=True),
             "urgency": urgency,
         }
         return _int64(fixed), _int64(state)
@@ -356,8 +358,8 @@ def _renumbered(sets: BoolArray, order: Int64Array) -> BoolArray:
     return found
 
 
-def _numbers(table: _Table) -> Int64Array:
-    return table.astype(np.int64) if isinstance(table, np.ndarray) else np.fromiter(table, np.int64)
+def _numbers(table: Iterable[int]) -> Int64Array:
+    return np.fromiter(table, np.int64)
 
 
 def _int64(tables: Mapping[str, object]) -> dict[str, Int64Array]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collc.graph.matching import prioritised_matching
-from collc.kernels.rarest_first import PATHS_LOOKED_AT, SEND_WORK, SERVE_WORK
+from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.conditions import members_of
 from collc.synthesis.swarm.occupancy import Occupancy, TimedEvents
 from collc.synthesis.swarm.problem import SwarmProblem
@@ -27,6 +27,9 @@ non-minimal. Such paths are used only for what no other path brings at the same 
 
 PATH_WORK = 4
 """The work of preparing a path for an attempt."""
+
+SERVE_WORK, PATHS_LOOKED_AT = 3, 10
+"""The work of looking for what an NPU can get, beside one for so many paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class RarestFirst:
         return held
 
     def _index_paths(self, devices: int, links: int) -> None:
-        """Fills `_ports`, `_fed` and `_users`.
+        """Fills `_ports`, `_serve_work`, `_fed` and `_users`.
 
         _ports: by receiver, for each last link the fastest class and the paths. _fed: by device, the receivers of its
         paths. _users: by link, the receivers of the paths over it.
@@ -117,6 +120,7 @@ class RarestFirst:
                 self._fed[source].add(target)
                 for link in over:
                     self._users[link].add(target)
+        self._serve_work = list(map(serve_work, ports))
         self._ports = [[(min(self._class[path] for path in port), port) for port in rows.values()] for rows in ports]
 
     def run(self, stop: Callable[[], bool]) -> PathTransfers | None:
@@ -150,14 +154,13 @@ class RarestFirst:
     def _apply(self, events: TimedEvents) -> set[int]:
         """Applies the events of a time. Returns the receivers for which something may have become possible."""
         touched: set[int] = set()
-        need = self._need
         for device, bit in events.arrivals:
             self._have[device] |= bit
-            touched.update([v for v in self._fed[device] if need[v] & bit])
+            touched |= self._fed[device]
         for switch, bit in events.slots:
             self._occupancy.add_idle_slot(switch, bit)
             self._have[switch] |= bit
-            touched.update([v for v in self._fed[switch] if need[v] & bit])
+            touched |= self._fed[switch]
         for link in events.links:
             touched |= self._users[link]
         return touched
@@ -167,7 +170,8 @@ class RarestFirst:
 
         all_paths: non-minimal ones too.
         """
-        closed, looked_at = self._closed[v], 0
+        self.work += self._serve_work[v]
+        closed = self._closed[v]
         lacks = [self._need[v]]
         lacks += [lacks[0] & self._urgency.lacking(number, v) for number in range(self._class_count)]
         have, sources, classes, blocked = self._have, self._paths.source, self._class, self._blocked
@@ -177,7 +181,6 @@ class RarestFirst:
         for number, (fastest, port) in enumerate(self._ports[v]):
             if closed[number] > now or not lacks[fastest]:
                 continue
-            looked_at += len(port)
             first = min([blocked[path] for path in port])
             if first > now:
                 closed[number] = first
@@ -196,7 +199,6 @@ class RarestFirst:
             if bits:
                 offers.append(bits)
                 ports.append(rows)
-        self.work += SERVE_WORK + looked_at // PATHS_LOOKED_AT
         if not offers:
             return True
         for bit, rows in zip(prioritised_matching(offers, self._urgency.by_urgency()), ports, strict=True):
@@ -289,3 +291,8 @@ def non_minimal_paths(paths: SwitchPaths, class_of: Sequence[int]) -> set[int]:
         for path, links in enumerate(paths.links)
         if class_of[path] and paths.total[-1][path] * under > over * least[links[0], class_of[path]]
     }
+
+
+def serve_work(ports: dict[int, list[int]]) -> int:
+    """The work of looking for what a device can get. ports: by last link, the paths."""
+    return SERVE_WORK + sum(map(len, ports.values())) // PATHS_LOOKED_AT

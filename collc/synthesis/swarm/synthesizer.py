@@ -32,7 +32,7 @@ PATH_WORK = 10
 """Work for each path over switches, once."""
 
 COMPILED_ATTEMPT = 100_000
-"""Work of an attempt from which all are compiled."""
+"""Work of an attempt, by `attempt_work`, from which it is compiled."""
 
 PLAIN_WORK = 300_000
 """Work of attempts in plain Python after which further ones are compiled."""
@@ -85,6 +85,12 @@ def attempt_work(paths: int, npus: int, transfers: int) -> int:
     return int((12 + 0.6 * paths / max(1, npus)) * transfers)
 
 
+def _is_large(problem: SwarmProblem) -> bool:
+    npus = len(problem.conditions.task.network.npus)
+    transfers = problem.missing + sum(bits.bit_count() for bits in problem.welcome)
+    return attempt_work(len(problem.paths.links), npus, transfers) >= COMPILED_ATTEMPT
+
+
 class _Attempts:
     """The attempts on one problem, in plain Python while they are few and small, then compiled.
 
@@ -97,11 +103,9 @@ class _Attempts:
         self._problem, self._effort = problem, effort
         self._variants = {(False, False): problem} | ({} if wide is None else {(True, False): wide})
         self._compiled: dict[tuple[bool, bool], CompiledSpread] = {}
-        npus = len(problem.conditions.task.network.npus)
-        is_large = attempt_work(len(problem.paths.links), npus, problem.missing) >= COMPILED_ATTEMPT
-        self._plain_work = 0 if is_large else PLAIN_WORK
-        if not CompiledSpread.serves(problem):
-            self._plain_work = None
+        self._is_served = CompiledSpread.serves(problem)
+        self._large = {wide for wide in self.widths if _is_large(self._variants[wide, False])}
+        self._plain_work = 0
 
     def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
         """A schedule by a rule; None if it would be no better than the best so far.
@@ -111,10 +115,10 @@ class _Attempts:
         most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
         if (wide, stores) not in self._variants:
             self._variants[wide, stores] = as_stored(self._variants[wide, False])
-        if self._plain_work is None or self._plain_work > 0:
-            planned = self._plain(rule, most, self._variants[wide, stores])
-        else:
+        if self._is_served and (wide in self._large or self._plain_work >= PLAIN_WORK):
             planned = self._fast(rule, most, (wide, stores))
+        else:
+            planned = self._plain(rule, most, self._variants[wide, stores])
         if planned is None:
             return None
         kept = pruned(self._problem, planned)
@@ -125,8 +129,7 @@ class _Attempts:
         search = RarestFirst(problem, rule, most)
         planned = search.run(lambda: stop() or work.is_too_much(search.work))
         work.add(search.work)
-        if self._plain_work is not None:
-            self._plain_work -= search.work
+        self._plain_work += search.work
         return planned
 
     def _fast(self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool]) -> PathTransfers | None:

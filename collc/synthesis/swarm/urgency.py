@@ -56,7 +56,7 @@ def _components(problem: SwarmProblem, slower: int) -> dict[int, int]:
 
 
 def weights_of(classes: int, devices: int) -> list[int]:
-    """By class of slow paths, what a component that lacks a chunk adds to its urgency; each NPU that lacks it adds 1."""
+    """By class of slow paths, what a component that lacks a chunk adds to its urgency; an NPU that lacks it adds 1."""
     return [(devices + 1) ** (k + 1) for k in range(classes)]
 
 
