@@ -6,19 +6,21 @@ receiver asks for the rarest chunk (rarest_first.py). Several rules are tried, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
+from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.swarm.compiled import CompiledSpread
 from collc.synthesis.swarm.pipelined import as_stored, moved_earlier
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.pruned import pruned
-from collc.synthesis.swarm.rarest_first import PathTransfers, RarestFirst, SpreadRule
+from collc.synthesis.swarm.rarest_first import PATHS_LOOKED_AT, SERVE_WORK, PathTransfers, RarestFirst, SpreadRule
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
@@ -31,8 +33,11 @@ WORK = 2_000_000
 PATH_WORK = 10
 """Work for each path over switches, once."""
 
+COMPILED_WORK = 200_000
+"""Work of an attempt from which it is compiled."""
+
 COMPILED_ATTEMPT = 100_000
-"""Work of an attempt, by `attempt_work`, from which it is compiled."""
+"""The same, by `attempt_work`."""
 
 PLAIN_WORK = 300_000
 """Work of attempts in plain Python after which further ones are compiled."""
@@ -86,9 +91,24 @@ def attempt_work(paths: int, npus: int, transfers: int) -> int:
 
 
 def _is_large(problem: SwarmProblem) -> bool:
-    npus = len(problem.conditions.task.network.npus)
+    """Whether attempts are compiled from the first one on.
+
+    After a chunk is sent, the receivers are looked at again to which its source has a path, and those that share a link
+    with the path; about half of them, since events come together.
+    """
+    paths = problem.paths
+    users: dict[int, set[int]] = {}
+    for target, links in zip(paths.target, paths.links, strict=True):
+        for link in links:
+            users.setdefault(link, set()).add(target)
+    fed = Counter(paths.source)
+    touched = sum(fed[source] for source in paths.source) + sum(
+        len(users[link]) for links in paths.links for link in links
+    )
+    count = max(1, len(paths.links))
+    each = SEND_WORK + touched * (SERVE_WORK + fed.total() // max(1, len(fed)) // PATHS_LOOKED_AT) // (2 * count)
     transfers = problem.missing + sum(bits.bit_count() for bits in problem.welcome)
-    return attempt_work(len(problem.paths.links), npus, transfers) >= COMPILED_ATTEMPT
+    return transfers * each >= COMPILED_WORK
 
 
 class _Attempts:
