@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.kernels.compiled import compiled, words_of
 from collc.kernels.rarest_first import (
     COUNTERS,
@@ -49,6 +50,9 @@ PAUSE: Final = 1_000_000
 MOST_URGENCY: Final = 1 << 62
 """Urgencies are below this, so that they fit in 64 bits."""
 
+CELL_BYTES: Final = 40
+"""Memory for each chunk and device: sets while they are renumbered, transfers, and slots."""
+
 FIRST_ROOM: Final = 4096
 """Events and reserved intervals for which there is room at first, beside those of one time."""
 
@@ -74,11 +78,15 @@ class _Network:
 
 
 class CompiledSpread:
-    """The attempts on one problem. work: what the last one has done, as WorkMeter counts it."""
+    """The attempts on one problem. work: what the last one has done, as WorkMeter counts it.
+
+    Raises SourceError U0109 where its tables would need more memory than is left.
+    """
 
     def __init__(self, problem: SwarmProblem) -> None:
         count = len(problem.conditions)
         self._problem, self._count, self._devices = problem, count, len(problem.have)
+        require_for_search(CELL_BYTES * self._devices * count, f"{count:,} chunks on {self._devices:,} devices")
         self._have, self._wanted, welcome, self._sizes = (
             _matrix(sets, count) for sets in (problem.have, problem.need, problem.welcome, problem.sizes)
         )
