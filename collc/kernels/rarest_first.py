@@ -1,219 +1,36 @@
-"""One attempt of rarest-first spreading, compiled: the same as collc/synthesis/swarm/rarest_first.py, step by step.
-
-D devices, K chunks, P paths, H hops of all paths, L links, S chunk sizes, C classes of slow paths, W words of 64 bits
-for a set. All tables are parts of two arrays, `fixed` and `state`, and begin where `SpreadLayout` says: a call
-counts the references of all arrays that it is given, which would take most of the time.
-
-Events wait in a heap of (time, number): number d * K + k: chunk k arrives at device d; D * K + d * K + k: a slot of
-switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. The reserved intervals of a link, but
-those that are over, are a chain of nodes (the next one, start, end), ascending; none touches another.
-"""
+"""One attempt of rarest-first spreading, compiled: the same as collc/synthesis/swarm/rarest_first.py, step by step."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
 
-from collc.kernels.compiled import inlined, trailing_zeros
+from collc.kernels.compiled import trailing_zeros
+from collc.kernels.spread_tables import (
+    BEGUN,
+    END,
+    HEAP,
+    MISSING,
+    MULTICASTING,
+    NEEDED,
+    NODES,
+    PASSING,
+    PLANNED,
+    REPEATING,
+    WORK,
+    SpreadLayout,
+    blocked_until,
+    pop_event,
+    push_event,
+    reserve_link,
+)
 
 RUNNING, DONE, STUCK, ROOM = 0, 1, 2, 3
 """There is more to do; all have what they need; nothing is left to wait for, a chunk would be late, or the work is too
 much; the heap or the nodes may not suffice for the next events."""
 
-MISSING, NEEDED, PLANNED, END, WORK, HEAP, NODES, BEGUN = range(8)
-"""Counters: chunks that devices must still get; chunks that they need, with those that they may relay; transfers
-planned; the last arrival; work done; entries of the heap; nodes in use; whether the attempt has begun."""
-
-COUNTERS = 8
-
 SEND_WORK = 20
 """The work of sending a chunk."""
-
-PASSING, REPEATING, MULTICASTING = 0, 1, 2
-"""Kinds of devices: a switch that repeats sends what it holds one after another, one that multicasts at once."""
-
-
-class SpreadLayout(NamedTuple):
-    """Sizes, and where tables begin.
-
-    In `fixed`: source, target, slow, far: [P], ends of a path, its class, 0: fast, and whether it is non-minimal.
-    first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1], the last links into each
-    device; fastest: of each port, its fastest class; over: [ports + 1], its paths in `path`. serve_work: [D], work of
-    looking for what a device can get. fed_first, fed: the
-    receivers of paths from a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds
-    after which paths enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the
-    one of lower rank comes first. switch: [D], number of a repeater. of_size: [S * W], the chunks of each size.
-    wanted: [D * W]. component: [C * D], by class the first device of the component, -1: none. weight: [C], what a
-    component that lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
-
-    In `state`: counters. have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D *
-    W], what each component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D],
-    chunks to pass on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. blocked:
-    [S * P]; blocked_all: [P], the same table where S = 1; closed: [ports]; times before which a path, or every path of
-    a port, cannot start. head: [L + 1], the first node of a link, -1: none; last, of those that are free. bits: [(most
-    paths into a device + most ports + 1) * W], rows, row_port: [most paths into a device], chosen, seen, way_chunk,
-    way_port: [most ports + 1], touched: [D]: scratch space.
-
-    in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes
-    to other components once before it goes again.
-    """
-
-    devices: int
-    chunks: int
-    paths: int
-    hops: int
-    links: int
-    sizes: int
-    classes: int
-    words: int
-    in_turn: bool
-    fresh: bool
-    source: int
-    target: int
-    slow: int
-    far: int
-    first: int
-    link: int
-    start: int
-    busy: int
-    total: int
-    ports: int
-    fastest: int
-    over: int
-    path: int
-    serve_work: int
-    fed_first: int
-    fed: int
-    used_first: int
-    used: int
-    offset_first: int
-    offset: int
-    ends: int
-    kind: int
-    rank: int
-    switch: int
-    of_size: int
-    wanted: int
-    component: int
-    weight: int
-    own: int
-    counters: int
-    have: int
-    need: int
-    held: int
-    lacks: int
-    lacking: int
-    unsent: int
-    urgency: int
-    duties: int
-    idle: int
-    blocked: int
-    blocked_all: int
-    closed: int
-    head: int
-    bits: int
-    rows: int
-    row_port: int
-    chosen: int
-    seen: int
-    way_chunk: int
-    way_port: int
-    touched: int
-
-
-def _push(time: int, number: int, of: SpreadLayout, state: MutableSequence[int], heap: MutableSequence[int]) -> None:
-    """Add an event."""
-    place = state[of.counters + HEAP]
-    state[of.counters + HEAP] += 1
-    while place > 0:
-        above = (place - 1) >> 1
-        if heap[2 * above] <= time:
-            break
-        heap[2 * place] = heap[2 * above]
-        heap[2 * place + 1] = heap[2 * above + 1]
-        place = above
-    heap[2 * place] = time
-    heap[2 * place + 1] = number
-
-
-def _pop(of: SpreadLayout, state: MutableSequence[int], heap: MutableSequence[int]) -> int:
-    """Remove the first event; returns its number."""
-    first = heap[1]
-    state[of.counters + HEAP] -= 1
-    count = state[of.counters + HEAP]
-    time, number = heap[2 * count], heap[2 * count + 1]
-    place = 0
-    while True:
-        below = 2 * place + 1
-        if below >= count:
-            break
-        if below + 1 < count and heap[2 * below + 2] < heap[2 * below]:
-            below += 1
-        if heap[2 * below] >= time:
-            break
-        heap[2 * place] = heap[2 * below]
-        heap[2 * place + 1] = heap[2 * below + 1]
-        place = below
-    heap[2 * place] = time
-    heap[2 * place + 1] = number
-    return first
-
-
-@inlined
-def _free(node: int, of: SpreadLayout, state: MutableSequence[int], nodes: MutableSequence[int]) -> None:
-    """Give a node back."""
-    nodes[3 * node] = state[of.head + of.links]
-    state[of.head + of.links] = node
-    state[of.counters + NODES] -= 1
-
-
-def _reserve(
-    link: int, begin: int, end: int, of: SpreadLayout, state: MutableSequence[int], nodes: MutableSequence[int]
-) -> None:
-    """Reserve a link, joining the interval with those that it overlaps or touches."""
-    previous, node = -1, state[of.head + link]
-    while node >= 0 and nodes[3 * node + 2] < begin:
-        previous, node = node, nodes[3 * node]
-    while node >= 0 and nodes[3 * node + 1] <= end:
-        begin, end = min(begin, nodes[3 * node + 1]), max(end, nodes[3 * node + 2])
-        behind = nodes[3 * node]
-        _free(node, of, state, nodes)
-        node = behind
-    fresh = state[of.head + of.links]
-    state[of.head + of.links] = nodes[3 * fresh]
-    state[of.counters + NODES] += 1
-    nodes[3 * fresh], nodes[3 * fresh + 1], nodes[3 * fresh + 2] = node, begin, end
-    if previous >= 0:
-        nodes[3 * previous] = fresh
-    else:
-        state[of.head + link] = fresh
-
-
-def _blocked_until(
-    path: int,
-    size: int,
-    now: int,
-    of: SpreadLayout,
-    fixed: Sequence[int],
-    state: MutableSequence[int],
-    nodes: MutableSequence[int],
-) -> int:
-    """A time before which a path cannot start with a chunk of a size; `now` where it can start now."""
-    for hop in range(fixed[of.first + path], fixed[of.first + path + 1]):
-        link, start = fixed[of.link + hop], fixed[of.start + size * of.hops + hop]
-        node = state[of.head + link]
-        while node >= 0 and nodes[3 * node + 2] <= now:  # over for good
-            behind = nodes[3 * node]
-            state[of.head + link] = behind
-            _free(node, of, state, nodes)
-            node = behind
-        at = now + start
-        while node >= 0 and nodes[3 * node + 2] <= at:
-            node = nodes[3 * node]
-        if node >= 0 and nodes[3 * node + 1] < at + fixed[of.busy + size * of.hops + hop]:
-            return nodes[3 * node + 2] - start
-    return now
 
 
 def _block(
@@ -234,7 +51,7 @@ def _block(
         if lacks != 0:
             place = of.blocked + size * of.paths + path
             if state[place] <= now:
-                state[place] = _blocked_until(path, size, now, of, fixed, state, nodes)
+                state[place] = blocked_until(path, size, now, of, fixed, state, nodes)
             if least < 0 or state[place] < least:
                 least = state[place]
     if least >= 0:
@@ -283,7 +100,7 @@ def _sendable(
         place = of.blocked + path
         if left != 0 and state[place] <= now:
             state[of.counters + WORK] += 1
-            state[place] = _blocked_until(path, 0, now, of, fixed, state, nodes)
+            state[place] = blocked_until(path, 0, now, of, fixed, state, nodes)
         return left != 0 and state[place] <= now
     left = 0
     for size in range(of.sizes):
@@ -295,7 +112,7 @@ def _sendable(
         place = of.blocked + size * of.paths + path
         if state[place] <= now:
             state[of.counters + WORK] += 1
-            state[place] = _blocked_until(path, size, now, of, fixed, state, nodes)
+            state[place] = blocked_until(path, size, now, of, fixed, state, nodes)
         if state[place] <= now:
             left |= some
         else:
@@ -352,25 +169,25 @@ def _send(
     for hop in range(first, fixed[of.first + path + 1]):
         link, begin = fixed[of.link + hop], now + fixed[of.start + size * of.hops + hop]
         end = begin + fixed[of.busy + size * of.hops + hop]
-        _reserve(link, begin, end, of, state, nodes)
+        reserve_link(link, begin, end, of, state, nodes)
         for number in range(fixed[of.offset_first + link], fixed[of.offset_first + link + 1]):
             if end - fixed[of.offset + number] > now:
-                _push(end - fixed[of.offset + number], 2 * of.devices * of.chunks + link, of, state, heap)
+                push_event(end - fixed[of.offset + number], 2 * of.devices * of.chunks + link, of, state, heap)
         if hop > first:
             switch = fixed[of.ends + fixed[of.link + hop - 1]]
             if fixed[of.kind + switch] != PASSING:
                 held = begin if fixed[of.kind + switch] == MULTICASTING else end
-                _push(held, (of.devices + switch) * of.chunks + chunk, of, state, heap)
+                push_event(held, (of.devices + switch) * of.chunks + chunk, of, state, heap)
     source = fixed[of.source + path]
     if fixed[of.kind + source] == REPEATING:
         place = of.idle + fixed[of.switch + source] * of.chunks + chunk
         state[place] -= 1
         again = now + fixed[of.busy + size * of.hops + first]
-        _push(again, (of.devices + source) * of.chunks + chunk, of, state, heap)
+        push_event(again, (of.devices + source) * of.chunks + chunk, of, state, heap)
         if state[place] == 0:
             state[of.have + source * words + word] ^= bit
             state[of.held + source] -= 1
-    _push(arrival, v * of.chunks + chunk, of, state, heap)
+    push_event(arrival, v * of.chunks + chunk, of, state, heap)
     state[of.need + v * words + word] ^= bit
     state[of.lacks + v] -= 1
     state[of.counters + MISSING] -= is_wanted
@@ -387,9 +204,9 @@ def _augment(chunk: int, bits: int, ports: int, of: SpreadLayout, state: Mutable
     for port in range(ports):
         state[of.seen + port] = 0
     depth = 0
-    state[of.way_chunk], state[of.way_port] = chunk, -1
+    state[of.stack_chunk], state[of.stack_port] = chunk, -1
     while depth >= 0:
-        wanted, port, is_found = state[of.way_chunk + depth], state[of.way_port + depth], False
+        wanted, port, is_found = state[of.stack_chunk + depth], state[of.stack_port + depth], False
         while not is_found and port + 1 < ports:
             port += 1
             if state[of.seen + port] == 0:
@@ -398,13 +215,13 @@ def _augment(chunk: int, bits: int, ports: int, of: SpreadLayout, state: Mutable
             depth -= 1
             continue
         state[of.seen + port] = 1
-        state[of.way_port + depth] = port
+        state[of.stack_port + depth] = port
         if state[of.chosen + port] < 0:
             for step in range(depth + 1):
-                state[of.chosen + state[of.way_port + step]] = state[of.way_chunk + step]
+                state[of.chosen + state[of.stack_port + step]] = state[of.stack_chunk + step]
             return True
         depth += 1
-        state[of.way_chunk + depth], state[of.way_port + depth] = state[of.chosen + port], -1
+        state[of.stack_chunk + depth], state[of.stack_port + depth] = state[of.chosen + port], -1
     return False
 
 
@@ -488,7 +305,7 @@ def _offers(
             continue
         for number in range(low, high):
             path = fixed[number]
-            if state[of.blocked_all + path] > now or (fixed[of.far + path] and not all_paths):
+            if state[of.blocked_all + path] > now or (fixed[of.non_minimal + path] and not all_paths):
                 continue
             bits = of.bits + rows * of.words
             if _offer(path, v, bits, of, fixed, state) and _sendable(path, v, now, bits, of, fixed, state, nodes):
@@ -598,7 +415,7 @@ def _next_time(of: SpreadLayout, fixed: Sequence[int], state: MutableSequence[in
         return -1
     now = heap[0]
     while state[of.counters + HEAP] > 0 and heap[0] == now:
-        _apply(_pop(of, state, heap), of, fixed, state)
+        _apply(pop_event(of, state, heap), of, fixed, state)
     return now
 
 
@@ -620,9 +437,9 @@ def spread(
     at which it returns RUNNING. batch: of the events of one time, the most sends, and the events and nodes of each.
     plan: [3 * chunks needed], chunk, path and start of each transfer.
     """
-    now, has_far = 0, 0
+    now, has_non_minimal = 0, 0
     for path in range(of.paths):
-        has_far |= fixed[of.far + path]
+        has_non_minimal |= fixed[of.non_minimal + path]
     while True:
         sends = min(batch[0], state[of.counters + NEEDED])
         coming = state[of.counters + HEAP] + sends * batch[1]
@@ -631,7 +448,7 @@ def spread(
         now = _next_time(of, fixed, state, heap)
         if now < 0:
             return STUCK
-        for turn in range(1 if has_far else 0, -1, -1):
+        for turn in range(1 if has_non_minimal else 0, -1, -1):
             receivers = _in_order(of, fixed, state)
             while len(receivers) > 0:
                 v = heapq.heappop(receivers)[3]

@@ -14,9 +14,9 @@ import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.kernels.compiled import compiled, words_of
-from collc.kernels.rarest_first import (
+from collc.kernels.rarest_first import DONE, ROOM, RUNNING, spread
+from collc.kernels.spread_tables import (
     COUNTERS,
-    DONE,
     END,
     HEAP,
     MISSING,
@@ -25,11 +25,8 @@ from collc.kernels.rarest_first import (
     NODES,
     PLANNED,
     REPEATING,
-    ROOM,
-    RUNNING,
     WORK,
     SpreadLayout,
-    spread,
 )
 from collc.synthesis.swarm.problem import SwarmProblem
 from collc.synthesis.swarm.rarest_first import (
@@ -142,7 +139,7 @@ class CompiledSpread:
         problem, paths = self._problem, self._problem.paths
         classes = path_classes_of(problem, half_ratio) if half_ratio else []
         slow = path_class_numbers(paths, classes)
-        far = non_minimal_paths(paths, slow)
+        non_minimal = non_minimal_paths(paths, slow)
         component = np.full((len(classes), self._devices), -1, np.int64)
         for row, each in zip(component, classes, strict=True):
             row[list(each.component)] = list(each.component.values())
@@ -153,7 +150,7 @@ class CompiledSpread:
             "source": paths.source,
             "target": paths.target,
             "slow": slow,
-            "far": (path in far for path in range(len(paths.links))),
+            "non_minimal": (path in non_minimal for path in range(len(paths.links))),
             "first": _firsts(paths.links),
             "link": chain.from_iterable(paths.links),
             "start": chain.from_iterable(chain.from_iterable(paths.start)),
@@ -257,15 +254,15 @@ class CompiledSpread:
             "row_port": rows,
             "chosen": most,
             "seen": most,
-            "way_chunk": most,
-            "way_port": most,
+            "stack_chunk": most,
+            "stack_port": most,
             "touched": self._devices,
         }
         parts = state | {name: state.get(name, np.zeros(size, np.int64)) for name, size in room.items()}
-        begins, fixed = _concatenated(network.tables | tables)
-        places, memory = _concatenated(parts)
+        in_fixed, fixed = _concatenated(network.tables | tables)
+        in_state, memory = _concatenated(parts)
         if sizes == 1:
-            places["blocked_all"] = places["blocked"]
+            in_state["blocked_all"] = in_state["blocked"]
         layout = SpreadLayout(
             devices=self._devices,
             chunks=self._count,
@@ -277,8 +274,8 @@ class CompiledSpread:
             words=words,
             in_turn=network.in_turn,
             fresh=rule.fresh,
-            **begins,
-            **places,
+            **in_fixed,
+            **in_state,
         )
         return layout, fixed, memory
 
