@@ -29,15 +29,15 @@ PASSING, REPEATING, MULTICASTING = 0, 1, 2
 class SpreadLayout(NamedTuple):
     """Sizes, and where tables begin.
 
-    In `fixed`: source, target, slow, non_minimal: [P], ends of a path, its class, 0: fast, and whether it is one of the
-    non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1], the last
-    links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in `path`. serve_work:
-    [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from a device. used_first,
-    used: those of paths over a link. offset_first, offset: picoseconds after which paths enter a link. ends: [L], the
-    device at the end of a link. kind, rank: [D]; of equal devices the one of lower rank comes first. switch: [D], number
-    of a repeater. of_size: [S * W], the chunks of each size. wanted: [D * W]. component: [C * D], by class the first
-    device of the component, -1: none. weight: [C], what a component that lacks a chunk adds to its urgency. own: [C * D
-    * W], what a component has at first.
+    In `fixed`: source, target, slow, non_minimal: [P], ends of a path, its class, 0: fast, and whether it is one of
+    the non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1],
+    the last links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in
+    `path`. serve_work: [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from
+    a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds after which paths
+    enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the one of lower
+    rank comes first. switch: [D], number of a repeater. of_size: [S * W], the chunks of each size. wanted: [D * W].
+    component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that
+    lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
 
     In `state`: counters. have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D *
     W], what each component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D],
