@@ -91,10 +91,11 @@ def _with_limits(planned: Network, network: Network) -> Network:
     return unwound(network) if planned.unwound and not network.unwound else network
 
 
-def retimed_for_endpoints(module: Module, network: Network) -> Module:
+def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RULES)) -> Module:
     """The module on a network with limits, with its transfers started as late as these demand.
 
-    network: that of the module, but for limits and the bandwidths of links. Raises NoSchedule S0206 where the schedule
+    network: that of the module, but for limits and the bandwidths of links. rules: of RULES, how many are tried at most
+    beside the order of the schedule. Raises NoSchedule S0206 where the schedule
     is too large or has messages that queue, switches have limited buffers, or the order of its transfers does not go
     with the limits.
     """
@@ -109,7 +110,7 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
         raise NoSchedule(Diagnostic("S0206", message, hint=hint))
     refuse_buffers(module.network)
     rows = schedule.transfers
-    starts = _PortOrders(module, rows, network).best()
+    starts = _PortOrders(module, rows, network).best(rules)
     if starts is None:
         message = "the order of its transfers cannot be kept where NPUs send and receive one after another"
         raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
@@ -150,9 +151,9 @@ class _PortOrders:
             self._waits,
         )
 
-    def best(self) -> list[int] | None:
-        """The starts of the shortest schedule found; None where none was."""
-        few = next(few for most, few in FEWER_RULES if len(self._given.link) <= most)
+    def best(self, rules: int) -> list[int] | None:
+        """The starts of the shortest schedule found; None where none was. rules: tried at most."""
+        few = min(rules, next(few for most, few in FEWER_RULES if len(self._given.link) <= most))
         tries = [self._in_order(), *(PortList(self._given, *rule).starts() for rule in RULES[:few])]
         return min((found for found in tries if found is not None), key=self._end, default=None)
 

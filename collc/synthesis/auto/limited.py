@@ -20,8 +20,12 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.transform import unwound
 
-RETIMED: Final = 90
-"""Work of starting a transfer anew."""
+RETIMED, RETIMED_ONCE = 90, 35
+"""Work of starting a transfer anew, with all rules for that or with one of them."""
+
+FEW: Final = 1_000
+"""Transfers up to which all rules are tried on each candidate. Of larger schedules, only the best one is started anew
+by all of them, at the end."""
 
 ON_SHARED: Final = " on shared rates"
 """What the name of a candidate ends with that was planned on links that share the rates of their NPUs."""
@@ -36,12 +40,14 @@ def with_limits(module: Module, plan: Callable[[Module], list[Candidate]]) -> li
     direct: Network | None = None
     for network, where in zip(networks_without_limits(module.network), ("", ON_SHARED), strict=False):
         free = replace(module, network=network)
-        more = RETIMED * ProblemShape(free).transfers
+        shape = ProblemShape(free)
+        transfers = int(shape.pairs * shape.hops)
+        more = (RETIMED if transfers <= FEW else RETIMED_ONCE) * transfers
         for one in plan(free):
             judged = module.network
             if one.network.unwound and not judged.unwound:
                 judged = direct = direct or unwound(judged)
-            estimate = replace(one.estimate, work=one.estimate.work + more)
+            estimate = replace(one.estimate, work=one.estimate.work + more, near_ideal=False, whole=False)
             build = _judged(one, judged)
             name = one.name + where
             found.append(replace(one, name=name, network=judged, estimate=estimate, build=build, least=None))
@@ -54,7 +60,11 @@ def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Mod
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        meter.add_setup(RETIMED * len(planned.schedule))
-        return retimed_for_endpoints(planned, network)
+        transfers = len(planned.schedule)
+        if transfers <= FEW:
+            meter.add_setup(RETIMED * transfers)
+            return retimed_for_endpoints(planned, network)
+        meter.add_setup(RETIMED_ONCE * transfers)
+        return retimed_for_endpoints(planned, network, rules=1)
 
     return build

@@ -108,6 +108,8 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     tried, before = search.tried, search.tried.spent
     try:
         search.run()
+        if module.network.has_endpoints:
+            tried.shorten_best(lambda built: retimed_for_endpoints(built, built.network))
     except OutOfTime:
         if tried.best is None:
             raise

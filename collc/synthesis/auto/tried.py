@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -17,8 +19,11 @@ from collc.ten.network import Network
 NEAR = 8
 """A search goes on if its schedule is longer than the best by at most 1/NEAR of its time."""
 
-SMALL_PART, NEAR_IF_SMALL = 4, 1
-"""The same for a search that has had less than 1/SMALL_PART of the work that is left."""
+SMALL_PART, NEAR_IF_SMALL = 4, 2
+"""A search that has had less than 1/SMALL_PART of the work that is left goes on up to NEAR_IF_SMALL times the best."""
+
+NEAR_IF_LIMITED = 3
+"""The same where NPUs have limits, for which transfers are started anew: that makes first schedules more unlike."""
 
 VERY_LONG, NEAR_IF_VERY_LONG = 2, 3
 """Where the best schedule takes at least VERY_LONG times the lower bound, a search that has had such a small part goes
@@ -143,6 +148,16 @@ class TriedCandidates:
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
 
+    def shorten_best(self, shortened: Callable[[Module], Module]) -> None:
+        """Shortens the best on each network where that is possible. shortened: raises NoSchedule where it is not."""
+        for key, (name, built) in self._best.items():
+            with suppress(NoSchedule):
+                found = shortened(built)
+                if time_of(found) < time_of(built):
+                    self._best[key] = name, found
+                    self.attempts[name] = replace(self.attempts[name], time=time_of(found))
+                    self.notes[name] = f"auto: {name} takes {format_time(time_of(found))}"
+
     def leave_out(self, *candidates: Candidate) -> None:
         """Notes that candidates would take too much work together."""
         if candidates:
@@ -221,7 +236,7 @@ class TriedCandidates:
         best = time_of(found[1])
         if attempt.work * SMALL_PART > left - attempt.setup:
             return attempt.time <= best * (NEAR + 1) // NEAR
-        if attempt.time <= best * (NEAR_IF_SMALL + 1) // NEAR_IF_SMALL:
+        if attempt.time <= best * (NEAR_IF_LIMITED if self.own.has_endpoints else NEAR_IF_SMALL):
             return True
         return attempt.time <= NEAR_IF_VERY_LONG * best and not self._is_done(candidate.network, Fraction(VERY_LONG))
 
