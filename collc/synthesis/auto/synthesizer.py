@@ -108,7 +108,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     tried, before = search.tried, search.tried.spent
     try:
         search.run()
-        if module.network.has_endpoints:
+        if module.network.has_endpoints and not effort.stop():
             tried.shorten_best(lambda built: retimed_for_endpoints(built, built.network))
     except OutOfTime:
         if tried.best is None:
