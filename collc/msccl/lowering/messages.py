@@ -76,6 +76,8 @@ class _SwitchCollapse:
     def __init__(self, module: Module, schedule: Schedule) -> None:
         self._module, self._network = module, module.network
         self._clock = Clock.of(module.network, module.demand, schedule.model)
+        self._sources: list[int] = module.network.source.tolist()
+        self._targets: list[int] = module.network.target.tolist()
         self._rows: list[_TransferRow] = list(_rows(schedule, self._clock))
         self._inside: dict[tuple[int, int], list[_SwitchArrival]] = {}
         self._busy: dict[int, list[tuple[int, int]]] = {}
@@ -86,15 +88,16 @@ class _SwitchCollapse:
 
     def messages(self) -> list[Message]:
         """All messages, in order of start."""
-        network = self._network
-        rank_of = {int(npu): rank for rank, npu in enumerate(network.npus)}
+        rank_of = {npu: rank for rank, npu in enumerate(self._network.npus.tolist())}
+        sources, targets, npus = self._sources, self._targets, self._network.npu_count
         found: list[Message] = []
         for chunk, link, start, leave, arrival, reduce, relayed, number, kept in self._rows:
-            source, target = int(network.source[link]), int(network.target[link])
-            hop = _SwitchArrival(source, (link,), start, leave, arrival, number)
-            if network.is_switch(source):
+            source, target = sources[link], targets[link]
+            if source >= npus:
                 hop = self._onward(chunk, link, start, arrival, number)
-            if network.is_switch(target):
+            else:
+                hop = _SwitchArrival(source, (link,), start, leave, arrival, number)
+            if target >= npus:
                 self._enter(target, chunk, hop, reduce)
                 continue
             ends = (rank_of[hop.source], rank_of[target])
@@ -112,7 +115,7 @@ class _SwitchCollapse:
     def _onward(self, chunk: int, link: int, start: int, arrival: int, number: int) -> _SwitchArrival:
         """The path of a chunk that leaves a switch."""
         network = self._network
-        switch, target = int(network.source[link]), int(network.target[link])
+        switch, target = self._sources[link], self._targets[link]
         there = [hop for hop in self._inside.get((switch, chunk), []) if hop.arrival <= start]
         fresh = next((hop for hop in there if not hop.gone and hop.number == number), None)
         if fresh is None and (not there or network.multicast[switch - network.npu_count]):
@@ -209,7 +212,7 @@ def _useful(module: Module, messages: list[Message]) -> list[Message]:
     kept: dict[tuple[int, int], int] = {}
     carried: dict[int, int] = {}
     useful = [True] * len(messages)
-    for _, arrives, number in _events(messages):
+    for arrives, number in _events(messages):
         message = messages[number]
         if not arrives:
             here = (message.source, message.chunk)
@@ -246,10 +249,13 @@ def _early(module: Module, message: Message) -> NoReturn:
     raise CheckFailed(Diagnostic("M0108", text, hint="verify the schedule first"))
 
 
-def _events(messages: list[Message]) -> list[tuple[int, bool, int]]:
-    """Starts and arrivals in order, as (time, whether it arrives, message); arrivals come first at equal times."""
-    events = [(m.start, 1, n) for n, m in enumerate(messages)] + [(m.arrival, 0, n) for n, m in enumerate(messages)]
-    return [(time, phase == 0, number) for time, phase, number in sorted(events)]
+def _events(messages: list[Message]) -> list[tuple[bool, int]]:
+    """Starts and arrivals in order, as (whether it arrives, message); arrivals come first at equal times."""
+    count = len(messages)
+    time = np.array([*(m.start for m in messages), *(m.arrival for m in messages)], np.int64)
+    arrives, number = np.arange(2 * count) >= count, np.arange(2 * count) % max(1, count)
+    order = np.lexsort((number, ~arrives, time))
+    return list(zip(arrives[order].tolist(), number[order].tolist(), strict=True))
 
 
 def _needed(module: Module, messages: list[Message]) -> list[Message]:
@@ -259,7 +265,7 @@ def _needed(module: Module, messages: list[Message]) -> list[Message]:
     wanted = {(rank, chunk) for chunk, number in enumerate(chunks.post) for rank in members[int(number)]}
     apart: set[tuple[int, int]] = set()
     keep = [False] * len(messages)
-    for _, arrives, number in reversed(_events(messages)):
+    for arrives, number in reversed(_events(messages)):
         message = messages[number]
         if not arrives:
             if keep[number] and message.relayed >= 0:
