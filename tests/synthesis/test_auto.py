@@ -380,6 +380,27 @@ def test_what_cannot_be_shorter_is_not_built():
         assert (other.name in " ".join(tried.notes.values())) == longer
 
 
+@pytest.mark.parametrize(("chunks", "goes_on"), [(1, True), (8, False)])
+def test_searches_on_direct_links_go_on_only_near_the_best_of_all(chunks: int, goes_on: bool):
+    """The schedule on other links takes as long as the best, or eight times as long."""
+    net, other = hypercube(2), ring(4)
+    tried = TriedCandidates(net)
+
+    def built(network: Network, count: int) -> Callable[[WorkMeter], Module]:
+        def build(meter: WorkMeter) -> Module:
+            meter.add(100)
+            module = Module("m", network, all_gather(list(range(4)), chunks=count))
+            return join(solve(module, lambda task: pccl(task, Effort())))
+
+        return build
+
+    tried.take(Candidate("own", net, Estimate(100, 1.0), built(net, 1)), None)
+    unwound = Candidate("direct", other, Estimate(100, 1.0, searches=True), built(other, chunks))
+    tried.take(unwound, limit=50)
+    assert tried.attempts["direct"].unfinished
+    assert tried.is_near(unwound, 10_000) == goes_on
+
+
 def test_textbook_algorithms_are_tried_on_any_number_of_npus():
     module = Module("m", switched(40), broadcast(list(range(40))))
     notes = auto(module, Effort(), StandardAlgorithms()).notes
