@@ -24,10 +24,10 @@ class CompileOptions(TypedDict, total=False):
     synthesizer, algorithm: name of the synthesizer ("auto", "tacos", "pccl", ...); two names for one keyword.
     seed: of all random choices.
     trials: independent attempts, of which the best is kept.
-    threads: at most so many; the result does not depend on it.
-    time_limit: seconds for the search of each schedule; the best schedule found until then is used.
+    threads: the most threads to use; the result does not depend on it.
+    time_limit: seconds for the search of each schedule; the best schedule found by then is used.
     link_model: "store" or "pipelined".
-    chunks: per block, in place of the program's, in all runs that take chunks; "auto": collc picks the number.
+    chunks: chunks per block, in place of the program's, for all runs that take chunks; "auto": collc picks the number.
     passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.

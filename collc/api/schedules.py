@@ -41,7 +41,7 @@ class VerifyOptions(TypedDict, total=False):
     collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
     profile: the runtime that will load an MSCCL file: "executor" (the default), "old" or "rccl".
     program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
-    gpus_per_node: of an MSCCL++ plan, how many consecutive ranks map each other's memory.
+    gpus_per_node: for an MSCCL++ plan, the number of consecutive ranks that map each other's memory.
     """
 
     collective: str | None
@@ -57,15 +57,15 @@ class LowerOptions(TypedDict, total=False):
 
     format: "msccl" (the default) for MSCCL XML, "mscclpp" for an MSCCL++ execution plan, which has only the options
         instances, protocol ("Simple" or "LL"), sizes, placement, coll and gpus_per_node.
-    instances: how often the program is repeated, each with its part of every chunk.
+    instances: number of copies of the program, each of which moves its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
-    channels: at most so many.
+    channels: the most channels to use.
     sizes: smallest and largest buffer in bytes for which the runtime may use the file; None: no largest. "auto": the
         sizes for which the schedule is the best known.
     profile: the runtime: "executor" (msccl-executor-nccl, the default), "old" (microsoft/msccl) or "rccl".
     placement: "in", "out" or "both"; whether the output is the input's memory.
     coll: "custom" for one file of all runs together; else each run has a file.
-    gpus_per_node: so many consecutive ranks map each other's memory; None: the parts that slow links part.
+    gpus_per_node: number of consecutive ranks that map each other's memory; None: the parts that only slow links join.
     """
 
     format: Literal["msccl", "mscclpp"]
@@ -174,7 +174,7 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
 
 
 def _msccl_options(options: LowerOptions) -> MscclOptions:
-    """The options as an `emit` statement gives them. Raises SourceError for what such a statement may not say."""
+    """The options as an `emit` statement gives them. Raises SourceError for values that it does not accept."""
     wanted = options.get("sizes")
     sizes = (0, None) if wanted == "auto" else arguments.sizes("sizes", wanted)
     values: dict[str, OptionValue] = {}

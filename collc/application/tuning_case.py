@@ -29,7 +29,7 @@ from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import ProtocolCost
 
 FEW_SIZES: Final = 6
-"""Up to so many sizes, a task simulates too little to compile the simulator's kernel."""
+"""The most sizes of a task that simulates too little to compile the simulator's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def as_written(tuned: TunedProgram) -> ScheduleRequest:
 
 
 def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
-    """The schedule's request with about so many bytes, a multiple of 16 bytes for each chunk of each rank."""
+    """The schedule's request with about `size` bytes, a multiple of 16 bytes for each chunk of each rank."""
     unit = 16 * chunks * len(as_written(tuned).demand.runs[0].group)
     found = load_files(tuned.program, dict(tuned.definitions), tuned.schedule, chunks, -(-size // unit) * unit)
     return of_the_group(replace(found.schedules[0], emits=(), checks=()))

@@ -36,7 +36,7 @@ def free_memory(share: float = SHARE) -> int | None:
 
 
 def limit_memory(size: int) -> None:
-    """Let this process have at most so many bytes; beyond them, MemoryError. Without effect where unsupported."""
+    """Limit the memory of this process to `size` bytes: then MemoryError. Without effect where unsupported."""
     try:
         import resource
     except ImportError:
@@ -48,7 +48,7 @@ def limit_memory(size: int) -> None:
 
 @contextmanager
 def limited_memory(size: int | None) -> Generator[None]:
-    """What runs inside has at most so many bytes; None: what is free now, unless there is a limit already."""
+    """Limit what runs inside to `size` bytes; None: to what is free now, unless there is a limit already."""
     try:
         import resource
     except ImportError:
@@ -77,7 +77,7 @@ def memory_limit() -> int | None:
 
 
 def require(size: int, what: str, hint: str, at: Span | None = None, *, always: bool = False) -> None:
-    """Raise SourceError U0109 where so many bytes are more than is left of the memory limit, before they are taken.
+    """Raise SourceError U0109 where `size` bytes are more than the memory limit leaves, before they are allocated.
 
     what: what needs them, as in "5,000,000 chunks". hint: what to change. at: the place in the program.
     always: also where they are few.

@@ -77,7 +77,9 @@ def _to_and_fro(shape: list[int]) -> list[tuple[int, ...]]:
 
 
 def _turns(at: Callable[[int, int], int], rows: int, columns: int) -> list[int]:
-    """Once around each row; so many rows go the one way, and the others the other, that the last ends at the first."""
+    """The nodes row by row, each row once around: the first rows in one direction, the others in the opposite one, so
+    that the last node is next to the first.
+    """
     order: list[int] = []
     forward, column = (rows + columns) // 2, 0
     for row in range(rows):

@@ -61,7 +61,7 @@ def plan_in_plain_steps(
 ) -> tuple[int, int]:
     """Plans conditions in their order; returns the last step that is used, and the work, WORK for about a microsecond.
 
-    last: the last step that is used so far, -1 for none. reach: no condition takes more than so many steps after that.
+    last: the last step that is used so far, -1 for none. reach: the most steps that a condition takes after that.
     non_minimal: as in `plan_by_steps`.
     """
     wanting_offsets, holder_offsets = conditions.wanting_offsets, conditions.holder_offsets

@@ -22,7 +22,7 @@ def usable_cores() -> int:
 
 
 def memory_per_process(processes: int) -> int | None:
-    """Bytes that each of so many processes may take, LEAST or more; None where the system does not say."""
+    """Bytes that each of `processes` processes may take, at least LEAST; None where the system does not tell."""
     free = free_memory()
     return None if free is None else max(LEAST, free // processes)
 

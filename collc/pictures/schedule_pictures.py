@@ -130,7 +130,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
 
 
 def _nearest(network: Network, most: int) -> Int64Array:
-    """int64: the devices nearest to the first NPU, at most so many, in order of their numbers."""
+    """int64: at most `most` devices, those nearest to the first NPU, in order of their numbers."""
     present = np.flatnonzero(network.present)
     if len(present) <= most:
         return present

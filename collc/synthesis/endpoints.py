@@ -32,7 +32,7 @@ RULES: Final = tuple((seed, busiest_first) for seed in range(8) for busiest_firs
 """Seed and rule of the list schedules that are tried (see PortList)."""
 
 FEWER_RULES = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
-"""(transfers, how many of them are tried up to so many)."""
+"""(transfers, rules that are tried up to this number of transfers)."""
 
 REFUSED: Final = frozenset({"exact"})
 """Synthesizers whose result would not be what they promise."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 MUCH_LONGER: Final = Fraction(11, 10)
-"""A candidate is left out that took so many times the best in the last search, and did not come nearer to it."""
+"""A candidate is left out whose schedule took this multiple of the best in the last search, and came no nearer."""
 
 
 @dataclass

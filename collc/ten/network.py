@@ -127,7 +127,7 @@ class Network:
 
     @property
     def has_limited_buffers(self) -> bool:
-        """Whether a switch can hold only so many chunks at once."""
+        """Whether a switch can hold only a limited number of chunks at once."""
         return bool((self.buffers >= 0).any())
 
     @property

@@ -234,7 +234,7 @@ TRANSFER_BYTES: Final = 64
 
 
 def require_memory_of(transfers: int) -> None:
-    """Raise SourceError U0109 where listing so many transfers needs more memory than there is."""
+    """Raise SourceError U0109 where listing `transfers` transfers needs more memory than there is."""
     require(TRANSFER_BYTES * transfers, f"{transfers:,} transfers", "use fewer chunks or a smaller network")
 
 

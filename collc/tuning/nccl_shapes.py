@@ -76,7 +76,7 @@ def nccl_times(
 
 
 def sampled(count: int) -> list[int]:
-    """Every third of so many positions, and the last one."""
+    """Every third of `count` positions, and the last one."""
     return sorted({*range(0, count, SAMPLED), count - 1}) if count else []
 
 

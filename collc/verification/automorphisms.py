@@ -1,4 +1,4 @@
-"""Whether translations are what they are said to be: checked from the permutations, not from how they were found."""
+"""The check that translations are automorphisms: from their permutations alone, not from how they were found."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _is_permutation(numbers: Int32Array) -> bool:
 
 
 def _is_identity(permutation: Int32Array, times: int) -> bool:
-    """Whether a permutation leaves all where it is after some times."""
+    """Whether a permutation is the identity after it is applied a number of times."""
     power, result = permutation, np.arange(len(permutation), dtype=np.int32)
     while times:
         if times & 1:

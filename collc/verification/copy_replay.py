@@ -26,9 +26,9 @@ MOST_SLOTS: Final = 1 << 26
 
 
 def copies_are_right(module: Module, schedule: Schedule, clock: Clock) -> bool:
-    """Whether a schedule of copies is right, and nothing but its order of time was needed to see this.
+    """Whether a replay in order of time shows that a schedule of copies is right.
 
-    False says nothing: another check must find what is wrong, if anything. Switches of limited size, those that reduce
+    False decides nothing: another check must find errors. Switches of limited size, those that reduce
     or send one arrival on several times, relays, messages that queue, and runs that are not planned yet are left to it.
     """
     replay = _Replay.of(module, clock)

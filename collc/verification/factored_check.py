@@ -5,7 +5,7 @@ NPU where it is, and its transfers are the translations of that one's transfers.
 chunks in all translations holds of all. Transfers of one class of links that are disjoint in time have disjoint
 translations; where translations of one transfer share a link, each of them has a turn of its own.
 
-The proof is on the safe side: a transfer whose translations take turns begins at the first turn and arrives with the
+The proof is conservative: a transfer whose translations take turns begins at the first turn and arrives with the
 last. Where it fails, the rows must be checked one by one.
 """
 

@@ -39,7 +39,7 @@ class Proof:
 
     @property
     def answer(self) -> Answer:
-        """Of all properties together."""
+        """The outcome of all properties together."""
         found = set(self.outcomes.values())
         return "refuted" if "refuted" in found else "undecided" if "undecided" in found else "proved"
 

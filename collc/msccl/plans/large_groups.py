@@ -14,7 +14,7 @@ from typing import Final
 from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Op, Program, Slot, Step, Threadblock
 
 MOST_SIGNALLED: Final = 16
-"""GPUs that a threadblock can signal: it has so many memory channels."""
+"""The most GPUs that a threadblock can signal: the number of its memory channels."""
 
 _MOST_HELPERS: Final = 8
 """Threadblocks of a GPU that signal, in all instances: each takes a semaphore in either direction of 16."""

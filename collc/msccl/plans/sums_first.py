@@ -25,7 +25,7 @@ def threadblocks_for_sums(program: Program) -> int:
 
 
 def partial_sums_first(program: Program, blocks: int) -> Program:
-    """The program, after threadblocks are formed, with the partial sums of a GPU in so many of its threadblocks.
+    """The program, after threadblocks are formed, with the partial sums of a GPU in `blocks` of its threadblocks.
 
     These are the ones that store totals last. A sum reads the memory of all GPUs of the switch, so it is made only in a
     threadblock that stores to all of them, and thus knows when they have begun.

@@ -41,7 +41,7 @@ MIN_NUMBERS: Final = 64
 """Numbers of the shortest list that is read as a column; no index and no shape has as many."""
 
 LINES_A_FORM: Final = 16
-"""A table has at least so many lines for each form of a line."""
+"""The fewest lines of a table for each form of a line."""
 
 _LINES: Final = re.compile(
     r"(?:^[ \t]*link[ \t][^\n#\"{}]*\n)+|(?:^[ \t]*(?:npu|switch)[ \t][^\n#\"{}]*\n)+", re.MULTILINE

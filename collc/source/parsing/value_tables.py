@@ -24,7 +24,7 @@ MIN_LINES: Final = 64
 """Lines of the smallest table."""
 
 LINES_A_FORM: Final = 16
-"""A table has at least so many lines for each form of a line."""
+"""The fewest lines of a table for each form of a line."""
 
 MAX_LIST: Final = 63
 """Items of the longest list in a line of a table; longer ones of whole numbers are tables themselves (tables.py)."""

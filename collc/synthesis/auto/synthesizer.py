@@ -57,13 +57,13 @@ FIRST_WORK = 30_000
 """Work in which a candidate may make further attempts at once."""
 
 GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
-"""A first schedule is given up at so many times its estimate, but not below some work."""
+"""A first schedule is given up at GIVEN_UP times its estimate, but not below LEAST_GIVEN_UP."""
 
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
-"""All work up to so many NPUs, and above: about 10 and 60 seconds with what is not counted."""
+"""All work up to SMALL_NPUS NPUs, and above: about 10 and 60 seconds with what is not counted."""
 
 ALL_NUMBERS, LEAST_PART = 2, 8
-"""All searches for a number of chunks take at most so many times the work of one, but each at least a part of it."""
+"""All searches for a number of chunks take at most ALL_NUMBERS times the work of one; each at least 1/LEAST_PART."""
 
 BEYOND = 4
 """A schedule without a search may take such a part of that where nothing is left."""
@@ -73,7 +73,7 @@ HELD_BACK, HELD_TO, BEFORE_LAST = 8, 4, Fraction(7, 8)
 many times the work of its first schedule, and all searches take such a share of theirs."""
 
 LONGER = 8
-"""A search goes on with so many times the work that it has had."""
+"""The work with which a search goes on, as a multiple of the work that it has had."""
 
 SMALL_BESIDE = 8
 """A textbook algorithm comes before longer searches where it takes at most such a part of the work so far."""

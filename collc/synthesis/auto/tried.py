@@ -31,17 +31,17 @@ on up to NEAR_IF_VERY_LONG times the best.
 """
 
 LOOSE = Fraction(11, 10)
-"""A schedule that was likely to be near the best possible one, and takes at least so many times the lower bound, may be
+"""A schedule that was likely to be near the best possible one, and takes at least this multiple of the bound, may be
 far from it after all."""
 
 LEAST_TIME_WORK = 15_000
 """Work of the least time of a candidate that knows it before, about."""
 
 LONG = Fraction(13, 10)
-"""A schedule that takes at least so many times the lower bound is worth more work beside it."""
+"""Where the best schedule takes at least this multiple of the lower bound, more work is spent on others."""
 
 NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
-"""Where the best schedule takes at most so many times the lower bound, only so much work is done for a shorter one."""
+"""(multiple of the lower bound, work): up to this time of the best, the most work that is spent on a shorter one."""
 
 
 @dataclass(slots=True)

@@ -34,10 +34,10 @@ from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
 DETAILED_DEVICES: Final = 2048
-"""Up to so many devices, hops between all devices and delays before and behind links are computed."""
+"""The most devices for which hops between all devices and delays before and behind links are computed."""
 
 MOST_LINK_CLASSES: Final = 256
-"""Up to so many classes of links with equal delays, the bounds of single NPUs consider delays."""
+"""The most classes of links with equal delays for which the bounds of single NPUs consider delays."""
 
 NPU_CUTS: Final = 8
 """NPUs with the largest bounds that are also tried as cuts."""

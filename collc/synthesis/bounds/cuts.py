@@ -16,10 +16,10 @@ EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
 
 MOST_CUTS: Final = 1024
-"""At most so many components for one link cost, and so many switches, are tried as cuts."""
+"""The most components for one link cost, and the most switches, that are tried as cuts."""
 
 AXIS_CUTS: Final = 16
-"""A longer axis is divided into so many parts, with cuts only between them."""
+"""The parts into which a longer axis is divided, with cuts only between them."""
 
 
 def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:

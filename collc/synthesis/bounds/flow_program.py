@@ -18,7 +18,7 @@ MOST_FLOWS: Final = 6_000
 """Targets x links up to which the program is solved."""
 
 PRICE_LEVELS: Final = 1 << 16
-"""Prices are rounded to so many levels, so that the last bits of the solver do not matter."""
+"""The levels to which prices are rounded, so that the last bits of the solver do not matter."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,7 +129,7 @@ class Fluid:
         return self.time_over(entering, volume)
 
     def _may_take_longer(self, links: BoolArray, volume: int, known: int) -> bool:
-        """Whether some links may take longer than `known` to deliver so many bytes.
+        """Whether some links may take longer than `known` to deliver `volume` bytes.
 
         They take no longer than if links whose lag is longer than that counted with less than nothing.
         """
@@ -170,7 +170,7 @@ class Fluid:
         return self.time_over(crossing, volume, slots_for_each(self.network, backward))
 
     def time_of_work(self, price: Int64Array, work: int) -> int:
-        """Picoseconds until all links can have carried so many bytes x price of the links that these cross.
+        """Picoseconds until all links can have carried `work` bytes, each times the price of the links that it crosses.
 
         price: int64[links].
         """
@@ -192,7 +192,7 @@ class Fluid:
         return int((lag + self.waits[network.kind])[lag < UNREACHABLE].max(initial=0))
 
     def time_over(self, links: BoolArray, volume: int, together: BoolArray | None = None) -> int:
-        """Picoseconds until some links, bool[links], can have delivered so many bytes; 0 if they never can.
+        """Picoseconds until some links, bool[links], can have delivered `volume` bytes; 0 if they never can.
 
         together: bool[switches], those whose slots limit what these links carry, if they are few; None for all.
         """

@@ -48,7 +48,7 @@ LARGEST_PRICE: Final = 1 << 20
 """Prices are whole numbers up to this one, so that distances are exact."""
 
 OTHER_CHUNKS: Final = 2_000
-"""Kinds of chunks with several holders or NPUs that want them, of which so many count, those with the most bytes."""
+"""The most kinds of chunks with several holders or NPUs that want them that count, those with the most bytes."""
 
 
 @dataclass(frozen=True, eq=False)

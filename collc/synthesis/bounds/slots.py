@@ -21,10 +21,10 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
 
 MOST_PARTS: Final = 1024
-"""Up to so many parts of more than one device are looked at."""
+"""The most parts of more than one device that are looked at."""
 
 SINGLE_SWITCHES: Final = 16
-"""Up to so many switches with few slots, each is also looked at alone."""
+"""The most switches with few slots of which each is also looked at alone."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,7 +62,7 @@ class TransferTimes:
         return max(best, self._delivery_by_bytes(links, counts))
 
     def delivery_of(self, links: list[LinkClass], size: int, chunks: int, copies: int = 1, known: int = 0) -> int:
-        """The earliest time at which some links can have delivered so many chunks of one size; `known` if they never
+        """The earliest time at which some links can have delivered `chunks` chunks of one size; `known` if they never
         can, or if that is not earlier.
 
         copies: how often a chunk must be delivered that does not arrive within the long lags.

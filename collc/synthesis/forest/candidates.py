@@ -28,7 +28,7 @@ PACKED = 10_000
 """Chunks times members from which trees are packed, if that needs compiled code."""
 
 EVEN = 1.005
-"""Translated trees have little load if it is at most so many times the least one."""
+"""Translated trees have little load if it is at most this multiple of the least one."""
 
 MOST_GROWN = 200_000_000
 """Edges that one rerouting may look at where there are fewer trees to choose."""

@@ -14,7 +14,7 @@ from collc.synthesis.forest.problem import ForestProblem
 from collc.ten.arrays import Int64Array
 
 NEAR = Fraction(23, 20)
-"""Numbers of trees whose links need more than so many times the least time are left out."""
+"""Numbers of trees whose links need more than this multiple of the least time are left out."""
 
 MOST_SUMMED = 1024
 """Trees at most that are used up and down."""

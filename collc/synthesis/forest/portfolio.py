@@ -40,7 +40,7 @@ IMPROVED = 3
 TURNS = 3
 
 MET = 1.001
-"""The search ends at a schedule that is so many times as long as its links need at least."""
+"""The search ends at a schedule whose time is at most this multiple of what its links need."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class ForestProblem:
 
 
 _SCALE = 1 << 20
-"""Capacities are rounded to one part in so many of the largest one, unless they are multiples of a common rate."""
+"""Capacities are rounded to 1/_SCALE of the largest one, unless they are multiples of a common rate."""
 
 
 def forest_problem(conditions: Conditions) -> ForestProblem:

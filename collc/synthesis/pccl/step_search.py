@@ -66,7 +66,7 @@ class StepSearch:
 
         Both are the same with plain Python and with compiled code.
 
-        non_minimal: a target at most so many steps away is reached over any hops, others over hops that come nearer.
+        non_minimal: steps up to which a target is reached over any hops; others only over hops that come nearer.
         """
         network, conditions = self._network(compile_it), self._conditions(order, compile_it)
         reach = min(len(network.offsets) - 1, self._most_wanting * self._farthest) + 2
@@ -156,7 +156,7 @@ class StepSearch:
         return int(away[away < NEVER].sum()) * 11 // (10 * links) + reach
 
     def _require(self, steps: int, links: int) -> None:
-        """Raises SourceError where there is no memory for tables of so many steps."""
+        """Raises SourceError where there is no memory for tables of `steps` steps."""
         size = steps * links * (1 + self._no_chunks(0).itemsize)
         require_for_search(size, f"{steps:,} steps on {links:,} links")
 

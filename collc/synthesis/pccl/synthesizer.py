@@ -55,7 +55,7 @@ NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths where that is restricted to near targets."""
 
 FEW_HOPS, TRIALS_OF_FEW = 2_000, 8
-"""Hops up to which at least so many trials are made, since they take little time."""
+"""Hops up to which at least TRIALS_OF_FEW trials are made, since they take little time."""
 
 MANY_HOPS = 100_000
 """Hops from which a trial uses one planning order only: rotated where there are switches, else random."""

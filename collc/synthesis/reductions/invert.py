@@ -16,7 +16,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Transfers
 
 TABLE: Final = 8
-"""Keys up to so many times their number are counted in a table before they are sorted."""
+"""Keys up to this multiple of their number are counted in a table before they are sorted."""
 
 
 def invert_schedule(schedule: Schedule, network: Network, demand: Demand) -> Schedule:

@@ -29,7 +29,7 @@ PATH_WORK = 4
 """The work of preparing a path for an attempt."""
 
 SERVE_WORK, PATHS_LOOKED_AT = 3, 10
-"""The work of looking for what an NPU can get, beside one for so many paths."""
+"""The work of looking for what an NPU can get: SERVE_WORK, and 1 for every PATHS_LOOKED_AT paths."""
 
 
 @dataclass(frozen=True, slots=True)

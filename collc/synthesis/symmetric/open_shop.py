@@ -22,7 +22,7 @@ COLOURED = 1_000
 
 
 class HopBlocks(NamedTuple):
-    """int64[blocks], by message and step: from `step` on, a message makes so many hops over one generator."""
+    """int64[blocks], by message and step: the hops that a message makes over one generator from `step` on."""
 
     message: Int64Array
     step: Int64Array

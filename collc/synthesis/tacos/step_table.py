@@ -104,7 +104,7 @@ class _Table:
         return numbers(self._array.reshape(-1), compile_it=True) if self._large else self._list
 
     def grow(self, rows: int, limit: int) -> None:
-        """Makes room for so many rows; `limit` are the most that there will be."""
+        """Makes room for `rows` rows; `limit`: the most that there will be."""
         if not self._large:
             self._list += [self._none] * (rows * self._links - len(self._list))
         elif rows > len(self._array):
@@ -114,7 +114,7 @@ class _Table:
             self._array = grown
 
     def filled(self, steps: int) -> StepTable:
-        """The first so many steps, without those at the end in which no link takes a chunk."""
+        """The first `steps` steps, without those at the end in which no link takes a chunk."""
         table = self._array
         if not self._large:
             table = np.empty_like(self._array, shape=(len(self._list) // self._links, self._links))

@@ -45,7 +45,7 @@ MISSING_WORK = 5
 """Work for each chunk that a device must get, beside that of the links into the device."""
 
 RELAYED, FEW_TARGETS = 5, 2
-"""Where chunks go to so few NPUs each, most of their hops are relays, and an attempt takes so many times the work."""
+"""Where chunks go to at most FEW_TARGETS NPUs each, most hops are relays: an attempt takes RELAYED times the work."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""

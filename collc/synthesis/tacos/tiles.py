@@ -23,7 +23,7 @@ SMALL = 2000
 """Devices up to which one tile has them all, for one thread."""
 
 TILE = 256
-"""Devices that a tile shall have: so many rows of bits stay in a core's own cache."""
+"""Devices of a tile, if possible: their rows of bits stay in a core's own cache."""
 
 DEPTH = 32
 """Steps that a tile does at once, at most."""
