@@ -33,6 +33,12 @@ SEND_WORK = 20
 """The work of sending a chunk."""
 
 
+def _lacked(v: int, number: int, of: SpreadLayout, fixed: Sequence[int]) -> int:
+    """Where the set of chunks begins that a device's component lacks. number: of a class of slow paths, from 1 on."""
+    table = (number - 1) * of.devices
+    return of.lacking + (table + fixed[of.component + table + v]) * of.words
+
+
 def _block(
     path: int,
     v: int,
@@ -63,7 +69,7 @@ def _by_component(
 ) -> int:
     """Keep, of the set at `bits`, what a path of a class may bring now. Returns 0 where that is nothing."""
     words, table, left = of.words, (number - 1) * of.devices, 0
-    base = of.lacking + (table + fixed[of.component + table + v]) * words
+    base = _lacked(v, number, of, fixed)
     for word in range(words):
         state[bits + word] &= state[base + word]
         left |= state[bits + word]
@@ -128,8 +134,7 @@ def _note_sent(v: int, chunk: int, of: SpreadLayout, fixed: Sequence[int], state
     words, word, bit = of.words, chunk >> 6, 1 << (chunk & 63)
     value = state[of.urgency + chunk] - 1
     for number in range(of.classes):
-        table = number * of.devices
-        place = of.lacking + (table + fixed[of.component + table + v]) * words + word
+        place = _lacked(v, number + 1, of, fixed) + word
         if state[place] & bit:
             state[place] ^= bit
             value -= fixed[of.weight + number]
@@ -262,8 +267,8 @@ def _offer(path: int, v: int, bits: int, of: SpreadLayout, fixed: Sequence[int],
         state[bits + word] = state[have + word] & state[need + word]
         offered |= state[bits + word]
     if offered != 0 and number > 0:
-        table, offered = (number - 1) * of.devices, 0
-        base = of.lacking + (table + fixed[of.component + table + v]) * words
+        offered = 0
+        base = _lacked(v, number, of, fixed)
         for word in range(words):
             state[bits + word] &= state[base + word]
             offered |= state[bits + word]
@@ -274,8 +279,8 @@ def _lacks_any(v: int, number: int, of: SpreadLayout, fixed: Sequence[int], stat
     """Whether a receiver lacks anything that a path of a class may bring."""
     if number == 0:
         return state[of.lacks + v] > 0
-    table, words, lacks = (number - 1) * of.devices, of.words, 0
-    base = of.lacking + (table + fixed[of.component + table + v]) * words
+    words, lacks = of.words, 0
+    base = _lacked(v, number, of, fixed)
     for word in range(words):
         lacks |= state[of.need + v * words + word] & state[base + word]
     return lacks != 0

@@ -29,7 +29,7 @@ PASSING, REPEATING, MULTICASTING = 0, 1, 2
 class SpreadLayout(NamedTuple):
     """Sizes, and where tables begin.
 
-    In `fixed`: source, target, slow, non_minimal: [P], ends of a path, its class, 0: fast, and whether it is one of
+    In `fixed`: source, slow, non_minimal: [P], where a path begins, its class, 0: fast, and whether it is one of
     the non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1],
     the last links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in
     `path`. serve_work: [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from
@@ -62,7 +62,6 @@ class SpreadLayout(NamedTuple):
     in_turn: bool
     fresh: bool
     source: int
-    target: int
     slow: int
     non_minimal: int
     first: int

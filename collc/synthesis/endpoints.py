@@ -94,10 +94,9 @@ def _with_limits(planned: Network, network: Network) -> Network:
 def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RULES)) -> Module:
     """The module on a network with limits, with its transfers started as late as these demand.
 
-    network: that of the module, but for limits and the bandwidths of links. rules: of RULES, how many are tried at most
-    beside the order of the schedule. Raises NoSchedule S0206 where the schedule
-    is too large or has messages that queue, switches have limited buffers, or the order of its transfers does not go
-    with the limits.
+    network: that of the module, but for limits and the bandwidths of links. rules: the most of RULES that are tried
+    beside the order of the schedule. Raises NoSchedule S0206 where the schedule is too large or has messages that
+    queue, switches have limited buffers, or the order of its transfers cannot be kept within the limits.
     """
     schedule = module.schedule
     assert schedule is not None

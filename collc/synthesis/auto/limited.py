@@ -13,7 +13,7 @@ from typing import Final
 
 from collc.synthesis.auto.estimates import Candidate
 from collc.synthesis.auto.shape import ProblemShape
-from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
+from collc.synthesis.endpoints import RULES, networks_without_limits, retimed_for_endpoints
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.task import WorkMeter
 from collc.ten.module import Module
@@ -41,8 +41,7 @@ def with_limits(module: Module, plan: Callable[[Module], list[Candidate]]) -> li
     for network, where in zip(networks_without_limits(module.network), ("", ON_SHARED), strict=False):
         free = replace(module, network=network)
         shape = ProblemShape(free)
-        transfers = int(shape.pairs * shape.hops)
-        more = (RETIMED if transfers <= FEW else RETIMED_ONCE) * transfers
+        more = _retiming(int(shape.pairs * shape.hops))[1]
         for one in plan(free):
             judged = module.network
             if one.network.unwound and not judged.unwound:
@@ -60,11 +59,13 @@ def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Mod
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        transfers = len(planned.schedule)
-        if transfers <= FEW:
-            meter.add_setup(RETIMED * transfers)
-            return retimed_for_endpoints(planned, network)
-        meter.add_setup(RETIMED_ONCE * transfers)
-        return retimed_for_endpoints(planned, network, rules=1)
+        rules, work = _retiming(len(planned.schedule))
+        meter.add_setup(work)
+        return retimed_for_endpoints(planned, network, rules)
 
     return build
+
+
+def _retiming(transfers: int) -> tuple[int, int]:
+    """By how many rules the transfers of a candidate are started anew, at most, and the work of that."""
+    return (len(RULES), RETIMED * transfers) if transfers <= FEW else (1, RETIMED_ONCE * transfers)

@@ -35,6 +35,7 @@ from collc.synthesis.swarm.rarest_first import (
     SpreadRule,
     non_minimal_paths,
     path_class_numbers,
+    receivers_of,
     serve_work,
     tie_breaks,
 )
@@ -143,12 +144,13 @@ class CompiledSpread:
         component = np.full((len(classes), self._devices), -1, np.int64)
         for row, each in zip(component, classes, strict=True):
             row[list(each.component)] = list(each.component.values())
-        ports, fed, users = self._receivers()
+        receives: list[bool] = np.logical_or.reduce(self._need, axis=1).tolist()
+        links = problem.conditions.task.network.link_count
+        ports, fed, users = receivers_of(paths, receives, self._devices, links)
         rows = [row for port in ports for row in port.values()]
         offsets = _entry_offsets(problem)
         tables: dict[str, Iterable[int]] = {
             "source": paths.source,
-            "target": paths.target,
             "slow": slow,
             "non_minimal": (path in non_minimal for path in range(len(paths.links))),
             "first": _firsts(paths.links),
@@ -180,20 +182,6 @@ class CompiledSpread:
             max(map(len, ports), default=0),
             bool(classes) or len(set(first_links)) < len(first_links),
         )
-
-    def _receivers(self) -> tuple[list[dict[int, list[int]]], list[set[int]], list[set[int]]]:
-        """As `RarestFirst` keeps them: by receiver and last link the paths; by device, and by link, the receivers."""
-        paths, receives = self._problem.paths, np.logical_or.reduce(self._need, axis=1).tolist()
-        ports: list[dict[int, list[int]]] = [{} for _ in range(self._devices)]
-        fed: list[set[int]] = [set() for _ in range(self._devices)]
-        users: list[set[int]] = [set() for _ in range(self._problem.conditions.task.network.link_count)]
-        for path, (source, target, over) in enumerate(zip(paths.source, paths.target, paths.links, strict=True)):
-            if receives[target]:
-                ports[target].setdefault(over[-1], []).append(path)
-                fed[source].add(target)
-                for link in over:
-                    users[link].add(target)
-        return ports, fed, users
 
     def _sets(self, network: _Network, order: Int64Array) -> tuple[dict[str, Int64Array], dict[str, Int64Array]]:
         """The tables of chunks in `fixed`, and those in `state`, at the start. order: the numbers of the conditions."""

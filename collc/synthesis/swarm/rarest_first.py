@@ -110,16 +110,7 @@ class RarestFirst:
         _ports: by receiver, for each last link the fastest class and the paths. _fed: by device, the receivers of its
         paths. _users: by link, the receivers of the paths over it.
         """
-        paths = self._paths
-        ports: list[dict[int, list[int]]] = [{} for _ in range(devices)]
-        self._fed: list[set[int]] = [set() for _ in range(devices)]
-        self._users: list[set[int]] = [set() for _ in range(links)]
-        for path, (source, target, over) in enumerate(zip(paths.source, paths.target, paths.links, strict=True)):
-            if self._need[target]:
-                ports[target].setdefault(over[-1], []).append(path)
-                self._fed[source].add(target)
-                for link in over:
-                    self._users[link].add(target)
+        ports, self._fed, self._users = receivers_of(self._paths, list(map(bool, self._need)), devices, links)
         self._serve_work = list(map(serve_work, ports))
         self._ports = [[(min(self._class[path] for path in port), port) for port in rows.values()] for rows in ports]
 
@@ -291,6 +282,25 @@ def non_minimal_paths(paths: SwitchPaths, class_of: Sequence[int]) -> set[int]:
         for path, links in enumerate(paths.links)
         if class_of[path] and paths.total[-1][path] * under > over * least[links[0], class_of[path]]
     }
+
+
+def receivers_of(
+    paths: SwitchPaths, receives: Sequence[bool], devices: int, links: int
+) -> tuple[list[dict[int, list[int]]], list[set[int]], list[set[int]]]:
+    """By receiver and last link, the paths; by device, the receivers of its paths; by link, those of paths over it.
+
+    receives: by device, whether it needs any chunk.
+    """
+    ports: list[dict[int, list[int]]] = [{} for _ in range(devices)]
+    fed: list[set[int]] = [set() for _ in range(devices)]
+    users: list[set[int]] = [set() for _ in range(links)]
+    for path, (source, target, over) in enumerate(zip(paths.source, paths.target, paths.links, strict=True)):
+        if receives[target]:
+            ports[target].setdefault(over[-1], []).append(path)
+            fed[source].add(target)
+            for link in over:
+                users[link].add(target)
+    return ports, fed, users
 
 
 def serve_work(ports: dict[int, list[int]]) -> int:

@@ -21,6 +21,7 @@ from collc.synthesis.swarm.pipelined import as_stored, moved_earlier
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.pruned import pruned
 from collc.synthesis.swarm.rarest_first import PATHS_LOOKED_AT, SERVE_WORK, PathTransfers, RarestFirst, SpreadRule
+from collc.synthesis.swarm.switch_paths import SwitchPaths
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
@@ -90,13 +91,12 @@ def attempt_work(paths: int, npus: int, transfers: int) -> int:
     return int((12 + 0.6 * paths / max(1, npus)) * transfers)
 
 
-def _is_large(problem: SwarmProblem) -> bool:
-    """Whether attempts are compiled from the first one on.
+def _work_of_copy(paths: SwitchPaths) -> int:
+    """The work of a copy in an attempt, about.
 
     After a chunk is sent, the receivers are looked at again to which its source has a path, and those that share a link
     with the path; about half of them, since events come together.
     """
-    paths = problem.paths
     users: dict[int, set[int]] = {}
     for target, links in zip(paths.target, paths.links, strict=True):
         for link in links:
@@ -106,9 +106,7 @@ def _is_large(problem: SwarmProblem) -> bool:
         len(users[link]) for links in paths.links for link in links
     )
     count = max(1, len(paths.links))
-    each = SEND_WORK + touched * (SERVE_WORK + fed.total() // max(1, len(fed)) // PATHS_LOOKED_AT) // (2 * count)
-    transfers = problem.missing + sum(bits.bit_count() for bits in problem.welcome)
-    return transfers * each >= COMPILED_WORK
+    return SEND_WORK + touched * (SERVE_WORK + fed.total() // max(1, len(fed)) // PATHS_LOOKED_AT) // (2 * count)
 
 
 class _Attempts:
@@ -124,7 +122,13 @@ class _Attempts:
         self._variants = {(False, False): problem} | ({} if wide is None else {(True, False): wide})
         self._compiled: dict[tuple[bool, bool], CompiledSpread] = {}
         self._is_served = CompiledSpread.serves(problem)
-        self._large = {wide for wide in self.widths if _is_large(self._variants[wide, False])}
+        relayed = 0 if wide is None else sum(bits.bit_count() for bits in wide.welcome)
+        each = _work_of_copy(problem.paths) if self._is_served else 0
+        self._large = {
+            with_relays
+            for with_relays in self.widths
+            if (problem.missing + with_relays * relayed) * each >= COMPILED_WORK
+        }
         self._plain_work = 0
 
     def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
