@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collc.kernels.compiled import compiled, numbers, word_shape, zeros
+from collc.kernels.compiled import compiled, is_compiled, numbers, word_shape, zeros
 from collc.synthesis.timeline import Timeline, interval_table
 from collc.ten.arrays import Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from collc.kernels.overlapped_lists import ListProgress, TaskTable, UrgencyOrder
 
-COMPILED = 20_000
-"""Tasks from which the kernel is compiled."""
+COMPILED, COMPILED_AGAIN = 20_000, 10_000
+"""Tasks from which the kernel is compiled; and for a further schedule of the same number of tasks."""
+
+WORTH_CALLING = 2_000
+"""Tasks from which the kernel is used where it is compiled already."""
 
 TURNS = 4
 """Schedules backwards and forwards again, at most."""
@@ -62,16 +65,17 @@ class Tasks:
 class _OneWay:
     """The tasks in one direction of time, as the kernel takes them.
 
-    waits: int32[n], for how many others each task waits.
+    waits: int32[n], for how many others each task waits. compile_it: whether the kernel is compiled.
     """
 
     tasks: Tasks
     table: TaskTable
     early: Int64Array
     waits: Int32Array
+    compile_it: bool
 
     @staticmethod
-    def of(tasks: Tasks, early: Int64Array, late: Int64Array) -> _OneWay:
+    def of(tasks: Tasks, early: Int64Array, late: Int64Array, compile_it: bool) -> _OneWay:
         """early, late: int64[n], see TaskTable."""
         from collc.kernels.overlapped_lists import TaskTable
 
@@ -80,27 +84,28 @@ class _OneWay:
         followers = tasks.after[np.argsort(tasks.before, kind="stable")]
         waits = np.bincount(tasks.after, minlength=len(tasks)).astype(np.int32)
         columns = (tasks.link, tasks.busy, early, late, offsets, followers)
-        return _OneWay(tasks, TaskTable(*(numbers(column, _large(tasks)) for column in columns)), early, waits)
-
-
-def _large(tasks: Tasks) -> bool:
-    """Whether the kernel is compiled for these tasks."""
-    return len(tasks) >= COMPILED
+        table = TaskTable(*(numbers(column, compile_it) for column in columns))
+        return _OneWay(tasks, table, early, waits, compile_it)
 
 
 def best_starts(
-    tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool], turns: int = TURNS
+    tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool], turns: int = TURNS, is_further: bool = False
 ) -> tuple[int, Int64Array] | None:
     """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that.
 
     The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
-    at most; at most one of many tasks.
+    at most; at most one of many tasks. is_further: whether as many tasks were scheduled before, so that it may pay to
+    compile the kernel.
     """
+    from collc.kernels.overlapped_lists import list_schedule
+
+    most_plain = COMPILED_AGAIN if is_further else COMPILED
+    compile_it = len(tasks) >= (WORTH_CALLING if is_compiled(list_schedule) else most_plain)
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
     least = int(loads.max())
-    forward = _OneWay.of(tasks, np.zeros_like(tasks.total), tasks.total)
-    backward = _OneWay.of(tasks.reversed(), tasks.total - tasks.busy, tasks.busy)
+    forward = _OneWay.of(tasks, np.zeros_like(tasks.total), tasks.total, compile_it)
+    backward = _OneWay.of(tasks.reversed(), tasks.total - tasks.busy, tasks.busy, compile_it)
     rank = np.arange(len(tasks), dtype=np.int32)
     best: tuple[int, Int64Array] | None = None
     for _ in range(1 + (turns if len(tasks) < LONG else min(turns, 1))):
@@ -137,8 +142,8 @@ def _starts(
     """int64[n]: when each task enters its link, the one of lowest rank first; None if stopped."""
     from collc.kernels.overlapped_lists import list_schedule
 
-    run = compiled(list_schedule) if _large(side.tasks) else list_schedule
-    order, words = _order(side.tasks, rank)
+    run = compiled(list_schedule) if side.compile_it else list_schedule
+    order, words = _order(side.tasks, rank, side.compile_it)
     progress = _progress(side, words, order.first_word, reserved)
     more = True
     while more:
@@ -148,24 +153,23 @@ def _starts(
     return np.asarray(progress.start, np.int64)
 
 
-def _order(tasks: Tasks, rank: Int32Array) -> tuple[UrgencyOrder, int]:
+def _order(tasks: Tasks, rank: Int32Array, compile_it: bool) -> tuple[UrgencyOrder, int]:
     """The order of the tasks of each link by rank, and how many words the sets of ready positions have in all."""
     from collc.kernels.overlapped_lists import UrgencyOrder
 
-    large = _large(tasks)
     linked = np.flatnonzero(tasks.link >= 0)
     linked = linked[np.lexsort((rank[linked], tasks.link[linked]))]
     count = np.bincount(tasks.link[linked], minlength=tasks.links)
     first = np.cumsum(count) - count
     position = np.zeros(len(tasks), np.int32)
     position[linked] = np.arange(len(linked)) - first[tasks.link[linked]]
-    _, shift, mask = word_shape(int(count.max(initial=0)), large)
+    _, shift, mask = word_shape(int(count.max(initial=0)), compile_it)
     words = (count + mask) >> shift
     order = UrgencyOrder(
-        position=numbers(position, large),
-        tasks=numbers(linked, large),
-        first=numbers(first, large),
-        first_word=numbers(np.cumsum(words) - words, large),
+        position=numbers(position, compile_it),
+        tasks=numbers(linked, compile_it),
+        first=numbers(first, compile_it),
+        first_word=numbers(np.cumsum(words) - words, compile_it),
         shift=shift,
         mask=mask,
     )
@@ -176,7 +180,7 @@ def _progress(side: _OneWay, words: int, first_word: Sequence[int], reserved: di
     """The begin of a list schedule: the tasks that wait for nothing are ready after their `early`."""
     from collc.kernels.overlapped_lists import ListProgress
 
-    n, links, large = len(side.tasks), side.tasks.links, _large(side.tasks)
+    n, links, large = len(side.tasks), side.tasks.links, side.compile_it
     first, starts, ends = interval_table(reserved, range(links))
     times, events = np.zeros((2, 2 * n + links), np.int64)
     ready = np.flatnonzero(side.waits == 0)

@@ -47,6 +47,9 @@ SPARE, SPARE_IF_LONG = 560_000, 660_000
 RETIMED = 40
 """Work of starting a transfer anew."""
 
+FEWER = 2
+"""A schedule for links that are busy until arrival has at least 1/FEWER of the transfers of the best one, about."""
+
 SPARE_FOR_FIRST = 100_000
 """The same where only first schedules are made."""
 
@@ -331,6 +334,11 @@ class _Search:
         tried = self.tried
         if tried.is_met(self._module.network) or self._effort.stop():
             return
+        if tried.best is not None:
+            alike = _retimed_candidate(*tried.best)  # a schedule for store has about as many transfers
+            if alike.estimate.work > FEWER * max(SPARE_FOR_FIRST, self._left()):
+                tried.leave_out(alike)
+                return
         module = replace(self._module, model=LinkModel.STORE)
         nested = _Search(module, replace(self._effort, experience=None), None)
         if self._effort.time_limit is None:
@@ -344,16 +352,9 @@ class _Search:
             nested.first_schedules()
         stored = nested.tried
         if stored.best is not None:
-            name, built = stored.best
-            retiming = RETIMED * len(built.schedule) if built.schedule is not None else 0
             tried.spent += stored.spent
-            found = Candidate(
-                f"{name} for link model store, retimed",
-                built.network,
-                Estimate(retiming, 1.0),
-                lambda _: _retimed(built),
-            )
-            if retiming <= max(SPARE_FOR_FIRST, self._left()):
+            found = _retimed_candidate(*stored.best)
+            if found.estimate.work <= max(SPARE_FOR_FIRST, self._left()):
                 self._take(found)
             else:
                 tried.leave_out(found)
@@ -419,6 +420,13 @@ class _Search:
         if candidate.name in self.tried.attempts:
             self._first_work.setdefault(candidate.name, self.tried.attempts[candidate.name].work)
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
+
+
+def _retimed_candidate(name: str, stored: Module) -> Candidate:
+    """A schedule for `store`, retimed. name: that of its synthesizer."""
+    transfers = 0 if stored.schedule is None else len(stored.schedule)
+    estimate = Estimate(RETIMED * transfers, 1.0)
+    return Candidate(f"{name} for link model store, retimed", stored.network, estimate, lambda _: _retimed(stored))
 
 
 def _retimed(module: Module) -> Module:

@@ -226,17 +226,14 @@ class TriedCandidates:
         return self.bounds.of(network, module)
 
     def is_near(self, candidate: Candidate, left: int) -> bool:
-        """Whether the search of a candidate could go on, and came near the best on its network.
+        """Whether the search of a candidate could go on, and came near the best of all.
 
-        On direct links in the place of switches, near the best of all, since the shorter one of both is chosen.
         left: the work that may still be spent; a search that has had a small part of it need not be so near.
         """
-        attempt, found = self.attempts.get(candidate.name), self._best.get(id(candidate.network))
-        if attempt is None or found is None or not attempt.unfinished:
+        attempt = self.attempts.get(candidate.name)
+        if attempt is None or self.best is None or not attempt.unfinished:
             return False
-        best = time_of(found[1])
-        if candidate.network is not self.own and self.best is not None:
-            best = time_of(self.best[1])
+        best = time_of(self.best[1])
         if attempt.work * SMALL_PART > left - attempt.setup:
             return attempt.time <= best * (NEAR + 1) // NEAR
         if attempt.time <= best * (NEAR_IF_LIMITED if self.own.has_endpoints else NEAR_IF_SMALL):
