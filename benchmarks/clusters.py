@@ -64,12 +64,28 @@ PUBLISHED: Final = ((a100, 2, 256, 346.67), (a100, 4, 64, 266.67), (a100, 8, 32,
 DAMAGED: Final = {"a dead NIC": "link gpu[0, 0] <-> leaf[0]", "a dead GPU": "npu gpu[0, 0]"}
 """What a cluster has lost."""
 
+GROUPS: Final = {
+    "each rail": ("for r in 0..8 {{ run {kind}(t.gpu[*, r], size: 128MiB, chunks: {chunks}) }}", 1.02),
+    "each node": ("for n in 0..{nodes} {{ run {kind}(t.gpu[n, *], size: 128MiB, chunks: {chunks}) }}", None),
+    "half of the nodes": ("run {kind}(t.gpu[0..{half}, *], size: 1GiB, chunks: {chunks})", None),
+}
+"""Groups whose collectives run at the same time, and the most of the ideal time. That of a node counts its NICs too,
+and that of half of the nodes counts sums in the other half."""
+
 LISTED: Final = (*((512, kind) for kind in KINDS), (8192, "all_gather"))
 """GPUs and collectives of which all transfers are listed and checked one by one."""
 
 
 def program(network: str, kind: str, size: int, chunks: int) -> str:
     return program_of(network, kind, size, chunks, 'symmetric(link_model: "pipelined")')
+
+
+def grouped_program(network: str, runs: str) -> str:
+    return (
+        "import std.clusters\nimport std.collectives\n"
+        f"topology t = {network}\n"
+        f'schedule s on t {{\n    {runs}\n    synthesize auto(link_model: "pipelined")\n}}\n'
+    )
 
 
 def measure_compilation(text: str) -> Result:
@@ -134,6 +150,19 @@ def target_of(gpus: int, kind: str, size: str) -> Target:
     return Target(3.0 if gpus <= 512 else 10.0, ratio=ratio, mib=4096)
 
 
+def grouped_cases() -> list[Case]:
+    """Collectives of groups, by `auto`."""
+    found: list[Case] = []
+    for what, (runs, ratio) in GROUPS.items():
+        for nodes in (16, 64):
+            for kind in KINDS:
+                chunks = 4 if kind == "all_to_all" else 8
+                text = runs.format(kind=kind, nodes=nodes, half=nodes // 2, chunks=chunks)
+                run = partial(measure_compilation, grouped_program(f"dgx_h100({nodes})", text))
+                found.append(Case(f"dgx_h100({nodes}), {what}: {kind}", run, Target(60.0, ratio=ratio)))
+    return found
+
+
 def cases() -> list[Case]:
     found: list[Case] = []
     networks = [(f"{name}({nodes})", 8 * nodes) for name, every in DGX.items() for nodes in every]
@@ -158,6 +187,7 @@ def cases() -> list[Case]:
                 run = partial(measure_compilation, program(network, kind, GiB, 1 if kind == "all_to_all" else chunks))
                 name = f"dgx_h100({nodes}), {what}: {kind} 1 GiB"
                 found.append(Case(name, run, Target(4.0, ratio=1.05)))
+    found += grouped_cases()
     for gpus, kind in LISTED:
         seconds = 10.0 if gpus > 512 else 5.0 if kind == "all_to_all" else 1.0
         run = partial(measure_listed, gpus, kind)

@@ -25,6 +25,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
+from collc.synthesis.auto.by_group import by_group
 from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate
 from collc.synthesis.auto.textbook import AlgorithmLibrary
@@ -42,7 +43,8 @@ from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
 SPARE, SPARE_IF_LONG = 560_000, 660_000
-"""Work beside that of the best candidate, about 0.6 s; and where that takes much longer than its bound."""
+"""Work beside that of the best candidate, about 0.6 s; and where that takes much longer than its bound, or there are
+several runs, whose bounds are less exact."""
 
 RETIMED = 40
 """Work of starting a transfer anew."""
@@ -90,6 +92,8 @@ PROOF = 1_000_000
 LISTED = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
 
+STOPPED = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
+
 EXACT_WORK = 400_000
 """The work of asking Z3, about."""
 
@@ -125,8 +129,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
         if search.is_held_back:
             effort.experience.held_back[_question(module, effort)] = search
     if tried.best is None:
-        stopped = NoSchedule(Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time"))
-        raise stopped if effort.stop() else tried.failure or stopped
+        raise (None if effort.stop() else tried.failure) or NoSchedule(STOPPED)
     name, built = tried.best
     why = "meets the bound" if tried.is_met(built.network) else "is the best of those tried"
     if tried.proved:
@@ -216,6 +219,7 @@ class _Search:
         stores_too = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
         if stores_too and self._effort.time_limit is not None:
             self.store()  # it takes less time than what comes next
+        self.by_group()
         self.first_schedules()
         if self.tried.best is None and not self._is_first:
             return
@@ -233,6 +237,22 @@ class _Search:
             if candidate not in good:
                 self.tried.pass_over(candidate)
         return good or self._candidates
+
+    def by_group(self) -> None:
+        """Plans each group on the links of its own NPUs, as a problem of its own."""
+        candidate = None if self._effort.stop() else by_group(self._module, self._planned_part)
+        if candidate is not None:
+            self._take(candidate)
+
+    def _planned_part(self, module: Module, parts: int) -> tuple[Module, int]:
+        """A part with its best schedule, and the work of that. parts: how many there are. Raises what candidates do."""
+        nested = _Search(module, replace(self._effort, experience=None, time_limit=None, unwinds=False), self._library)
+        nested.most = self._all_left() // (2 * parts)
+        nested.spare = nested.spare_if_long = self.spare // (2 * parts)
+        nested.run()
+        if nested.tried.best is None:
+            raise nested.tried.failure or NoSchedule(STOPPED)
+        return nested.tried.best[1], nested.tried.spent
 
     def first_schedules(self) -> None:
         """One schedule of each candidate; if all would take too much work, of the one that takes least."""
@@ -371,7 +391,8 @@ class _Search:
         left = self._all_left()
         if tried.best is None:
             return left
-        spare = self.spare_if_long if tried.is_long(self._module.network) else self.spare
+        is_long = len(self._module.demand.runs) > 1 or tried.is_long(self._module.network)
+        spare = self.spare_if_long if is_long else self.spare
         return min(left, spare + 2 * tried.work_of_best - tried.spent)
 
     def _all_left(self) -> int:

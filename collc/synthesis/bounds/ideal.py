@@ -23,6 +23,7 @@ from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.partitions import partition_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
+from collc.synthesis.bounds.run_partitions import several_runs_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.slots import parts_of
 from collc.synthesis.bounds.traffic import traffic_of
@@ -128,6 +129,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     yield from _slot_bounds(fluid)
     for run in demand.runs:
         yield from partition_bounds(fluid, run)
+    yield from several_runs_bounds(fluid, demand)
     loads = PathLoads.of(fluid, demand)
     if loads is not None:
         yield from loads.bounds(best)

@@ -38,7 +38,7 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
         members = np.unique(owner[run.group])
         if len(members) < 2:
             continue
-        tried = [owner, *_components(fluid, owner)]
+        tried = [owner, *fast_components(fluid, owner)]
         if len(members) <= PARTITION_NPUS:
             found = _worst(fluid, owner, members)
             if found is None:
@@ -72,7 +72,7 @@ def with_switches(network: Network, labels: Int64Array) -> Int64Array:
     return found
 
 
-def _components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
+def fast_components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
     """Parts that links faster than others join; each device that adds up is in one."""
     network = fluid.network
     rate = np.array([float(rate) for rate in fluid.rates])[network.kind]

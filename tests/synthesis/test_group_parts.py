@@ -1,0 +1,213 @@
+"""Runs over disjoint groups, each planned on its own links: valid, near the bounds, and refused otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collc.synthesis.auto import auto
+from collc.synthesis.bounds import ideal_bound, lower_bound
+from collc.synthesis.group_parts import group_parts, joined_parts
+from collc.synthesis.task import Effort
+from collc.ten.demand import Demand
+from collc.ten.endpoint import Endpoint
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
+from collc.verification import verify_schedule
+from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, grid, network, ring, switched
+from tests.synthesis.clusters import NIC, NVLINK, both, pods, rails
+from tests.synthesis.random_problems import least_steps_of_sums
+from tests.synthesis.test_bounds_property import kind_of
+
+
+def runs(*demands: Demand) -> Demand:
+    return Demand(tuple(run for demand in demands for run in demand.runs))
+
+
+def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Module:
+    """The schedule that `auto` makes group by group, whether or not another one is better; it is verified."""
+    module = Module("m", net, demand, model)
+    parts = group_parts(module)
+    assert parts is not None
+    planned = {part.alike: auto(part.module, Effort(unwinds=False)).schedule for part in parts}
+    joined = joined_parts(module, parts, planned)
+    assert joined is not None
+    assert verify_schedule(joined).ok
+    return joined
+
+
+@pytest.mark.parametrize("model", LinkModel)
+@pytest.mark.parametrize("make", [all_reduce, all_gather, all_to_all, broadcast])
+def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
+    net = rails(4, 4, spine=True)
+    module = Module("m", net, runs(*(make([4 * node + i for node in range(4)]) for i in range(4))), model)
+    parts = group_parts(module)
+    assert parts is not None
+    assert len({part.alike for part in parts}) == 1
+    assert [part.module.network.device_count for part in parts] == [5] * 4  # four GPUs and their rail switch
+    by_group(net, module.demand, model)
+
+
+def test_groups_in_nodes_use_their_nvswitch_only() -> None:
+    net = rails(3, 4, spine=True)
+    parts = group_parts(
+        Module("m", net, runs(*(all_reduce([4 * node + i for i in range(4)]) for node in range(3))), LinkModel.STORE)
+    )
+    assert parts is not None
+    assert all(set(net.target[part.link].tolist()) <= {*range(12), 12 + k} for k, part in enumerate(parts))
+
+
+def test_auto_meets_the_bound_of_all_groups_together() -> None:
+    """Rings of a torus: each All-Reduce sends 2 (P - 1) buffers between the columns, which no cut of one set shows."""
+    net = grid(4, 4, wrap=True, kind=NIC)
+    module = Module("m", net, runs(*(all_reduce([4 * row + i for i in range(4)], chunks=2) for row in range(4))))
+    found = auto(replace(module, model=LinkModel.PIPELINED), Effort())
+    bound = lower_bound(net, module.demand, LinkModel.PIPELINED)
+    assert found.algorithm == "group by group"
+    assert verify_schedule(found).ok
+    assert found.collective_time() <= bound.time * 1.02
+    assert bound.name == "the links between 4 parts of the NPUs, such as npu[*, 0]"
+
+
+def test_groups_that_share_spines_take_turns() -> None:
+    """Each of four groups has one NPU in each of two pods; two links of twice the rate lead up from each pod."""
+    links = []
+    for leaf in range(2):
+        for i in range(4):
+            links += both(4 * leaf + i, 8 + leaf, NIC)
+        for spine in range(2):
+            links += both(8 + leaf, 10 + spine, replace(NIC, bandwidth=2 * NIC.bandwidth))
+    net = network(8, links, switches=4)
+    demand = runs(*(all_reduce([i, 4 + i], chunks=16) for i in range(4)))
+    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
+    assert parts is not None
+    spines = [set(net.target[part.link].tolist()) & {10, 11} for part in parts]
+    assert spines == [{10}, {11}, {10}, {11}]
+    found = by_group(net, demand)
+    starts = {i: int(found.schedule.transfers.start[found.schedule.transfers.chunk // 32 == i].min()) for i in range(4)}
+    assert starts[0] == starts[1] == 0 < starts[2]
+    assert found.collective_time() <= ideal_bound(net, demand).time * 1.1
+
+
+def test_groups_that_would_meet_on_a_link_are_not_joined() -> None:
+    """Two groups over one link between two switches: no shift by single transfers lets both use it all the time."""
+    links = [row for npu in range(4) for row in both(npu, 4 + npu // 2, NIC)] + both(4, 5, NIC)
+    module = Module(
+        "m", network(4, links, switches=2), runs(all_to_all([0, 2], chunks=8), all_to_all([1, 3], chunks=8))
+    )
+    parts = group_parts(module)
+    assert parts is not None
+    planned = {part.alike: auto(part.module, Effort()).schedule for part in parts}
+    assert joined_parts(module, parts, planned) is None
+    assert verify_schedule(auto(module, Effort())).ok
+
+
+def test_two_transfers_at_once_on_a_shared_link_delay_the_second_group() -> None:
+    """The same network with one chunk: the second group begins one transfer later."""
+    links = [row for npu in range(4) for row in both(npu, 4 + npu // 2, NIC)] + both(4, 5, NIC)
+    net = network(4, links, switches=2)
+    found = by_group(net, runs(all_gather([0, 2]), all_gather([1, 3])))
+    rows = found.schedule.transfers
+    between = rows.start[rows.link == len(links) - 2]
+    busy = int(net.occupancy(np.array([MiB]))[0, 0])
+    assert np.diff(np.sort(between)).tolist() == [busy]
+
+
+@pytest.mark.parametrize(
+    ("net", "groups"),
+    [
+        (ring(4, NIC), [[0, 1, 2, 3]]),  # all NPUs: no smaller problem
+        (ring(4, NIC), [[0, 1], [1, 2]]),  # NPU 1 is in both
+        (ring(4, NIC), [[0, 2], [1, 3]]),  # no links of their own
+        (replace(switched(4, NIC), buffers=np.array([2])), [[0, 1], [2, 3]]),  # the groups share its slots
+        (ring(4, NIC), [[0, 1], [2]]),
+    ],
+)
+def test_what_is_not_planned_group_by_group(net: Network, groups: list[list[int]]) -> None:
+    module = Module("m", net, runs(*(all_gather(group) for group in groups)))
+    assert group_parts(module) is None
+
+
+def test_something_planned_already_is_not_taken_apart() -> None:
+    module = Module("m", ring(4, NIC), runs(all_gather([0, 1]), all_gather([2, 3])))
+    assert group_parts(module) is not None
+    assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.joined([])))) is None
+
+
+def test_part_of_a_cluster_is_planned_as_a_smaller_one() -> None:
+    """Half of the nodes, by symmetry."""
+    net = rails(8, 4, spine=True)
+    found = auto(Module("m", net, all_reduce(list(range(16)), chunks=4), LinkModel.PIPELINED), Effort())
+    alone = auto(
+        Module("m", rails(4, 4, spine=True), all_reduce(list(range(16)), chunks=4), LinkModel.PIPELINED), Effort()
+    )
+    assert found.collective_time() <= alone.collective_time()
+    assert verify_schedule(found).ok
+
+
+def test_limits_of_npus_are_kept() -> None:
+    net = rails(2, 4)
+    limited = replace(net, endpoint=np.zeros(8, np.int32), endpoint_kinds=(Endpoint(inject=NIC.bandwidth),))
+    demand = runs(all_reduce([0, 1, 2, 3]), all_reduce([4, 5, 6, 7]))
+    assert verify_schedule(auto(Module("m", limited, demand), Effort())).ok
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[Network, Demand]:
+    """Clusters and grids whose NPUs are divided into groups in any way."""
+    net = draw(st.sampled_from([rails(2, 4), pods(2, 2, 2, spines=2), grid(3, 4, kind=NVLINK), switched(6, NIC)]))
+    order = draw(st.permutations(range(net.npu_count)))
+    size = draw(st.sampled_from([2, 3, 4]))
+    groups = [order[k : k + size] for k in range(0, len(order) - size + 1, size)]
+    makes = st.sampled_from([all_gather, all_reduce, all_to_all, broadcast])
+    same = draw(makes)
+    alike = draw(st.booleans())
+    return net, runs(
+        *((same if alike else draw(makes))(list(group), chunks=draw(st.integers(1, 2))) for group in groups)
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(grouped(), st.sampled_from(LinkModel))
+def test_groups_of_any_kind_are_scheduled_right(problem: tuple[Network, Demand], model: LinkModel) -> None:
+    net, demand = problem
+    found = auto(Module("m", net, demand, model), Effort())
+    assert verify_schedule(found).ok
+    if not found.network.unwound:
+        assert lower_bound(net, demand, model).time <= found.collective_time()
+
+
+@st.composite
+def two_sums(draw: st.DrawFn):
+    """Two All-Reduces on four NPUs in a cycle with chords."""
+    order = draw(st.permutations(range(4)))
+    ends = st.integers(0, 3)
+    chords = draw(st.lists(st.tuples(ends, ends), max_size=2))
+    links = [(a, (a + 1) % 4) for a in range(4)] + [(a, b) for a, b in chords if a != b]
+    return list(dict.fromkeys(links)), [sorted(order[:2]), sorted(order[2:])]
+
+
+@settings(max_examples=40, deadline=None)
+@given(two_sums())
+def test_the_bound_of_several_runs_is_never_above_the_fewest_steps(problem) -> None:
+    links, groups = problem
+    best = least_steps_of_sums(4, links, groups, groups)
+    if best is None:
+        return
+    net = network(4, [(a, b, kind_of(1, 1)) for a, b in links])
+    one = [all_reduce(group, chunk=1000) for group in groups]
+    demand = runs(*(replace_size(demand) for demand in one))
+    assert ideal_bound(net, demand, LinkModel.STORE).time <= best * 10**6
+
+
+def replace_size(demand: Demand) -> Demand:
+    """The run with one chunk of 1,000 bytes in all."""
+    run = demand.runs[0]
+    table = run.pattern.expand()
+    first = {name: getattr(table, name)[:1] for name in ("size", "pre", "post", "op", "family", "index")}
+    return Demand((replace(run, pattern=replace(table, **first), standard=replace(run.standard, size=1000)),))
