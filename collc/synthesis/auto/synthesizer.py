@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property
 from time import monotonic
 
@@ -28,6 +27,7 @@ from collc.base.interrupts import OutOfTime
 from collc.synthesis.auto.by_group import by_group
 from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate
+from collc.synthesis.auto.held_back import BEFORE_LAST, HeldBackSearches
 from collc.synthesis.auto.textbook import AlgorithmLibrary
 from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
@@ -72,10 +72,6 @@ ALL_NUMBERS, LEAST_PART = 2, 8
 
 BEYOND = 4
 """A schedule without a search may take such a part of that where nothing is left."""
-
-HELD_BACK, HELD_TO, BEFORE_LAST = 8, 4, Fraction(7, 8)
-"""Until the best number of chunks is known, a long search takes at most such a part of the work of one number, or so
-many times the work of its first schedule, and all searches take such a share of theirs."""
 
 LONGER = 8
 """The work with which a search goes on, as a multiple of the work that it has had."""
@@ -126,7 +122,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
         effort.experience.left = int(most) - effort.experience.spent
         effort.experience.is_used_up = effort.experience.left <= 0
         effort.experience.best = effort.experience.best if tried.best is None else tried.best[0]
-        if search.is_held_back:
+        if search.held.any_held:
             effort.experience.held_back[_question(module, effort)] = search
     if tried.best is None:
         raise (None if effort.stop() else tried.failure) or NoSchedule(STOPPED)
@@ -179,7 +175,7 @@ class _Search:
 
     tried: what it has found. most, most_for_all: all work that it may take, and all numbers of chunks together. spare,
     spare_if_long: work beside that of the best candidate, and where that takes much longer than its bound.
-    is_held_back: whether a long search was, for other numbers of chunks.
+    held: the searches that are held back for other numbers of chunks.
     """
 
     def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
@@ -192,12 +188,9 @@ class _Search:
         for_z3 = EXACT_WORK if _is_tiny(module) else 0
         self.spare = effort.trials * SPARE - for_z3
         self.spare_if_long = effort.trials * SPARE_IF_LONG - for_z3
-        self._held = self.most // HELD_BACK  # the work of a long search that is held back
+        self.held = HeldBackSearches(effort.experience, self.most, effort.time_limit is not None)
         self._is_first = effort.experience is None or not effort.experience.best  # else there is a schedule already
-        self._first_work: dict[str, int] = {}
-        self._holds_back = self.is_held_back = self._goes_on = False
         if effort.experience is not None:
-            self._holds_back = not effort.experience.is_last and effort.time_limit is None
             self.most = max(self.most // LEAST_PART, self.most_for_all - effort.experience.spent)
             self._candidates = self._not_hopeless(effort.experience)
         self._in_time = self.most  # the work of a first schedule that ends before the time limit
@@ -207,12 +200,12 @@ class _Search:
 
     def go_on(self, experience: Experience) -> None:
         """Lets long searches that were held back take what is left."""
-        self._holds_back, self.is_held_back, self._goes_on = False, False, True
+        self.held.go_on()
         self.most = self.tried.spent + self.most_for_all - experience.spent
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
-        if self._goes_on:
+        if self.held.goes_on:
             self._near_ideal([one for one in self._candidates if one.estimate.near_ideal and one.estimate.whole])
             self.longer_searches()
             return
@@ -264,7 +257,7 @@ class _Search:
                 continue
             work, near_ideal = candidate.estimate.work, candidate.estimate.near_ideal
             much = near_ideal and self.tried.may_gain_much(candidate.network)
-            sure = much or (near_ideal and work <= self.spare) or (self._was_best(candidate) and work <= self._held)
+            sure = much or (near_ideal and work <= self.spare) or self.held.may_begin(candidate.name, work)
             left = self._all_left() if sure else self._left()
             if work <= min(left, self._in_time):
                 self._take(candidate, FIRST_WORK, max(GIVEN_UP * work, LEAST_GIVEN_UP))
@@ -301,7 +294,7 @@ class _Search:
 
         The search that found the best then goes on to its own end.
         """
-        attempts, again = self.tried.attempts, 1 if self._goes_on else 2
+        attempts, again = self.tried.attempts, 1 if self.held.goes_on else 2
         while True:
             left, all_left = self._left(), self._all_left()
             near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
@@ -415,31 +408,19 @@ class _Search:
 
     def _take_long(self, candidate: Candidate, limit: int) -> bool:
         """As much of a long search as is not held back; whether that was any."""
-        held = limit
-        if self._holds_back:
-            held = min(limit, max(self._held, HELD_TO * self._first_work[candidate.name]))
-            if self.tried.attempts[candidate.name].work >= held or self._was_longer(candidate):
-                self.is_held_back = True
-                return False
+        held = self.held.limit(candidate.name, self.tried.attempts[candidate.name].work, limit)
+        if not held:
+            return False
         self._take(candidate, held)
-        self.is_held_back |= held < limit and self.tried.attempts[candidate.name].unfinished
+        self.held.any_held |= held < limit and self.tried.attempts[candidate.name].unfinished
         return True
-
-    def _was_longer(self, candidate: Candidate) -> bool:
-        """Whether others were better than a candidate with the last number of chunks."""
-        experience = self._effort.experience
-        return experience is not None and experience.was_longer(candidate.name)
-
-    def _was_best(self, candidate: Candidate) -> bool:
-        """Whether a candidate was the best with the last number of chunks."""
-        return self._effort.experience is not None and self._effort.experience.best == candidate.name
 
     def _take(self, candidate: Candidate, limit: int | None = None, most: int | None = None) -> None:
         began = monotonic()
         self._effort.progress(0.0, f"auto: {candidate.name}")
         self.tried.take(candidate, limit, most)
         if candidate.name in self.tried.attempts:
-            self._first_work.setdefault(candidate.name, self.tried.attempts[candidate.name].work)
+            self.held.add_first(candidate.name, self.tried.attempts[candidate.name].work)
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
 
 
