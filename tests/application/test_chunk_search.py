@@ -276,8 +276,8 @@ def test_modules_after_a_pass_are_those_of_the_number_taken(capsys: pytest.Captu
 def test_modules_after_a_pass_are_those_of_the_search_that_went_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.HELD_BACK", 10**9)
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.HELD_TO", 0)
+    monkeypatch.setattr("collc.synthesis.auto.held_back.HELD_BACK", 10**9)
+    monkeypatch.setattr("collc.synthesis.auto.held_back.HELD_TO", 0)
     text = RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more="").replace("tacos", "auto")
     Path("p.coll").write_text(text)
     assert main(["compile", "p.coll", "--print-after", "auto"]) == 0

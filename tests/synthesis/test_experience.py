@@ -84,6 +84,7 @@ def test_the_work_of_all_searches_has_a_limit() -> None:
 
 
 SEARCH = "collc.synthesis.auto.synthesizer."
+HELD = "collc.synthesis.auto.held_back."
 
 
 def searched(module: Module, experience: Experience | None, **effort: Any) -> Module:
@@ -92,8 +93,8 @@ def searched(module: Module, experience: Experience | None, **effort: Any) -> Mo
 
 def test_long_searches_are_held_back_until_the_number_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they go on, without what was done before, and find what they find at once by themselves."""
-    monkeypatch.setattr(SEARCH + "HELD_BACK", 10**9)
-    monkeypatch.setattr(SEARCH + "HELD_TO", 0)
+    monkeypatch.setattr(HELD + "HELD_BACK", 10**9)
+    monkeypatch.setattr(HELD + "HELD_TO", 0)
     module = Module("m", two_islands(), all_gather(list(range(8)), chunks=2), LinkModel.PIPELINED)
     alone, experience = Experience(is_last=True), Experience()
     time = searched(module, alone).collective_time()
@@ -109,8 +110,8 @@ def test_long_searches_are_held_back_until_the_number_is_known(monkeypatch: pyte
 
 
 def test_nothing_is_held_back_with_a_time_limit_or_for_the_last_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SEARCH + "HELD_BACK", 10**9)
-    monkeypatch.setattr(SEARCH + "HELD_TO", 0)
+    monkeypatch.setattr(HELD + "HELD_BACK", 10**9)
+    monkeypatch.setattr(HELD + "HELD_TO", 0)
     module = Module("m", two_islands(), all_gather(list(range(8)), chunks=2), LinkModel.PIPELINED)
     for experience, limit in ((Experience(), 100.0), (Experience(is_last=True), None)):
         searched(module, experience, time_limit=limit)
@@ -120,7 +121,7 @@ def test_nothing_is_held_back_with_a_time_limit_or_for_the_last_number(monkeypat
 def test_a_long_search_waits_where_others_were_better_with_the_last_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """At first it has what one search may take; only where it was longer before it waits."""
     module = Module("m", two_islands(), all_gather(list(range(8)), chunks=2), LinkModel.PIPELINED)
-    monkeypatch.setattr(SEARCH + "HELD_BACK", 1)
+    monkeypatch.setattr(HELD + "HELD_BACK", 1)
     for ratio, waits in ((Fraction(1), False), (NEAR, True)):
         experience = Experience()
         experience.add(0, dict.fromkeys(("forest", "swarm", "tacos"), ratio))
