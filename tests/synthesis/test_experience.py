@@ -14,7 +14,7 @@ from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
-from tests.support import GiB, all_gather, all_reduce, dgx1, fully_connected, network
+from tests.support import GiB, all_gather, all_reduce, dgx1, fully_connected, grid, network
 
 
 def two_islands() -> Network:
@@ -95,7 +95,7 @@ def test_long_searches_are_held_back_until_the_number_is_known(monkeypatch: pyte
     """Then they go on, without what was done before, and find what they find at once by themselves."""
     monkeypatch.setattr(HELD + "HELD_BACK", 10**9)
     monkeypatch.setattr(HELD + "HELD_TO", 0)
-    module = Module("m", two_islands(), all_gather(list(range(8)), chunks=2), LinkModel.PIPELINED)
+    module = Module("m", grid(3, 3), all_reduce(list(range(9)), chunks=8), LinkModel.STORE)
     alone, experience = Experience(is_last=True), Experience()
     time = searched(module, alone).collective_time()
     first = searched(module, experience)
@@ -106,13 +106,13 @@ def test_long_searches_are_held_back_until_the_number_is_known(monkeypatch: pyte
     assert not experience.held_back
     assert spent < alone.spent
     assert 0 < experience.spent - spent < alone.spent
-    assert [note for note in first.notes if "pccl" in note] == [note for note in found.notes if "pccl" in note]
+    assert [note for note in first.notes if "tacos" in note] == [note for note in found.notes if "tacos" in note]
 
 
 def test_nothing_is_held_back_with_a_time_limit_or_for_the_last_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HELD + "HELD_BACK", 10**9)
     monkeypatch.setattr(HELD + "HELD_TO", 0)
-    module = Module("m", two_islands(), all_gather(list(range(8)), chunks=2), LinkModel.PIPELINED)
+    module = Module("m", two_islands(), all_reduce(list(range(8)), chunks=8), LinkModel.PIPELINED)
     for experience, limit in ((Experience(), 100.0), (Experience(is_last=True), None)):
         searched(module, experience, time_limit=limit)
         assert not experience.held_back
@@ -120,7 +120,7 @@ def test_nothing_is_held_back_with_a_time_limit_or_for_the_last_number(monkeypat
 
 def test_a_long_search_waits_where_others_were_better_with_the_last_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """At first it has what one search may take; only where it was longer before it waits."""
-    module = Module("m", two_islands(), all_gather(list(range(8)), chunks=2), LinkModel.PIPELINED)
+    module = Module("m", two_islands(), all_reduce(list(range(8)), chunks=8), LinkModel.PIPELINED)
     monkeypatch.setattr(HELD + "HELD_BACK", 1)
     for ratio, waits in ((Fraction(1), False), (NEAR, True)):
         experience = Experience()

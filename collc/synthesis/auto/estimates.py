@@ -122,14 +122,15 @@ def _pccl(shape: ProblemShape) -> Estimate:
 def _swarm(shape: ProblemShape) -> Estimate:
     """Where chunks go from few NPUs, or through switches with few places, it is seldom far from the best."""
     paths, network = shape.switch_paths, shape.module.network
-    work = attempt_work(paths, shape.npus, shape.transfers)
+    relayed = shape.has_outsiders and shape.is_shared
+    work = attempt_work(paths, shape.npus, shape.transfers) * (2 if relayed else 1)
     is_served = not network.has_limited_buffers and not (shape.reduces and bool(network.multicast.any()))
     if is_served and work >= shape.phases * COMPILED_ATTEMPT:
         work = LOAD + work // SWARM_TIMES
     work += 5_000 + (PATH_WORK * paths if shape.has_switches else 0)
     crowded = shape.few_hold or network.has_limited_buffers
     near = shape.has_switches and shape.is_shared and crowded and shape.is_bandwidth_bound
-    return Estimate(work, 10.0 if shape.few_hold else 6.0, searches=True, near_ideal=near)
+    return Estimate(work, 12.0 if shape.few_hold else 10.0, searches=True, near_ideal=near)
 
 
 def _by_dimension(shape: ProblemShape) -> Estimate | None:

@@ -47,6 +47,11 @@ class ProblemShape:
         return len(self.module.network.npus)
 
     @cached_property
+    def has_outsiders(self) -> bool:
+        """Whether some run leaves out NPUs of the network."""
+        return any(len(run.group) < self.npus for run in self.module.demand.runs)
+
+    @cached_property
     def reduces(self) -> bool:
         """Whether anything is reduced."""
         return has_reductions(self.module.demand)
@@ -198,6 +203,8 @@ class ProblemShape:
         """Whether each run gathers to, or reduces from, all of its group; on all of them together trees apply."""
         standards = [run.standard for run in self.module.demand.runs]
         kinds = {standard.kind for standard in standards if standard is not None}
+        if kinds == {"all_to_all"} and len(self.module.demand.runs[0].group) == 2:
+            return len(standards) == 1
         return len(standards) == 1 and bool(
             kinds & {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"}
         )

@@ -42,8 +42,8 @@ from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
-SPARE, SPARE_IF_LONG = 560_000, 660_000
-"""Work beside that of the best candidate, about 0.6 s; and where that takes much longer than its bound, or there are
+SPARE, SPARE_IF_LONG = 700_000, 800_000
+"""Work beside that of the best candidate, about 0.7 s; and where that takes much longer than its bound, or there are
 several runs, whose bounds are less exact."""
 
 RETIMED = 40
@@ -73,8 +73,12 @@ ALL_NUMBERS, LEAST_PART = 2, 8
 BEYOND = 4
 """A schedule without a search may take such a part of that where nothing is left."""
 
-LONGER = 8
-"""The work with which a search goes on, as a multiple of the work that it has had."""
+LONGER, FURTHER = 8, 4
+"""The work with which a search goes on, as a multiple of the work that it has had; and of the search that found the
+best, in the end."""
+
+LAST = 750_000
+"""The work with which that search ends at least, if it found nothing shorter before."""
 
 SMALL_BESIDE = 8
 """A textbook algorithm comes before longer searches where it takes at most such a part of the work so far."""
@@ -292,9 +296,9 @@ class _Search:
     def longer_searches(self) -> None:
         """More work for the searches that came near the best, in turns, as long as there is some left.
 
-        The search that found the best then goes on to its own end.
+        The search that found the best then goes on as long as it finds shorter ones.
         """
-        attempts, again = self.tried.attempts, 1 if self.held.goes_on else 2
+        attempts = self.tried.attempts
         while True:
             left, all_left = self._left(), self._all_left()
             near = [one for one in self._candidates if self.tried.is_near(one, left) and self._is_wanted(one)]
@@ -306,9 +310,20 @@ class _Search:
                 candidate = min(affordable, key=lambda one: (not self.tried.is_near(one, 0), work[one.name]))
                 self._take(candidate, min(LONGER * work[candidate.name], search[candidate.name]))
                 continue
-            limit = 0 if not leading else all_left - attempts[leading[0].name].setup
-            if not leading or again * work[leading[0].name] > limit or not self._take_long(leading[0], limit):
+            if not leading or not self._goes_further(leading[0], all_left):
                 break
+
+    def _goes_further(self, leader: Candidate, all_left: int) -> bool:
+        """Lets the search that found the best go on; whether it did. Where its last run found nothing shorter, it takes
+        no more than is left beside it, or LAST.
+        """
+        attempt = self.tried.attempts[leader.name]
+        limit = min(max(self._left(), LAST), all_left) - attempt.setup
+        if attempt.improved:
+            limit = min(max(limit, FURTHER * attempt.work), all_left - attempt.setup)
+        if (1 if self.held.goes_on else 2) * attempt.work > limit:
+            return False
+        return self._take_long(leader, limit)
 
     def textbook(self, part: int = 1) -> None:
         """The algorithms of the library, as long as there is some work left.

@@ -30,6 +30,9 @@ VERY_LONG, NEAR_IF_VERY_LONG = 2, 3
 on up to NEAR_IF_VERY_LONG times the best.
 """
 
+GAIN = 200
+"""A search goes on in the end if its last run made the schedule shorter by at least 1/GAIN."""
+
 LOOSE = Fraction(11, 10)
 """A schedule that was likely to be near the best possible one, and takes at least this multiple of the bound, may be
 far from it after all."""
@@ -47,8 +50,8 @@ NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
 @dataclass(slots=True)
 class Attempt:
     """The runs of a candidate: picoseconds of its best schedule, work of the last run without what came before the
-    search, that of what came before, all work of the one that found this schedule, and whether more could find a
-    shorter one.
+    search, that of what came before, all work of the one that found this schedule, whether more could find a shorter
+    one, and whether the last run made it shorter.
     """
 
     time: int
@@ -56,6 +59,7 @@ class Attempt:
     setup: int
     useful_work: int
     unfinished: bool
+    improved: bool = True
 
 
 @dataclass
@@ -139,10 +143,11 @@ class TriedCandidates:
         unfinished = candidate.estimate.searches and meter.is_used_up
         time = time_of(built)
         if before is None or time < before.time:
-            self.attempts[name] = Attempt(time, work, meter.setup, spent, unfinished)
+            improved = before is None or GAIN * time <= (GAIN - 1) * before.time
+            self.attempts[name] = Attempt(time, work, meter.setup, spent, unfinished, improved)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
-            self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished)
+            self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished, improved=False)
         self.near_ideal |= candidate.estimate.near_ideal
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):

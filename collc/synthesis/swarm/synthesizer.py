@@ -40,11 +40,18 @@ COMPILED_WORK = 200_000
 COMPILED_ATTEMPT = 100_000
 """The same, by `attempt_work`."""
 
-PLAIN_WORK = 300_000
-"""Work of attempts in plain Python after which further ones are compiled."""
+PLAIN_WORK, LOAD_WORK = 150_000, 100_000
+"""Work of attempts in plain Python after which further ones are compiled; where more is granted all are, and loading
+the compiler counts as LOAD_WORK.
+"""
 
 COMPILED_TIMES = 10
 """How many times as fast compiled attempts are."""
+
+SHARED = 2
+"""NPUs that want a chunk, on average, from which other NPUs may relay in the first attempts, too: that is often better
+then, and takes about as much work again.
+"""
 
 COPY_BYTES = 300
 """Memory for each chunk that an NPU must get: what is planned, what comes, and the transfers."""
@@ -72,9 +79,11 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + WORK * effort.trials
-    for rule, stores in _rules(problem, effort):
+    shared = problem.missing >= SHARED * len(conditions)
+    for number, (rule, stores) in enumerate(_rules(problem, effort)):
         for wide in attempts.widths:
-            used_up = effort.work.is_used_up or effort.work.spent >= most
+            first = number == 0 and (shared or not wide)
+            used_up = not first and (effort.work.is_used_up or effort.work.spent >= most)
             if effort.stop() or effort.work.is_too_much(0) or (best is not None and (best.end <= goal or used_up)):
                 break
             planned = attempts.planned(rule, wide, stores, best)
@@ -129,7 +138,10 @@ class _Attempts:
             for with_relays in self.widths
             if (problem.missing + with_relays * relayed) * each >= COMPILED_WORK
         }
-        self._plain_work = 0
+        work = effort.work
+        is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
+        self._plain_work = PLAIN_WORK if is_long and self._is_served else 0
+        work.add(LOAD_WORK if self._plain_work else 0)
 
     def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
         """A schedule by a rule; None if it would be no better than the best so far.
@@ -168,12 +180,12 @@ class _Attempts:
 
 
 def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, bool]]:
-    """The rules to try, and whether to plan for the link model `store` first; rounds after the first break ties at
-    random.
+    """The rules to try, and whether to plan for the link model `store` first, which is seldom better at first; rounds
+    after the first break ties at random.
     """
     alike = len(set(problem.paths.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
-    models = (True, False) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
+    models = (False, True) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
     for trial in range(max(effort.trials, ROUNDS) + 1):
         for half_ratio, fresh in kinds:
             for stores in models:
