@@ -90,20 +90,20 @@ def test_each_limit_has_a_message_and_a_reason() -> None:
 
 def test_the_page_states_the_memory_of_the_code() -> None:
     text = " ".join(PAGE.split())
-    assert f"{memory.LEAST >> 20}MiB at least" in text
+    assert f"at least {memory.LEAST >> 20}MiB." in text
     assert memory.SHARE == 0.9
-    assert "nine tenths of what the machine" in text
-    assert f"Chunks ({limits.CHUNK_BYTES} bytes each while" in text
+    assert "nine tenths of the free memory of the machine" in text
+    assert f"chunks ({limits.CHUNK_BYTES} bytes each while" in text
     assert f"transfers ({schedule.TRANSFER_BYTES} bytes each)" in text
 
 
 def test_the_page_states_the_times_of_the_code() -> None:
     text = " ".join(PAGE.split())
     assert f"ended after {interrupts.GRACE:g} s of processor time" in text
-    assert f"have {build_clock.ALLOWANCE:g} s of processor time, less what" in text
-    assert f"but at least {build_clock.ALLOWANCE / 2:g} s, and a tenth of the limit more" in text
-    assert f"(as text up to {files_in_time.TEXT_TRANSFERS:,} transfers" in text
-    assert f"({1e6 * reserved_time.EACH:g} us for a transfer)" in text
+    assert f"have {build_clock.ALLOWANCE:g} s of processor time, minus what" in text
+    assert f"but at least {build_clock.ALLOWANCE / 2:g} s; and a tenth of the limit in addition" in text
+    assert f"(as text up to {files_in_time.TEXT_TRANSFERS:,} transfers, in the binary form above)" in text
+    assert f"({1e6 * reserved_time.EACH:g} us for each transfer" in text
     assert f"at most {100 * reserved_time.MOST:g} % of the limit" in text
     assert build_clock.SHARE == 0.1
     assert f"up to {interrupts._BUSY:g} times as long" in text
