@@ -1,8 +1,8 @@
-"""Coordinates of the NPUs of a network, in which its translations may be shifts: as declared, and by its switches.
+"""Coordinates of the NPUs along which translations of a network may shift: as declared, and as found from its switches.
 
-By switches: NPUs below the same switches are alike. Each class of switches divides the NPUs into blocks (the nodes by
-their NVSwitches, the rails by their leaf switches, the pods by their spines); blocks that cross or contain each other
-are the coordinates.
+NPUs that are linked to the same switches are alike. Each class of switches divides the NPUs into blocks: the nodes by
+their NVSwitches, the rails by their leaf switches, the pods by their spines. Blocks that cross or contain each other
+give the coordinates.
 """
 
 from __future__ import annotations

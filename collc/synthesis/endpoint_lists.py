@@ -1,9 +1,9 @@
 """List schedules of transfers that occupy a link and the ports of both NPUs.
 
-Time goes forward; each link carries next the transfer that could start first, of several that of the earliest start in
-the schedule that is retimed. A transfer starts as soon as its link is free, its source can send and its target can
-receive it. Of links that compete for a port, the one that has waited longest goes first or, by another rule, the one
-whose ports have most left to carry, as in an open shop (longest total remaining processing first).
+Time goes forward. A link carries next the transfer that could start first; of several such transfers, the one that is
+earliest in the schedule that is retimed. A transfer starts as soon as its link is free, its source can send and its
+target can receive it. Of links that compete for a port, the link that has waited longest goes first or, by another
+rule, the link whose ports have the most left to carry, as in an open shop (longest total remaining processing first).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Schedules for NPUs with limits on what they send and receive, made from schedules that do not count these.
+"""Schedules for NPUs with limits on what they send and receive, made from schedules without these limits.
 
 A synthesizer plans as if NPUs could use all their links at once: on the links as they are, and on links that share the
-rates of their NPUs in equal parts. Its transfers are then started anew, as the limits allow: in the order of the
-schedule and by list scheduling (collc/synthesis/endpoint_lists.py), of which the shortest is taken. The order of
-arrivals and departures of a chunk at each device stays, and with it the schedule stays valid.
+rates of their NPUs in equal parts. The schedules are then retimed with the limits, in the order of the schedule and by
+list scheduling (collc/synthesis/endpoint_lists.py), and the shortest result is used. Retiming keeps the order of
+arrivals and departures of each chunk at each device, so the schedule stays valid.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """List schedules of transfers that wait for one another, improved by scheduling forwards and backwards in turn.
 
-The most urgent task goes first on each link. A task is the more urgent the earlier it starts in a schedule that is
-made from the end backwards; there, what ends last in the schedule before goes first, and so on (forward-backward
-improvement, as for projects with limited resources: Li and Willis, "An iterative scheduling technique for
-resource-constrained project scheduling", EJOR 1992).
+On each link the most urgent task goes first. A task is the more urgent, the earlier it starts in a schedule that is
+made backwards from the end. In the schedule made backwards, the task that ends last in the previous schedule goes first
+(forward-backward improvement, as for projects with limited resources: Li and Willis, "An iterative scheduling technique
+for resource-constrained project scheduling", EJOR 1992).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""All chunks over one NPU: up the tree of shortest paths to it, and down the tree of those from it, one after another.
+"""All chunks over one NPU: along the tree of shortest paths to it, and then along the tree of shortest paths from it.
 
-The schedule for demands that are too large for a search from every NPU. Each chunk has a slot of time in which it is
-the only one on each link that it takes, so that nothing queues: a slot is as long as the slowest link of the trees is
-busy, and everything is counted in arrays. An All-Gather over n NPUs with one chunk each takes n slots and twice the
-depth of the trees; where all NPUs have one link in, none takes less than n - 1 slots.
+This schedule is for demands that are too large for a search from every NPU. Each chunk has a time slot in which no
+other chunk uses the links that it takes, so nothing queues. A slot is as long as the slowest link of the trees is busy,
+and all times are computed as arrays. An All-Gather over n NPUs with one chunk each takes n slots plus twice the depth
+of the trees. If all NPUs have one incoming link, no schedule takes less than n - 1 slots.
 """
 
 from __future__ import annotations

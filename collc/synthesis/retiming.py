@@ -1,8 +1,8 @@
-"""Schedules made for the link model `store`, moved to `pipelined`.
+"""Schedules made for the link model `store`, retimed for `pipelined`.
 
-A schedule for `store`, where a link is busy until the chunk arrives, is valid for `pipelined` as it is, since links and
-switches are busy for a shorter time there. Its transfers can then start earlier. The order of transfers on each link,
-and of arrivals and departures at each device, stays, and with it the schedule stays valid.
+Under `store` a link is busy until the chunk arrives. Under `pipelined` links and switches are busy for a shorter time,
+so a schedule for `store` is valid as it is, and its transfers can start earlier. Retiming keeps the order of transfers
+on each link, and of arrivals and departures at each device, so the schedule stays valid.
 """
 
 from __future__ import annotations

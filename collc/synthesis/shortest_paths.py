@@ -1,9 +1,10 @@
-"""Chunks along shortest paths, one message after another: the schedule for those who have no time for a better one.
+"""Chunks along shortest paths, one message after another: a schedule that takes little time to plan.
 
-Each chunk follows the tree of shortest paths from its holders. An NPU passes on what it has; through switches, every
-message goes on its own and without a pause, so that it holds on any switch: whatever its buffer, without multicast, and
-backwards for reductions. Messages are sent in rounds, in which NPU i sends to NPU i + d, and start when all their links
-are free. A transfer takes a few microseconds of plain Python and a tenth of one compiled, whatever the demand.
+It is used when a time limit leaves no time for a better one. Each chunk follows the tree of shortest paths from its
+holders, and NPUs forward what they have. A message crosses switches alone and without a pause, so the schedule is valid
+on any switch: with any buffer, without multicast, and backwards for reductions. Messages are sent in rounds, in which
+NPU i sends to NPU i + d, and start when all their links are free. Planning a transfer takes a few microseconds in plain
+Python and a tenth of one in compiled code, for any demand.
 """
 
 from __future__ import annotations

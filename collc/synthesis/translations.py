@@ -1,8 +1,8 @@
 """Finds the translations of a network with or without switches: nodes, GPUs of a node, rails, pods, rings, tori.
 
-The candidates are shifts along the coordinates of the NPUs; each is extended to the switches and links, and kept where
-it is an automorphism of links, kinds of links and properties of devices. Where not all shifts are, there are several
-orbits of NPUs.
+The candidates are shifts along the coordinates of the NPUs. Each is extended to the switches and links, and kept if it
+is an automorphism of links, kinds of links and properties of devices. If some shifts are not automorphisms, there are
+several orbits of NPUs.
 """
 
 from __future__ import annotations

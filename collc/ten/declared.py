@@ -1,4 +1,4 @@
-"""Whether a run has the chunks and holders that the collective of the standard library has which it says it is."""
+"""Whether a run has the chunks and holders of the standard collective that it names."""
 
 from __future__ import annotations
 

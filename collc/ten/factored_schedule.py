@@ -1,4 +1,4 @@
-"""A schedule that repeats itself: the transfers of one representative, which stand for all their translations."""
+"""A factored schedule: the transfers of one representative NPU, which stand for all their translations."""
 
 from __future__ import annotations
 

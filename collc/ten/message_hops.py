@@ -1,4 +1,4 @@
-"""Transfers as messages of one hop or several, for schedules in which messages queue at links."""
+"""Transfers grouped as messages of one or more hops, for schedules in which messages queue at links."""
 
 from __future__ import annotations
 

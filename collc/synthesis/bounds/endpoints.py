@@ -1,10 +1,10 @@
-"""Bounds by what NPUs can send and receive over all their links together, for any number of chunks.
+"""Bounds from what NPUs can send and receive over all their links together, for any number of chunks.
 
-An NPU must receive what it wants and does not hold, and send what only it holds; what it sends and receives takes at
-least its bytes over its rate. Where an NPU is the only connection between parts of the network, it must also forward
-to each part all that this part wants of the others. On networks without switches every arrival was sent by an NPU and
-is received by one, so that all arrivals together take at least their bytes over the sum of the rates of all senders,
-and of all receivers.
+An NPU must receive what it wants and does not hold, and send what only it holds. Both take at least the bytes divided
+by the rate of the NPU. An NPU that is the only connection between parts of the network must also forward to each part
+all that this part wants from the others. On networks without switches every chunk that arrives was sent by an NPU and
+is received by one, so all arrivals together take at least their bytes divided by the sum of the rates of all senders,
+and by that of all receivers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Data as a fluid: how soon links can deliver some bytes, whatever the number of chunks.
+"""Data as a fluid: how soon links can deliver some bytes, for any number of chunks.
 
-A link carries its bandwidth, from the moment at which data can be at its source to the last one from which data can get
-on to where it is wanted. Latencies delay data, but occupy no link, so that times are valid for both link models. With
-the link model `store` they also occupy links, the less the larger chunks are: `Fluid.storing` takes the largest chunks
-that there can be.
+A link carries its bandwidth from the moment when data can be at its source until the last moment from which data can
+still reach a device that wants it. Latencies delay data but do not occupy links, so these times are valid for both link
+models. With the link model `store` latencies also occupy links, in total the less the larger the chunks are;
+`Fluid.storing` assumes the largest possible chunks.
 
-A switch with few slots limits all its links together: a slot is taken while a chunk leaves, so the chunks that pass
-through have at most the bandwidth of as many links as there are slots.
+A switch with few slots limits all its links together. A chunk occupies a slot while it leaves, so the chunks that pass
+through the switch have at most the bandwidth of as many links as it has slots.
 """
 
 from __future__ import annotations

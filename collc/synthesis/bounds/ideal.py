@@ -1,9 +1,9 @@
-"""The ideal time of a demand: a lower bound that holds for any number of chunks.
+"""The ideal of a demand: a lower bound on its time that holds for any number of chunks.
 
-What must enter a set of devices takes at least its bytes over the bandwidth of the links into it, and data needs the
-latencies of a path (collc/synthesis/bounds/fluid.py). For standard collectives the narrowest set is found exactly
-(collc/graph/throughput.py); the sets that the bounds of given chunks use are tried too. An All-Reduce needs more than
-any one set shows (collc/synthesis/bounds/partitions.py).
+The data that must enter a set of devices takes at least its bytes divided by the bandwidth of the links into the set,
+and it needs the latencies of a path (collc/synthesis/bounds/fluid.py). For standard collectives the narrowest set is
+found exactly (collc/graph/throughput.py), and the sets that the bounds of given chunks use are tried too. An All-Reduce
+needs more than any one set shows (collc/synthesis/bounds/partitions.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What an All-Reduce must send between the parts of a partition of the NPUs, with any number of chunks.
+"""What an All-Reduce must send between the parts of a partition of the NPUs, for any number of chunks.
 
-A part knows the contributions of some parts; a transfer into a part adds at most what the part of its sender knows.
-Before the first part knows all, P - 1 transfers into parts have arrived, and each of the other P - 1 parts then needs
-one more: 2 (P - 1) for each byte, as in one-way gossip. Switches between the parts may copy, but where something adds
-up, it must be in one of the parts.
+A part knows the contributions of some parts, and a transfer into a part adds at most what the part of its sender knows.
+Before the first part knows all contributions, P - 1 transfers into parts have arrived, and each of the other P - 1
+parts then needs one more: 2 (P - 1) transfers for each byte, as in one-way gossip. Switches between the parts may copy;
+only devices in the parts may reduce.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What all chunks together load the links with, along shortest paths under prices of the links.
+"""The load that all chunks together put on the links, along shortest paths under prices of the links.
 
-For any prices w of the links, a chunk that crosses from a holder to an NPU that wants it loads links of at least the
-price of the cheapest path, and in a time T the links carry at most T x the sum of capacity x w: the dual of the
-multicommodity flow. Every choice of prices gives a valid bound; good ones raise the prices of the links that cheapest
-paths load most (multiplicative weights: Plotkin, Shmoys and Tardos 1995; Arora, Hazan and Kale 2012). On small networks
-the linear program gives the best ones; they are rounded, and what they prove is computed in whole numbers.
+For any prices w of the links, each chunk that must get from a holder to an NPU adds to the sum of load x price at least
+its bytes times the price of the cheapest path. In a time T the links carry at most T x the sum of capacity x w. This is
+the dual of the multicommodity flow, and every choice of prices gives a valid bound. Good prices are found by raising
+those of the links that cheapest paths load most (multiplicative weights: Plotkin, Shmoys and Tardos 1995; Arora, Hazan
+and Kale 2012). On small networks the linear program gives the best prices; they are rounded, and the bound that they
+prove is computed in whole numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Bounds by what one NPU must send and how far away another one needs all of it.
+"""Bounds by what one NPU must send, and the distance to another NPU that needs all of it.
 
-The last chunk that leaves an NPU still has to reach the NPU that is farthest away; and the first chunk from the NPU
-that is farthest away cannot enter the last link at once. On a line of n NPUs and for an All-Reduce of n chunks the end
-sends n chunks over its link, and the last one then takes n - 2 more hops: 2 (n - 1) steps in all, which is the optimum.
+The last chunk that leaves an NPU still has to reach the farthest NPU, and the first chunk from the farthest NPU cannot
+enter the last link at once. For an All-Reduce of n chunks on a line of n NPUs, the NPU at the end sends n chunks over
+its link, and the last chunk then takes n - 2 more hops: 2 (n - 1) steps in all, which is the optimum.
 """
 
 from __future__ import annotations

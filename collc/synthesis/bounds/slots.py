@@ -1,8 +1,8 @@
-"""What must pass switches with few slots: a slot of a buffer is taken while a chunk leaves.
+"""Bounds by the slots of switches: a chunk occupies a slot of the buffer while it leaves.
 
-Without some switches a network falls into parts, and what a part lacks must leave one of these switches. At most as
-many of its links are busy at once as it has slots. This holds for all parts together, where one set of devices shows
-only what a share of the slots must do.
+Without some switches a network falls into parts, and the data that a part lacks must leave one of these switches. At
+most as many links of a switch are busy at once as it has slots. This bound counts all parts together, whereas a bound
+for one set of devices counts only a share of the slots.
 """
 
 from __future__ import annotations

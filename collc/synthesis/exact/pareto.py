@@ -1,8 +1,8 @@
 """Pareto points of steps, rounds and chunks (Cai et al., "Synthesizing Optimal Collective Algorithms", SCCL).
 
 A schedule of S steps and R rounds for blocks of C chunks takes S latencies and R/C times the time of a block on a link.
-Few steps are best for small sizes, few rounds per chunk for large ones. For each number of steps, beginning with the
-fewest, Z3 is asked for the least number of rounds per chunk. It is a Pareto point if it is less than with fewer steps.
+Few steps are best for small sizes, and few rounds per chunk for large ones. For each number of steps, from the fewest
+up, Z3 finds the least number of rounds per chunk. This is a Pareto point if it is less than with fewer steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The question whether reductions can be done in some steps where NPUs swap partials and relay them, in SMT-LIB.
+"""The question, in SMT-LIB, whether reductions are possible in some number of steps if NPUs swap and relay partials.
 
 An NPU holds one partial of each chunk, adds to it what arrives, and sends it any number of times; two NPUs may send
-each other theirs in the same step. It may also relay what came over a link in the step before, without its own partial.
-No contribution may arrive where it is already. Complete sums, and chunks that are only copied, are copied.
+each other their partials in the same step. An NPU may also relay what arrived over a link in the step before, without
+its own partial. No contribution may arrive at an NPU whose partial has it already. Complete sums, and chunks without a
+reduction, are copied.
 """
 
 from __future__ import annotations

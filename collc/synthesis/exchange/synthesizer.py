@@ -1,11 +1,11 @@
-"""All-Reduce in which each sum is formed by a core of NPUs together.
+"""All-Reduce in which a core of NPUs forms each sum together.
 
 Each chunk has a core: an NPU, a linked pair, a clique, a square, or the NPUs along one or more dimensions, up to all.
-The contributions of all NPUs are reduced to the members of its core, each to one of them; the members exchange their
-partials until each has the sum, and it spreads from all of them. Reduction and spread take p steps each, and the
-exchange a steps; a larger core makes p smaller and a larger. A pair needs as many transfers as a tree, and one step
-less: a tree sends the last partial to its root, and the sum back over the same link, whereas a pair swaps its partials
-at once. All NPUs together take as many steps as the diameter of the network has links, but send more.
+The contributions of all NPUs are reduced to the members of the core, each to one of them. The members exchange their
+partials until each has the sum, and the sum spreads from all of them. Reduction and spread take p steps each, and the
+exchange a steps; a larger core makes p smaller and a larger. A pair needs as many transfers as a tree and one step
+less: a tree sends the last partial to its root and then the sum back over the same link, whereas a pair swaps its
+partials in one step. A core of all NPUs takes as many steps as the diameter of the network, but sends more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The trees that are tried.
+"""The trees that forest tries.
 
-Few trees load the links less evenly than many, but are fewer unlike trees, which schedule better: All-Gather of 1 GiB
-in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 packed trees a root, and 0.997 with 8. For
-small buffers shallow trees are better: 16 MiB on four nodes of H100 0.84 with packed trees, 0.97 with rerouted ones.
+Many trees load the links more evenly than few. But few trees differ less from each other and give better schedules:
+All-Gather of 1 GiB in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 packed trees for each root,
+and 0.997 with 8. For small buffers shallow trees are better: 16 MiB on four nodes of H100 reach 0.84 with packed trees,
+and 0.97 with rerouted ones.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Trees that are grown one after another where links have the least load, and shallow: they schedule better than packed
-ones, and often reach the same load.
+"""Shallow trees that are grown one after another where links have the least load.
+
+They give better schedules than packed trees, and often reach the same load.
 """
 
 from __future__ import annotations

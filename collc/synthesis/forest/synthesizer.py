@@ -1,8 +1,9 @@
 """Throughput-optimal All-Gather and broadcast on any network (Zhao et al., "ForestColl", arXiv 2402.06787, 2024).
 
-One spanning tree for each chunk, such that the busiest links carry as few trees as any schedule must
-(graph/throughput.py); switches are replaced by direct capacity between NPUs first, and each tree edge keeps its path.
-Reduce-Scatter and reduce are the same, inverted; All-Reduce is both, or trees used both ways where more is possible.
+Each chunk has one spanning tree, such that the busiest links carry as few trees as any schedule must
+(graph/throughput.py). Switches are first replaced by direct capacity between NPUs, and each tree edge keeps its path.
+Reduce-Scatter and reduce are the inverse. All-Reduce is both one after the other, or uses trees in both directions
+where this allows more throughput.
 """
 
 from __future__ import annotations

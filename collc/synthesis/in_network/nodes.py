@@ -1,8 +1,9 @@
 """Reductions in the switches of nodes, where the network between the nodes only copies.
 
-In each node one NPU represents it for a chunk: the switch of the node adds up the contributions of the others, and the
-representative adds its own. The representatives reduce among themselves by any other synthesizer, and the sum comes
-back to all NPUs through the switches. Chunks go in batches: while the sums of one come down, the next ones go up.
+In each node one NPU represents the node for a chunk: the switch of the node reduces the contributions of the others,
+and the representative adds its own. Any other synthesizer reduces the partials of the representatives, and the sum
+returns to all NPUs through the switches. Chunks are sent in batches: while the sums of one batch return, the
+contributions to the next are reduced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reductions in switches: contributions go up to one switch and the sum goes down to all NPUs that want it.
+"""Reductions in switches: contributions go up to one switch, and the sum goes down to all NPUs that want it.
 
-A switch that reduces adds up the contributions to a chunk, and one with multicast sends the sum to all NPUs at once.
-While one chunk goes down, the next one goes up. So an All-Reduce of n chunks takes n + 1 hops; where NPUs do the
-additions it takes 2n. Where no tree of such switches joins all NPUs, those of the nodes are used (nodes.py).
+A switch that reduces adds up the contributions to a chunk, and a switch with multicast sends the sum to all NPUs at
+once. While one chunk goes down, the next one goes up. So an All-Reduce of n chunks takes n + 1 hops, compared with 2n
+if NPUs reduce. If no tree of such switches joins all NPUs, the switches of the nodes are used (nodes.py).
 """
 
 from __future__ import annotations

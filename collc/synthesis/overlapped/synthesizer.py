@@ -1,9 +1,9 @@
 """Reductions over balanced spanning trees, up and down at the same time.
 
-Each chunk has a tree up to a root near the centre of those who want it, and another one down. The trees load all links
-about equally, and the chunks follow each other in a pipeline, so that the links into and out of each NPU are busy at
-the same time. On asymmetric networks this beats a Reduce-Scatter followed by an All-Gather, in which half of the links
-of a corner idle.
+Each chunk has a tree up to a root near the centre of the NPUs that want it, and another tree down. The trees load all
+links about equally, and the chunks follow each other in a pipeline, so that the links into and out of each NPU are busy
+at the same time. On asymmetric networks this is faster than a Reduce-Scatter followed by an All-Gather, in which half
+of the links of a corner are idle.
 """
 
 from __future__ import annotations

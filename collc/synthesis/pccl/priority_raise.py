@@ -1,9 +1,9 @@
 """Better planning orders from schedules that were found ("Squeaky Wheel" Optimization, Joslin and Clements 1999).
 
-Conditions that are planned last take what the others leave. After a schedule, the priority of two kinds of conditions
-is raised: those that arrive in its last part, and those all of whose links carry such late transfers. Each raise
-moves a condition ahead in the order as if its path were one hop longer; then all conditions are planned again, and
-those that can take other paths find the critical links taken.
+Conditions that are planned last get the capacity that the others leave. After a schedule, the priority of two kinds of
+conditions is raised: those that arrive in its last part, and those all of whose links carry such late transfers. Each
+raise moves a condition forward in the planning order as if its path were one hop longer. Then all conditions are
+planned again; conditions that have other paths find the critical links occupied and use these paths.
 """
 
 from __future__ import annotations

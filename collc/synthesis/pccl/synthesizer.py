@@ -1,9 +1,9 @@
 """PCCL: earliest-arrival pathfinding per condition over the TEN (Won et al., "PCCL: Process-Group-aware ...").
 
-Conditions are planned one after another, the farthest first, in random order among equals. Each takes the path of
-earliest arrival that the links reserved so far leave, by A* guided by the distance on empty links. For a chunk that
-several want, a tree grows from all who have the chunk so far. Searches over only the hops that come nearer to the
-target and over any hops (non-minimal paths) are both tried.
+Conditions are planned one after another, those with the longest distance first, in random order among equals. Each
+takes the path of earliest arrival that the reserved intervals of the links allow, found by A* guided by the distance on
+empty links. For a chunk that several NPUs want, a tree grows from all NPUs that have the chunk so far. Searches over
+minimal paths only, and over any paths, are both tried.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Earliest-arrival search in exact time, for links and chunks of any kind and for switches that can refuse a chunk.
 
-A switch holds a chunk in a slot of its buffer from the arrival to the end of the last departure. Where no slot is free
-so long, the chunk waits where it comes from: the search starts again with later arrivals at that switch.
+A switch holds a chunk in a slot of its buffer from the arrival to the end of the last departure. If no slot is free for
+that time, the chunk waits at the device before: the search starts again with later arrivals at that switch.
 """
 
 from __future__ import annotations

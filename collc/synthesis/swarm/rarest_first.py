@@ -1,9 +1,9 @@
-"""Rarest-first spreading: whoever has a chunk passes it on as soon as a path to one who lacks it is free.
+"""Rarest-first spreading: an NPU that has a chunk sends it as soon as a path to an NPU that lacks it is free.
 
-The chunk that most NPUs still lack goes first, where a chunk on its way counts as there. So a source spreads different
-chunks over its links, and those who got them exchange them. This is the rarest-first rule of BitTorrent; where each
-NPU has one port it is nearly optimal (Mundinger, Weber and Weiss, "Optimal scheduling of peer-to-peer file
-dissemination", 2008).
+The chunk that most NPUs still lack goes first; a chunk that is being sent to an NPU counts as received. So a source
+spreads different chunks over its links, and the NPUs that received them exchange them. This is the rarest-first rule of
+BitTorrent; if each NPU has one port it is nearly optimal (Mundinger, Weber and Weiss, "Optimal scheduling of
+peer-to-peer file dissemination", 2008).
 """
 
 from __future__ import annotations

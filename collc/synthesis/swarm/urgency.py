@@ -1,8 +1,8 @@
 """How urgent chunks are, and which of them a slow path may bring.
 
-Paths fall into classes by their slowest links. NPUs that faster paths join, both ways, are a component of the network.
-A chunk that is in a component, or on its way there, needs no slow path any more (the component rule of
-collc/synthesis/tacos/events.py).
+Paths fall into classes by their slowest links. NPUs that faster paths join in both directions are a component of the
+network. A chunk that is in a component, or that is being sent into it, needs no slow path any more (the component rule
+of collc/synthesis/tacos/events.py).
 """
 
 from __future__ import annotations

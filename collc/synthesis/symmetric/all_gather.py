@@ -1,7 +1,7 @@
-"""All-Gather on a Cayley graph: how what NPU 0 sends spreads to all, each generator used at most once in a step.
+"""All-Gather on a Cayley graph: how the chunks of NPU 0 spread, with each generator used at most once in a step.
 
-In each step the generators are matched to targets: the more predecessors of a target hold the chunk, the longer the
-target can wait, so targets with the fewest come first.
+In each step the generators are matched to targets. The more predecessors of a target hold the chunk, the longer the
+target can wait, so targets with the fewest such predecessors come first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""All-to-All on a Cayley graph: what NPU 0 sends to each other NPU takes short paths that load all generators alike.
+"""All-to-All on a Cayley graph: the messages of NPU 0 take short paths that load all generators equally.
 
-When each hop is made is an open shop. On a ring of even length a message to the opposite NPU cannot be halved; there
-every second NPU sends it in one direction, and the others send it in the other direction (ring_messages).
+The times of the hops are an open shop. On a ring of even length a message to the opposite NPU cannot be halved; every
+second NPU sends it in one direction, and the others send it in the other direction (ring_messages).
 """
 
 from __future__ import annotations

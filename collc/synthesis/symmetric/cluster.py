@@ -1,9 +1,9 @@
 """Collectives on networks with switches whose NPUs are all alike: nodes, rails, pods, fat trees, single switches.
 
 What one NPU sends is planned on one timetable for each class of links. In an All-Gather a chunk enters each pod once,
-in each pod each node, and in each node all GPUs; a Reduce-Scatter is the same backwards in time, and an All-Reduce is
-both, one after the other, or for small buffers one-shot on some levels. In an All-to-All each block takes the shortest
-route, also over NPUs.
+in each pod each node once, and is then sent to all GPUs of the node. A Reduce-Scatter is the same backwards in time. An
+All-Reduce is both, one after the other, or for small buffers one-shot on some levels. In an All-to-All each block takes
+the shortest route, also over other NPUs.
 """
 
 from __future__ import annotations

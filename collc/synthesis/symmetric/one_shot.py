@@ -1,10 +1,10 @@
-"""All-Reduce of small buffers on clusters: on some levels all exchange their partials at once.
+"""All-Reduce of small buffers on clusters: on some levels all NPUs exchange their partials at once.
 
-On each level of the cluster (the GPUs of a node, its rail, its pod) a sum is either scattered, and gathered again at
-the end, or formed one-shot: every NPU that holds a partial sends it to all others of the level, and each adds up what
-it gets. One-shot on all levels takes the latency of one route a level; one-shot on the rails alone, between a
-Reduce-Scatter and an All-Gather in the nodes, sends fewer bytes over the NICs. Both send more bytes than a
-Reduce-Scatter and an All-Gather of all levels, which cross each level twice.
+On each level of the cluster (the GPUs of a node, its rail, its pod) there are two choices. The sum is scattered, and
+gathered again at the end; or it is formed one-shot, that is, every NPU that holds a partial sends it to all others of
+the level, and each adds up what it receives. One-shot on all levels takes the latency of one route for each level.
+One-shot on the rails alone, between a Reduce-Scatter and an All-Gather in the nodes, sends fewer bytes over the NICs.
+Both send more bytes than a Reduce-Scatter and an All-Gather of all levels, which cross each level twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Collectives on a cluster that has lost some links or GPUs: the plan of the whole cluster, patched.
 
-Of the transfers that touch what is missing, and of what they feed, none are kept; an All-Gather and an All-to-All each
-have a patch of their own, which plans the chunks that they carried anew.
+Transfers over missing parts, and all transfers that depend on them, are dropped. All-Gather and All-to-All each have a
+patch of their own, which plans the chunks of the dropped transfers again.
 """
 
 from __future__ import annotations

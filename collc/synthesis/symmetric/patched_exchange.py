@@ -1,7 +1,7 @@
 """All-to-All on a cluster that has lost some links or GPUs: the plan of the whole cluster, patched.
 
-A block whose route is broken goes to another GPU of its node, over that one's rail, and in the other node to its
-target; only these blocks are planned anew, in the gaps of what is left.
+A block whose route is broken goes to another GPU of its node, over the rail of that GPU, and in the other node to its
+target. Only these blocks are planned again, in the gaps of the other transfers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All-Gather on a cluster that has lost some links or GPUs: the plan of the whole cluster, patched.
 
-Transfers that touch what is missing are dropped, and with them all that they feed. A chunk that cannot enter a node on
-its own rail enters it on another one, from a GPU that has it already, and spreads from there; only these transfers are
-planned anew, in the gaps of what is left.
+Transfers over missing parts, and all transfers that depend on them, are dropped. A chunk that cannot enter a node on
+its own rail enters it on another rail, from a GPU that has it already, and spreads from there. Only these transfers are
+planned again, in the gaps of the others.
 """
 
 from __future__ import annotations

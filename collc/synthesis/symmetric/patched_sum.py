@@ -1,13 +1,13 @@
 """All-Reduce on a cluster that has lost NICs or GPUs: sums are formed so that damaged nodes send and receive less.
 
-A Reduce-Scatter followed by an All-Gather would send all but its own chunks into a damaged node, and as much out of it,
-over fewer NICs. But an All-Reduce may form the sum of a chunk at any NPU. The copies of sums are planned first, from
-NPUs that are chosen for this; the partials take the same ways backwards in time.
+A Reduce-Scatter followed by an All-Gather would send all chunks except its own into a damaged node, and as much out of
+it, over fewer NICs. But an All-Reduce may form the sum of a chunk at any NPU. The copies of sums are planned first,
+from NPUs that are chosen for this; the partials take the same routes backwards in time.
 
 - Of each undamaged node, some late chunks are *handed over*: their sums begin in the damaged node, which sends each to
-  its node once; from there they go on as in the plan of the whole cluster. They need not enter the damaged node.
-- In return the damaged node gives up early chunks of its own: their sums begin in undamaged nodes, and spread over all
-  others where links are free, each node that has one sending it on.
+  its node once; from there they continue as in the plan of the whole cluster. They need not enter the damaged node.
+- In return the damaged node gives up early chunks of its own: their sums begin in undamaged nodes and spread over all
+  others where links are free; each node that has such a sum forwards it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All-Gather on a small Cayley graph whose generators take different times, event by event.
 
 When generators are free, as many as possible are matched to targets, those with the fewest predecessors that hold the
-chunk first. A generator that is slower than others takes only chunks that the others cannot bring: the chunk is neither
-in the coset of its target (the NPUs that the faster generators join to it) nor on its way into it. It takes any if the
+chunk first. A slow generator takes only chunks that faster generators cannot bring: chunks that are neither in the
+coset of its target (the NPUs that the faster generators join to it) nor being sent into it. It takes any chunk if the
 faster generators could not deliver the rest by a deadline.
 """
 

@@ -3,9 +3,10 @@
 Whenever a link becomes free or a chunk arrives, the idle links into the devices concerned take chunks that their
 sources hold at that time. So every schedule is causal.
 
-Component rule: take the strongly connected components of the graph of all links that are cheaper than a link. The link
-brings only chunks that are neither in nor on their way into the component of its target, which gets all others over
-cheaper links. It brings any chunk where these could not deliver all that the target lacks by a deadline.
+Component rule: for each link, consider the strongly connected components of the graph of all cheaper links. The link
+brings only chunks that are neither in the component of its target nor being sent into it; the component gets all other
+chunks over cheaper links. The link brings any chunk if the cheaper links could not deliver all that the target lacks by
+a deadline.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Time-skewed tiles: the order in which the devices do their steps in matching_steps, so that tiles stay in the cache.
+"""Time-skewed tiles: the order in which matching_steps simulates the devices, so that tiles stay in the cache.
 
-What a link takes in a step depends on what its two ends had before it, so news travels one hop a step. Let f be
-numbers of the devices that differ by at most one over each link, such as hop distances from a corner. Then step t of a
-device depends only on devices whose f + t is as large or smaller: devices may be cut by f + t into blocks, and a block
-may do all its steps before the next one begins (time skewing: Wolf and Lam, "A data locality optimizing algorithm",
-1991). Two such numbers cut a network into tiles; those of equal block sum are independent.
+What a link takes in a step depends on what its two ends had before it, so information travels one hop in a step. Let f
+be numbers of the devices that differ by at most one over each link, such as hop distances from a corner. Then step t of
+a device depends only on devices whose f + t is as large or smaller. So devices may be cut by f + t into blocks, and a
+block may do all its steps before the next one begins (time skewing: Wolf and Lam, "A data locality optimizing
+algorithm", 1991). Two such numbers cut a network into tiles; tiles of equal block sum are independent.
 """
 
 from __future__ import annotations
