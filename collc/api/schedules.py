@@ -85,10 +85,10 @@ _TYPES: Final = {"str": "string", "tuple": "range"}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoweredProgram:
-    """A schedule as a program for a runtime, checked.
+    """A schedule as a checked program for a runtime: the result of `lower`.
 
-    text: the file. format: "msccl" or "mscclpp". checks: the outcome of each check of the text. notes: remarks.
-    diagnostics: warnings.
+    text: the contents of the file. format: "msccl" or "mscclpp". checks: the outcome of each check of the text. notes:
+    remarks. diagnostics: warnings.
     """
 
     text: str

@@ -59,7 +59,7 @@ def simulated_alternatives(
 def standard_of(run: Run) -> Standard:
     """The standard collective of a run. Raises SourceError C0209 where it is of none."""
     if run.standard is None:
-        message = f"run {run.collective} is of no standard collective, for which there are textbook algorithms"
+        message = f"run {run.collective} is not a standard collective, and textbook algorithms exist only for these"
         raise SourceError(Diagnostic("C0209", message, hint="compare schedules of collectives of std.collectives"))
     return run.standard
 

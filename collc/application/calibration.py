@@ -108,22 +108,23 @@ def calibrate(path: Path, settings: CalibrationSettings) -> CalibrationReport:
     sizes = [row.size for row in rows]
     times = [row.in_place if settings.in_place else row.out_of_place for row in rows]
     if len(rows) < LEAST_SIZES or sizes[-1] < LEAST_SPAN * sizes[0]:
-        message = f"{path} has {len(rows)} sizes to fit, which must be {LEAST_SIZES} over a factor of {LEAST_SPAN}"
+        message = f"{path} has {len(rows)} sizes to fit; a fit needs {LEAST_SIZES} that span a factor of {LEAST_SPAN}"
         raise SourceError(Diagnostic("X0703", message, hint="measure with: sendrecv_perf -b 8 -e 1G -f 2 -n 100 -w 20"))
     fit = fit_line(sizes, times)
     warnings: list[Diagnostic] = []
     steps, share = _ring_steps(collective, ranks)
     latency = fit.alpha / steps - settings.launch * 1e-12
     if latency < 0:
-        message = "the latency that fits best is below zero" + (", less the launch" if settings.launch else "")
-        warnings.append(Diagnostic("X0705", f"{message}: it is 0 now", warning=True))
+        message = "the fitted latency is below zero" + (" without the time of the launch" if settings.launch else "")
+        warnings.append(Diagnostic("X0705", f"{message}: it is set to 0", warning=True))
         fit, latency = (fit_slope(sizes, times), 0.0) if fit.alpha < 0 else (fit, 0.0)
     if fit.beta <= 0:
         message = f"the times of {path} do not grow with the size, so that there is no bandwidth"
         raise SourceError(Diagnostic("X0704", message, hint="measure larger sizes, up to 1GiB"))
     if fit.worst > LARGE_ERROR:
         worst = sizes[max(range(len(sizes)), key=lambda at: abs(fit.errors[at]))]
-        message = f"the times follow no straight line: {100 * fit.worst:.0f} % off at {format_bytes(worst)}"
+        line = "latency + size / bandwidth"
+        message = f"the times do not fit {line}: {100 * fit.worst:.0f} % off at {format_bytes(worst)}"
         hint = "NCCL changes its protocol between sizes: fix it with NCCL_PROTO=Simple, or fit --sizes LOW..HIGH"
         warnings.append(Diagnostic("X0706", message, hint=hint, warning=True))
     bandwidth = share / Fraction(fit.beta)
@@ -149,7 +150,9 @@ def _test(path: Path, table: MeasuredTable, settings: CalibrationSettings) -> tu
     collective = settings.collective or table.collective or "sendrecv"
     if collective not in COLLECTIVES:
         hint = f"measure {listed(COLLECTIVES, 'or')}; for one link best sendrecv_perf with two ranks"
-        raise UsageError(Diagnostic("U0161", f"{path} is of {collective}_perf, which gives no link", hint=hint))
+        raise UsageError(
+            Diagnostic("U0161", f"{path} is of {collective}_perf, from which no link can be fitted", hint=hint)
+        )
     ranks = settings.ranks or table.ranks or (2 if collective == "sendrecv" else 0)
     if ranks < 2:
         message = f"{path} does not say how many ranks ran {collective}_perf"

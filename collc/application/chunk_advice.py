@@ -104,7 +104,7 @@ def _by_time(request: ScheduleRequest, module: Module, given: int, bound: Bound,
     above, about = format_time(time - bound.time), format_time(_rounded(estimates[number]))
     return (
         f"with {plural(given, 'chunk')} per block the schedule takes {above} more than the bound; "
-        f"as far as that is the time in which whole chunks are passed on, {number} may give about "
+        f"if that is because devices forward whole chunks, {number} may give about "
         f"{about} ({_less(estimates[number], time)}): try chunks: {number} or chunks: auto"
     )
 

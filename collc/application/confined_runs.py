@@ -59,5 +59,6 @@ def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Mo
         planned = replace(planned, network=for_one_run(network, run.group), planned=others, algorithm="", notes=())
         for step in steps:
             planned = step.run(planned, context)
-    note = f"the runs are planned one after another by {_AROUND_OTHERS}: planned at once, chunks leave their groups"
+    why = "planned together, chunks would leave their groups"
+    note = f"the runs are planned one after another by {_AROUND_OTHERS}: {why}"
     return replace(planned, network=network, algorithm=_AROUND_OTHERS, notes=(*module.notes, note), planned=None)

@@ -25,10 +25,11 @@ COLUMNS: Final = ("design", "choice", "GB/s", "time", "cost", "speed-up", "per c
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DesignReport:
-    """The report of one design. What was not reached is empty.
+    """The report of one design. Fields that the command did not reach are empty.
 
-    dimensions: of the network. choices: the optimum first, then the closed forms. gap: how much better, relative to the
-    objective, any design can be. left_out: why a closed form does not apply, by name. files: what was written.
+    dimensions: of the network. choices: the optimum first, then the closed forms. gap: by how much any other design
+    could be better, relative to the objective. left_out: the reason why a closed form does not apply, by its name.
+    files: what was written.
     """
 
     name: str

@@ -194,10 +194,10 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
             return NoSchedule(Diagnostic("E0918", message, deadline.span, _notes(request, "this limits the network")))
         case NoDesignReason.UNBOUNDED:
             names = listed([f"bandwidth[{k}]" for k in error.dimensions], "and")
-            message = f"nothing limits {names}, and the time falls with them without end"
+            message = f"nothing limits {names}, and every increase reduces the time"
             hint = "add: require sum(bandwidth) == 1000GB/s"
         case NoDesignReason.NO_FLOOR:
-            message = f"{request.objective} falls all the way down to a network without bandwidth"
+            message = f"{request.objective} is least for a network without bandwidth"
             hint = "fix the sum (require sum(bandwidth) == 1000GB/s), or give a lower limit or a deadline"
         case NoDesignReason.NO_COMPUTE:
             message = "the workloads have no compute time, so that time * cost does not grow with the bandwidths"

@@ -56,7 +56,7 @@ def check_transfer_count(request: ScheduleRequest) -> None:
         least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
     if least > MAX_TRANSFERS:
         message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
-        hint = "use fewer NPUs or chunks: most of a large network repeats itself, and a part of it tells as much"
+        hint = "use fewer NPUs or chunks: if a large network repeats itself, a part of it gives the same information"
         raise SourceError(Diagnostic("S0203", message, request.span, hint=hint))
 
 

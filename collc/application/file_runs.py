@@ -23,7 +23,9 @@ COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outc
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FileRuns:
-    """All runs of one file, in order. file: None where the program is in no file. diagnostics: of failed checks."""
+    """The runs of one file on random data, in order. file: the path; None for a program that is not in a file.
+    diagnostics: the messages of failed checks.
+    """
 
     file: Path | None
     runs: tuple[RunReport, ...]

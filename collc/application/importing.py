@@ -142,7 +142,7 @@ def _astra_program(source: SourceFile, settings: ImportSettings, origin: str) ->
     text = "\n".join([*lines, f"topology {settings.name} = {read_astra(source)}", ""])
     if settings.definitions:
         name = next(iter(settings.definitions))
-        raise _usage(f"no link of this machine is called '{name}'", "a network file says all rates and latencies")
+        raise _usage(f"no link of this machine is called '{name}'", "the network file gives all rates and latencies")
     return format_source(SourceFile(settings.name, text))
 
 

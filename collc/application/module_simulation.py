@@ -42,7 +42,7 @@ def simulated_module(module: Module, timing: Timing) -> Simulation:
     except IndexError as error:
         hint = "'collc verify' says what is wrong"
         raise CheckFailed(
-            Diagnostic("S0401", "a transfer names a chunk or a link that is not there", hint=hint)
+            Diagnostic("S0401", "a transfer names a chunk or a link that does not exist", hint=hint)
         ) from error
 
 

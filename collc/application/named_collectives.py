@@ -83,7 +83,7 @@ def named_chunks(name: str, ranks: int, chunks: int, root: int = 0) -> dict[str,
     """
     wanted = _DEFINITIONS[name]
     if not 0 <= root < ranks:
-        raise UsageError(Diagnostic("U0112", f"rank {root} is none of the {ranks} ranks"))
+        raise UsageError(Diagnostic("U0112", f"rank {root} is not one of the {ranks} ranks"))
     blocks = wanted.blocks(ranks)
     found: dict[str, tuple[list[int], list[int], bool]] = {}
     for block in range(blocks):
@@ -104,7 +104,7 @@ def check_demand(module: Module, name: str, root: int) -> None:
     kind = collective_named(name)
     npus = module.network.npus
     if not 0 <= root < max(1, len(npus)):
-        raise UsageError(Diagnostic("U0112", f"rank {root} is none of the {len(npus)} ranks"))
+        raise UsageError(Diagnostic("U0112", f"rank {root} is not one of the {len(npus)} ranks"))
     difference = _difference(module, _DEFINITIONS[kind], root)
     if difference:
         note = Note("the NPUs count in their order, and chunks in order of their blocks")
@@ -129,5 +129,5 @@ def _difference(module: Module, wanted: _Definition, root: int) -> str:
         for condition, column, holders in (("pre", table.pre, wanted.start), ("post", table.post, wanted.end)):
             devices = sorted(npus[rank] for rank in holders(block, len(npus), root))
             if table.sets[int(column[chunk])].tolist() != devices:
-                return f"the {condition}condition of {name} is another"
+                return f"the {condition}condition of {name} differs"
     return ""

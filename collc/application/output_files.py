@@ -322,7 +322,7 @@ def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnost
 
 def _as_internal_fault(message: Diagnostic, path: Path) -> Diagnostic:
     """A message about a file of collc's own that fails a check, with a note that collc is at fault."""
-    note = Note(f"collc made this file and does not keep it: {path} was not written; please report the program")
+    note = Note(f"the file that collc generated is wrong, so {path} was not written; please report the program")
     return replace(message, notes=(*message.notes, note))
 
 

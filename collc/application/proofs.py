@@ -75,10 +75,10 @@ def _write_certificate(
     if certificates:
         write_file(path, "(reset)\n".join(certificates))
         return []
-    message = f"{path} was not written: nothing had to be asked of Z3"
+    message = f"{path} was not written: no question to Z3 was needed"
     hint = "ask for a proof: --prove, 'verify optimal' or 'verify proved'"
     if settings.prove or "proved" in wanted:
-        hint = "a note or message says what keeps Z3 from being asked"
+        hint = "a note or message says why Z3 was not asked"
     elif "optimal" in wanted:
         hint = "what meets its bound is optimal without Z3; 'verify proved' asks it for the properties"
     return [Diagnostic("C0207", message, hint=hint, warning=True)]

@@ -242,7 +242,7 @@ class ScheduleBuild:
             reason = error.diagnostics[0].message
         finally:
             self._clock.end_search()
-        return self._along_shortest_paths(emits), f"{reason}: all chunks go along shortest paths"
+        return self._along_shortest_paths(emits), f"{reason}: all chunks take shortest paths"
 
     def _along_shortest_paths(self, emits: Sequence[EmitRequest]) -> Module:
         """The module with the schedule that takes least time to find. Raises NoSchedule where even that is too long."""
@@ -390,7 +390,7 @@ class ScheduleBuild:
             message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
             hint = "give the others algorithms with 'using', or use another synthesizer: 'synthesize auto'"
             raise SourceError(Diagnostic("S0307", message, self.request.synthesizer_span, hint=hint))
-        message = f"the pipeline lays out only {len(module.planned)} of the {len(self.request.runs)} runs"
+        message = f"the pipeline plans only {len(module.planned)} of the {len(self.request.runs)} runs"
         hint = 'synthesize the others, as in "fixed,tacos,invert,verify"'
         raise UsageError(Diagnostic("U0104", f"{message} of '{module.name}'", hint=hint))
 

@@ -66,7 +66,7 @@ def write_chart(table: SweepTable, plot: SweepPlot, title: str) -> None:
     rows = [row for row in rows if float(row[column] or 0) > 0]
     if not rows:
         message = f"nothing can be plotted: no row has a number for '{x}' and a {y}"
-        raise UsageError(Diagnostic("U0162", message, hint="the table has what the rows failed of"))
+        raise UsageError(Diagnostic("U0162", message, hint="the table has the error of each row that failed"))
     others = [name for name in table.asked if name != x and len({row[name] for row in table.rows}) > 1]
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:

@@ -49,7 +49,7 @@ def _unmatched(
     lonely = int(np.concatenate([sends[more_sends], receives[more_receives]]).min())
     other, verb = ("receive", "to") if traces.kind[lonely] == NodeType.SEND else ("send", "from")
     what = f"{traces.size[lonely]} bytes {verb} rank {traces.peer[lonely]} with tag {traces.tag[lonely]}"
-    return CheckFailed(Diagnostic("X0506", f"{traces.label(lonely)}: no {other} belongs to it ({what})"))
+    return CheckFailed(Diagnostic("X0506", f"{traces.label(lonely)}: no {other} matches it ({what})"))
 
 
 def waiting_cycle(traces: Traces, sends: Int32Array, receives: Int32Array) -> list[int]:

@@ -67,7 +67,7 @@ def _too_much(path: Path, what: str) -> SourceError:
 
 
 def _damaged(path: Path, what: str) -> SourceError:
-    return SourceError(Diagnostic("X0502", f"{path}: {what}", hint="is it a Chakra trace, and complete?"))
+    return SourceError(Diagnostic("X0502", f"{path}: {what}", hint="check that the file is a complete Chakra trace"))
 
 
 def messages_of(path: Path) -> Iterator[tuple[int, bytes]]:

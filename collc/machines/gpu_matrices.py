@@ -125,7 +125,7 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
             raise wrong(f"the header has no column {words[0]}", line_span(source, line), "is it damaged?")
     lost = [name for name in columns if name not in cells]
     if not columns or lost:
-        message = f"the row of {lost[0]} is not there" if lost else "no header with GPU0, GPU1, ..."
+        message = f"the row of {lost[0]} is missing" if lost else "no header with GPU0, GPU1, ..."
         raise wrong(f"{source.name} is not the output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
     place = {name: at for at, name in reversed(list(enumerate(columns)))}
     return _Matrix(source, tuple(columns), place, cells, lines, names)

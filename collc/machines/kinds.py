@@ -51,6 +51,6 @@ def kind_of(source: SourceFile) -> str:
         clean = re.sub(r"\x1b\[[0-9;]*m", "", source.text[: 1 << 20])
         found = next((kind for pattern, kind in _TEXT if re.search(pattern, clean, re.MULTILINE | re.IGNORECASE)), None)
     if found is None:
-        message = f"the content of {source.name} tells of no kind of file that can be imported"
+        message = f"the kind of file of {source.name} cannot be recognized by its content"
         raise wrong(message, hint=f"name the kind: collc import KIND {source.name}; there are {', '.join(KINDS)}")
     return found

@@ -38,9 +38,11 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
 def _number(name: str, option: str, known: Option, value: Value) -> int:
     """The value of an option of a pass; the options of all passes are numbers."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is {known.type}, not {value!r}"))
+        raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' must be {known.type}, not {value!r}"))
     if known.least is not None and value < known.least:
-        raise UsageError(Diagnostic("U0103", f"option '{option}' of '{name}' is at least {known.least}, not {value}"))
+        raise UsageError(
+            Diagnostic("U0103", f"option '{option}' of '{name}' must be at least {known.least}, not {value}")
+        )
     return value
 
 
@@ -54,7 +56,7 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
     while True:
         found = _PASS.match(text, position)
         if found is None:
-            message = f"this is not a pipeline from here on: {text[position:]!r}"
+            message = f"the pipeline cannot be read from here on: {text[position:]!r}"
             raise UsageError(
                 Diagnostic("U0101", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
             )

@@ -89,7 +89,7 @@ def _along_paths(module: Module, context: PassContext) -> Module:
         found = along_one_tree(conditions) if serves(conditions) else None
         if found is None:
             return along_shortest_paths(task, context.effort.stop)
-        notes[:] = ["there was no time for a search from every NPU: all chunks go over one NPU on these paths"]
+        notes[:] = ["there was no time for a search from every NPU: these paths all lead over one NPU"]
         return found
 
     solved = solve(module, plan)

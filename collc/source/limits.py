@@ -52,15 +52,15 @@ def check_chunks(count: int, span: Span) -> None:
 def uses_too_deep(span: Span) -> SourceError:
     """The error for a value whose evaluation takes more nested calls than Python allows."""
     hint = "declare each value before it is used"
-    return fail("E0806", "the values that this one uses go too deep", span, hint=hint)
+    return fail("E0806", "this value uses other values that are nested too deep", span, hint=hint)
 
 
 def too_deep(what: str, span: Span) -> SourceError:
     """The error for templates or files that use one another more than MAX_DEPTH levels deep."""
-    return fail("E0806", f"{what} goes deeper than {MAX_DEPTH} levels", span, hint="does it use itself without an end?")
+    return fail("E0806", f"{what} goes deeper than {MAX_DEPTH} levels", span, hint="does it use itself?")
 
 
 def check_loop_depth(depth: int, span: Span) -> None:
     """Raise SourceError where more than MAX_LOOP_DEPTH loop variables and bodies are inside one another."""
     if depth > MAX_LOOP_DEPTH:
-        raise fail("E0806", f"this loop goes deeper than {MAX_LOOP_DEPTH} levels", span)
+        raise fail("E0806", f"loops are nested deeper than {MAX_LOOP_DEPTH} levels", span)

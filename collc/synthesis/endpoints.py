@@ -47,7 +47,7 @@ def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Modul
     if not len(Ports.of(module.network)):
         return synthesize(name, module)
     if name in REFUSED:
-        message = f"{name} does not count what NPUs can send and receive, so that its schedules would not be optimal"
+        message = f"{name} ignores the limits of NPUs, so that its schedules would not be optimal"
         raise NoSchedule(Diagnostic("S0205", message, hint="use 'synthesize auto'; the bound counts the limits"))
     tried = [_Tried(name, module, network, synthesize) for network in networks_without_limits(module.network)]
     best = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
@@ -55,7 +55,7 @@ def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Modul
         raise next(one.failure for one in tried if one.failure is not None)
     if not best.module.notes:
         return best.module
-    note = "the times in the notes above do not count what NPUs can send and receive"
+    note = "the times in the notes above ignore the limits of NPUs"
     return replace(best.module, notes=(*best.module.notes, note))
 
 
@@ -101,7 +101,7 @@ def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RUL
     schedule = module.schedule
     assert schedule is not None
     if len(schedule) > MOST_TRANSFERS:
-        message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} for which limits of NPUs are kept"
+        message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} supported where NPUs have limits"
         raise NoSchedule(Diagnostic("S0206", message, hint="use fewer chunks, or fewer NPUs"))
     if schedule.transfers.messages is not None:
         message = "messages that queue ('allow congestion') cannot be planned beside other runs where NPUs have limits"
@@ -111,7 +111,7 @@ def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RUL
     rows = schedule.transfers
     starts = _PortOrders(module, rows, network).best(rules)
     if starts is None:
-        message = "the order of its transfers cannot be kept where NPUs send and receive one after another"
+        message = "the order of its transfers cannot be kept where NPUs send and receive one transfer after another"
         raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
     moved = rows.at(np.array(starts, np.int64))
     return replace(module, network=network, schedule=RowSchedule(schedule.model, moved))
@@ -120,7 +120,7 @@ def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RUL
 def refuse_buffers(network: Network) -> None:
     """Raise NoSchedule S0206 where switches of a network whose NPUs have limits have limited buffers."""
     if network.has_limited_buffers:
-        message = "limits of NPUs are not kept where switches have limited buffers"
+        message = "limits of NPUs are not supported where switches have limited buffers"
         raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
 
 

@@ -79,7 +79,7 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
     members = sorted(into)
     count = len(members)
     if not 1 <= degree < max(count, 2):
-        raise ValueError(f"degree {degree} of {name}, which joins {count} NPUs: it is 1 to {count - 1}")
+        raise ValueError(f"degree {degree} of {name}, which joins {count} NPUs: it must be 1 to {count - 1}")
     rows: list[tuple[int, int, int, int]] = []
     for i, source in enumerate(members if count > 1 else []):
         for distance in range(1, degree + 1):

@@ -179,7 +179,7 @@ def test_the_signature_lists_the_keywords_with_their_types() -> None:
         ({"synthesizer": "tacos", "algorithm": "pccl"}, TypeError, "two names for one keyword"),
         ({"synthesizer": "takos"}, collc.UsageError, "did you mean 'tacos'"),
         ({"emit": "tan"}, collc.UsageError, "did you mean 'ten'"),
-        ({"passes": "tacos{"}, collc.UsageError, "not a pipeline"),
+        ({"passes": "tacos{"}, collc.UsageError, "pipeline cannot be read"),
         ({"only": "gathr"}, collc.UsageError, "did you mean 'gather'"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_synthesizer_that_asks_nobody_is_ended(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", stuck)
     report = compiled(RING.replace("RUN", "all_reduce"), tmp_path, synthesizer="tacos")
     assert (report.exit, report.synthesizer) == (0, "shortest paths")
-    assert "no schedule was found until then: all chunks go along shortest paths" in report.notes
+    assert "no schedule was found until then: all chunks take shortest paths" in report.notes
     assert any("stopped at the time limit of 0.05 s" in note for note in report.notes)
 
 

@@ -95,9 +95,9 @@ WRONG = {
     "X0504 empty": ([*GOOD[:3], []], "algo.3.et has no node"),
     "X0505 dependency": ([*GOOD[:3], [compute(0, 0, [7])]], "algo.3.et: node 0 depends on node 7"),
     "X0505 twice": ([*GOOD[:3], [compute(0), compute(0)]], "two nodes with this id"),
-    "X0506 receive": ([[send(0, 1, tag=1)], *GOOD[1:]], "algo.0.et: node 0 (n0): no receive belongs to it"),
-    "X0506 send": ([[compute(0)], *GOOD[1:]], "algo.1.et: node 0 (n0): no send belongs to it (1000 bytes from rank 0"),
-    "X0506 bytes": ([[send(0, 1, 999)], *GOOD[1:]], "no receive belongs to it (999 bytes to rank 1 with tag 0)"),
+    "X0506 receive": ([[send(0, 1, tag=1)], *GOOD[1:]], "algo.0.et: node 0 (n0): no receive matches it"),
+    "X0506 send": ([[compute(0)], *GOOD[1:]], "algo.1.et: node 0 (n0): no send matches it (1000 bytes from rank 0"),
+    "X0506 bytes": ([[send(0, 1, 999)], *GOOD[1:]], "no receive matches it (999 bytes to rank 1 with tag 0)"),
     "X0507 cycle": (
         [[send(0, 1, after=[1]), receive(1, 1)], [receive(0, 0), send(1, 0, after=[0])], *GOOD[2:]],
         "4 nodes wait for one another",

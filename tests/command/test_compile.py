@@ -196,7 +196,7 @@ def test_print_after_shows_the_module(collc) -> None:
         (("compile", "p.coll", "-D", "nodes=2"), 1, "nodes"),
         (("compile", "p.coll", "--schedule", "t"), 2, "'t'"),
         (("compile", "p.coll", "--emit", "tan"), 2, "did you mean 'ten'"),
-        (("compile", "p.coll", "--passes", "tacos{"), 2, "not a pipeline"),
+        (("compile", "p.coll", "--passes", "tacos{"), 2, "pipeline cannot be read"),
         (("compile", "p.coll", "--passes", "verify"), 2, "without a schedule"),
         (("compile", "p.coll", "--algorithm", "takos"), 2, "did you mean 'tacos'"),
         (("compile", "p.coll", "--link-model", "magic"), 2, "magic"),

@@ -82,7 +82,7 @@ def test_a_reduction_past_an_npu_with_a_contribution_is_reported_at_its_run(caps
         "the reduction of chunk 0:x[2, 0] from npu[0] to npu[2] passes npu[1], which has a contribution of its own"
     )
     assert message["hint"] == (
-        "no link joins the two; reduce hop by hop, into npu[1] first and on from there, or write "
+        "no link joins the two; reduce hop by hop, first into npu[1] and then on to the target, or write "
         "'allow congestion', so that NPUs forward messages"
     )
 

@@ -62,7 +62,7 @@ def test_exact_finds_the_optimum(compiled, shape: str, run: str, steps: int) -> 
 @pytest.mark.parametrize(
     ("synthesizer", "words", "message"),
     [
-        ("synthesize exact(steps: 2)", (), "it takes 3 at least"),
+        ("synthesize exact(steps: 2)", (), "it takes at least 3"),
         ("synthesize exact(steps: 3)", ("--time-limit", "0.000001"), "no schedule was found within 1e-06 s"),
     ],
 )
@@ -87,7 +87,7 @@ def test_exact_without_a_result_leaves_a_schedule_along_shortest_paths(
     assert (code, schedule["algorithm"]) == (0, "shortest paths")
     notes = " ".join(schedule["notes"])
     assert f"no schedule was found within {seconds} s" in notes
-    assert "all chunks go along shortest paths" in notes
+    assert "all chunks take shortest paths" in notes
     assert Path("s.ten").exists()
 
 
@@ -127,7 +127,7 @@ def test_forest(compiled) -> None:
     assert "forest does not apply here: not every chunk is for all NPUs" in err
     code, schedule, _ = compiled(text, "--time-limit", "0.000001")
     assert (code, schedule["algorithm"]) == (0, "shortest paths")
-    assert "forest was stopped before it had a schedule: all chunks go along shortest paths" in schedule["notes"]
+    assert "forest was stopped before it had a schedule: all chunks take shortest paths" in schedule["notes"]
 
 
 def test_every_synthesizer_is_a_pass_with_its_options() -> None:

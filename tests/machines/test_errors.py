@@ -63,7 +63,7 @@ WRONG = [
     (NODE.replace("0000:11:00.0", "0000:10:00.0"), {}, 12, "two GPUs have busid 0000:10:00.0"),
     (SMI.replace("NV12", "NV?", 1), {"gpu": "a100"}, 2, "'NV?' in column GPU1 is not a code"),
     (SMI.replace("NV12", "NV4", 1), {"gpu": "a100"}, 3, "GPU0 to GPU1 is 'NV4'"),
-    ("\n".join(SMI.splitlines()[:2]), {"gpu": "a100", "kind": "nvidia-smi"}, 1, "the row of GPU1 is not there"),
+    ("\n".join(SMI.splitlines()[:2]), {"gpu": "a100", "kind": "nvidia-smi"}, 1, "the row of GPU1 is missing"),
     (
         formats.rocm_smi(3).replace("XGMI", "WIRE", 1),
         {"definitions": {"xgmi": "50GB/s"}},

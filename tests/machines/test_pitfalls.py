@@ -595,7 +595,7 @@ def test_switches_of_sccl_are_refused(imported):
 
 def test_parameters_of_te_ccl_are_no_topology(imported):
     text = json.dumps({"TopologyParams": {"name": "DGX2", "chassis": 2, "chunk_size": 1e-3, "alpha": [1, 2]}})
-    with pytest.raises(SourceError, match="tells of no kind of file that can be imported"):
+    with pytest.raises(SourceError, match="cannot be recognized by its content"):
         imported(text)
 
 

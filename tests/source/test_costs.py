@@ -39,12 +39,12 @@ PROGRAMS = {
     "values before those that they use": (
         "".join(f"let a{i} = a{i + 1} + 1\n" for i in range(300)) + "let a300 = 1",
         "E0806",
-        "go too deep",
+        "nested too deep",
     ),
     "names of later names": (
         "".join(f"let a{i} = a{i + 1}\n" for i in range(900)) + "let a900 = 1",
         "E0806",
-        "go too deep",
+        "nested too deep",
     ),
     "lists of lists": (LISTS, "E0809", "items of a list exceed the limit"),
     "a long string": (f'let s = "{"x" * (MAX_CHARACTERS + 1)}"', "E0809", "1,000,001 characters of a string"),

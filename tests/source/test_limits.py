@@ -38,7 +38,7 @@ def test_a_loop_nest_has_at_most_256_loop_variables(text: str, tmp_path: Path) -
     depth = MAX_LOOP_DEPTH - ("topology u" in text)  # the body of a topology is one level by itself
     load(tmp_path, HEAD + text.format(clauses(depth)))
     found = error(tmp_path, HEAD + text.format(clauses(depth + 1)))
-    assert (found.code, found.message) == ("E0806", "this loop goes deeper than 256 levels")
+    assert (found.code, found.message) == ("E0806", "loops are nested deeper than 256 levels")
     assert found.span is not None
     assert found.span.text == f"i{depth} in 0..1"
 

@@ -228,9 +228,9 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
     ("net", "demand", "message"),
     [
         (switched(4), all_reduce([0, 1, 2, 3]), "has switches"),
-        (ring(4), all_gather([0, 1, 2, 3]), "is for sums that all contributors get"),
-        (ring(4), reduce_scatter([0, 1, 2, 3]), "is for sums that all contributors get"),
-        (ring(4), Demand(()), "is for sums that all contributors get"),
+        (ring(4), all_gather([0, 1, 2, 3]), "is only for demands in which all contributors receive the sum"),
+        (ring(4), reduce_scatter([0, 1, 2, 3]), "is only for demands in which all contributors receive the sum"),
+        (ring(4), Demand(()), "is only for demands in which all contributors receive the sum"),
     ],
 )
 def test_what_does_not_fit_is_refused(net: Network, demand: Demand, message: str) -> None:

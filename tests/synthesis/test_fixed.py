@@ -174,7 +174,8 @@ def test_a_reduction_does_not_pass_an_npu_with_a_contribution_of_its_own():
     assert (message.code, message.message, message.hint) == (
         "S0106",
         "the reduction of chunk 0:x[0] from npu[2] to npu[0] passes npu[1], which has a contribution of its own",
-        "no link joins the two; reduce hop by hop, into npu[1] first and on from there, or write 'allow congestion', "
+        "no link joins the two; reduce hop by hop, first into npu[1] and then on to the target, or "
+        "write 'allow congestion', "
         "so that NPUs forward messages",
     )
 

@@ -86,7 +86,7 @@ def test_a_switch_of_two_has_one_degree() -> None:
 
 @pytest.mark.parametrize("degree", [0, 3, 4])
 def test_degrees_that_are_not_there(degree: int) -> None:
-    with pytest.raises(ValueError, match=rf"degree {degree} of switch\[0\], which joins 3 NPUs: it is 1 to 2"):
+    with pytest.raises(ValueError, match=rf"degree {degree} of switch\[0\], which joins 3 NPUs: it must be 1 to 2"):
         unwound(switched(3), degree)
 
 

@@ -168,7 +168,7 @@ class _Scanner:
         if rest.startswith(b"<![CDATA["):
             self._fail("X0102", "CDATA section", 0, lenient=True)
         if rest.startswith(b"<!"):
-            what = "document type or entity declaration: refused, whatever it refers to"
+            what = "document type or entity declaration: always refused"
             self._fail("X0101", what, 0, lenient=True, hint="remove it; the file begins with <algo")
         self._explain_tag(rest)
 

@@ -22,10 +22,10 @@ _WORDS: Final = {
     "Expecting ':'": "':' is expected",
     "Expecting ','": "',' or the end of the list or object is expected",
     "Illegal trailing comma": "a value is expected after ','",
-    "Extra data": "the plan has ended before",
+    "Extra data": "there is text after the end of the plan",
     "Unterminated string": "this text in quotes does not end on its line",
     "Invalid control character": "a text cannot hold a control character",
-    "Invalid \\": "JSON does not know this escape",
+    "Invalid \\": "JSON has no such escape",
 }
 """Messages of Python's JSON reader, and ours instead of them."""
 
@@ -80,7 +80,7 @@ def json_of(path: Path, findings: Findings) -> object:
 def _in_words(error: json.JSONDecodeError) -> str:
     """Our message for an error of the JSON reader."""
     if error.pos >= len(error.doc.rstrip()):
-        return "the file ends before all that was begun is closed" if error.doc.strip() else "the file is empty"
+        return "the file ends inside a list or an object" if error.doc.strip() else "the file is empty"
     found = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
     return found or "this cannot be here"
 

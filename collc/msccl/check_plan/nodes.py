@@ -23,7 +23,7 @@ OWN_REGIONS: Final = 3
 MAX_PORTS: Final = 1024
 """The proxy numbers semaphores with 10 bits."""
 INFINIBAND: Final = 8
-"""InfiniBand devices of a node that the runtime knows by name; a rank takes the one of its number in the node."""
+"""InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
 
 
 def check_ports(channels: list[dict[str, list[Channel]]], remote: list[list[RemoteBuffer]], findings: Findings) -> None:
@@ -63,7 +63,7 @@ def check_nodes(
                 break
         peers = [peer for _, _, peer, _ in mine["port"] if node[peer] != node[rank]]
         if isinstance(nodes, int) and peers and nodes > INFINIBAND:
-            text = f"ports between nodes of {nodes} gpus: the runtime knows {INFINIBAND} InfiniBand devices of a node"
+            text = f"ports between nodes of {nodes} gpus: the runtime supports {INFINIBAND} InfiniBand devices per node"
             findings.add(Finding("contract", "X0418", text, at, f"at most {INFINIBAND} gpus in a node"))
 
 

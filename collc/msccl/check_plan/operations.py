@@ -204,7 +204,7 @@ class OperationReader:
 def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
     """Raise PlanError (X0404) for what the runtime ignores, and for what the check cannot judge."""
     if item.get("reduce_op", "sum") != "sum":
-        text = f"reduce_op {str(item['reduce_op'])[:20]!a}: the runtime adds, whatever it says"
+        text = f"reduce_op {str(item['reduce_op'])[:20]!a}: the runtime always adds"
         raise PlanError("X0404", text, op.location, '"sum"')
     if "tbg_info" in item:
         text = "tbg_info: collc cannot judge operations that several threadblocks share"
@@ -251,7 +251,7 @@ def _check_shape(op: Operation, sources: list[SlotRange], targets: list[SlotRang
 def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
     """Raise PlanError (X0404) where the runtime moves other slots than the plan names (section 6.5)."""
     if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
-        text = "get with different indices: the runtime takes the one of src for dst and the other way round"
+        text = "get with different indices: the runtime swaps the indices of src and dst"
         raise PlanError("X0404", text, op.location, "the same index on both sides, or a put of the other gpu")
     if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
         text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"

@@ -59,9 +59,8 @@ def _check_layout(ops: list[Operation], findings: Findings) -> None:
         for gpu, number in packets_read(op) + packets_written(op):
             for chunk in (2 * number, 2 * number + 1):
                 if (gpu, chunk) in plain:
-                    text = (
-                        f"packet {number} of gpu {gpu} lies on chunk {chunk} of the scratch, which is plain elsewhere"
-                    )
+                    use = "which other operations use without packets"
+                    text = f"packet {number} of gpu {gpu} lies on chunk {chunk} of the scratch, {use}"
                     also = (("the other operation", plain[gpu, chunk]),)
                     rule = "plain chunks at 2 x (packets) or later"
                     findings.add(Finding("contract", "X0417", text, op.location, rule, also=also))

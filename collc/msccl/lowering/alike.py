@@ -1,7 +1,7 @@
 """GPUs that the network and the collective cannot tell apart, exchanged in a schedule.
 
-Where messages of several GPUs reach a switch at the same time, a file cannot say which of them goes on first: where it
-is simulated, that of the lower rank does. So the roles of such GPUs are exchanged until that is the order of the
+Where messages of several GPUs reach a switch at the same time, a file cannot say which of them leaves first: in the
+simulation, that of the lower rank does. So the roles of such GPUs are exchanged until that is the order of the
 schedule, or one that takes no longer.
 """
 

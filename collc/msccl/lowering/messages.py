@@ -193,7 +193,7 @@ def _refuse_forwarded(module: Module, schedule: Schedule) -> None:
         row = int(bad[0])
         name, npu = module.demand.chunk_name(int(rows.chunk[row])), int(network.target[rows.link[row]])
         message = f"{network.shown_name(npu)} forwards a partial of chunk {name} that it does not add"
-        note = Note("a GPU of a runtime adds what it receives of a sum, or replaces what it has by it")
+        note = Note("in a runtime, a GPU adds a received partial to its own data, or replaces its own data")
         hint = "use an algorithm between linked GPUs, or leave out 'using'; emit ten, chakra or trace instead"
         raise SourceError(Diagnostic("M0116", message, notes=(note,), hint=hint))
 

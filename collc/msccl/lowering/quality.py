@@ -88,11 +88,11 @@ def slowdown_note(program: Program, found: Quality) -> str:
         )
     elif found.as_scheduled is not None and found.as_scheduled <= enough:
         cause = (
-            "messages of several GPUs reach a switch together, and a file cannot say which of them goes on first (in "
+            "messages of several GPUs reach a switch together, and a file cannot say which of them leaves it first (in "
             f"the order of the schedule it would take {format_time(found.as_scheduled)})"
         )
     elif any(len(message.path) > 1 for message in program.messages):
-        cause = "messages over switches share connections that the schedule does not know; use larger chunks"
+        cause = "messages over switches share connections, which the schedule does not model; use larger chunks"
     else:
         cause = (
             f"its threadblocks wait for one another, and a connection holds {in_flight} messages; "

@@ -65,7 +65,7 @@ def selected(module: Module, options: MscclOptions, *, several_slots: bool = Fal
     if options.profile is Profile.RCCL:
         notes.append(_RCCL_NOTE)
     if resent:
-        notes.append(f"{resent} messages are sent again by GPUs where a switch passes a chunk on more than once")
+        notes.append(f"{resent} messages are sent again by GPUs where a switch forwards a chunk more than once")
     return select(replace(program, placement=placement, notes=tuple(notes)), layout)
 
 

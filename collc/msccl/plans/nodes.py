@@ -12,7 +12,7 @@ from collc.ten.network import Network
 from collc.ten.node_parts import parts_of
 
 _INFINIBAND: Final = 8
-"""InfiniBand devices of a node that the runtime knows by name; a rank takes the one of its number in the node."""
+"""InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
 
 
 def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
@@ -30,7 +30,7 @@ def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
         message = f"{ranks} GPUs do not divide into nodes of {count} GPUs"
         raise SourceError(Diagnostic("M0117", message, hint="let 'gpus_per_node' divide the number of GPUs"))
     if _INFINIBAND < count < ranks:
-        message = f"nodes of {count} GPUs: MSCCL++ knows {_INFINIBAND} InfiniBand devices of a node"
+        message = f"nodes of {count} GPUs: MSCCL++ supports {_INFINIBAND} InfiniBand devices per node"
         hint = f"use at most {_INFINIBAND}, or all {ranks} where they map each other's memory (NVLink between nodes)"
         raise SourceError(Diagnostic("M0117", message, hint=hint))
     return tuple(rank // count for rank in range(ranks))
@@ -47,7 +47,7 @@ def node_notes(node: tuple[int, ...], options: MscclOptions) -> list[str]:
     notes = [f"MSCCL++: {len(sizes)} nodes of {gpus} ({why}), with port channels between them"]
     if most > _INFINIBAND:
         notes.append(
-            f"MSCCL++ knows {_INFINIBAND} InfiniBand devices of a node, and rank {_INFINIBAND} of a node takes "
+            f"MSCCL++ supports {_INFINIBAND} InfiniBand devices per node, and rank {_INFINIBAND} of a node takes "
             "one beyond them: set 'gpus_per_node'"
         )
     return notes

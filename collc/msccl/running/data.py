@@ -34,7 +34,9 @@ def op_of(redop: str, path: Path) -> str:
     op = redop.lower() or "sum"
     if op not in OPS:
         hint = f"choose the reduction with --op: {', '.join(OPS)}"
-        raise UsageError(Diagnostic("X0200", f"{path} says redop '{redop}', which is not run", hint=hint))
+        raise UsageError(
+            Diagnostic("X0200", f"{path} says redop '{redop}', which 'collc run' does not support", hint=hint)
+        )
     return op
 
 

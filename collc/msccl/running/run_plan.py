@@ -72,7 +72,7 @@ def run_plan_file(
         )
     plan, coll = _load(path, collective)
     if op not in (None, "sum") and (coll in REDUCING or _adds(plan)):
-        text = f"MSCCL++ adds, whatever the operation of a call is: {path} has no run with {op}"
+        text = f"MSCCL++ always adds, whatever the operation of a call: {path} has no run with {op}"
         raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)

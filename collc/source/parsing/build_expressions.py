@@ -110,7 +110,7 @@ class ExpressionBuilder:
             elif part is not None and not isinstance(part, Token):
                 height = max([height, *(heights.pop(item, 0) for item in part)])
         if height >= MAX_NESTING:
-            message = f"this goes more than {MAX_NESTING} levels deep"
+            message = f"this is nested more than {MAX_NESTING} levels deep"
             raise SourceError(Diagnostic("E0806", message, node.span, hint="give parts of it names with 'let'"))
         heights[node] = height + 1
         return node

@@ -64,7 +64,7 @@ def ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator
 
 
 class _SharedBounds:
-    """Bounds that are computed once, as far as anybody asks for them: `auto` and the report ask for the same ones."""
+    """Bounds that are each computed once, at the first request: `auto` and the report request the same ones."""
 
     def __init__(self, bounds: Iterator[Bound]) -> None:
         self._rest = bounds

@@ -94,7 +94,7 @@ class HopSchedule:
     def run(self, stop: Callable[[], bool]) -> tuple[int, Transfers] | None:
         """The end in picoseconds, and all transfers; None where `stop` returns True.
 
-        Raises NoSchedule where full switches wait for one another.
+        Raises NoSchedule where switches with full buffers wait for one another.
         """
         for release, number in self._ready:
             heapq.heappush(self._events, (release, -1, number, 0))
@@ -117,7 +117,7 @@ class HopSchedule:
             links.clear()
         rows = tuple(np.array(column, np.int64) for column in self._rows)
         if len(rows[0]) < sum(len(planned.path) for planned in self._hops):
-            message = "full switches wait for one another"
+            message = "switches with full buffers wait for one another"
             raise NoSchedule(Diagnostic("S0201", message, hint="give switches larger buffers, or use pccl"))
         chunk = self._conditions.chunk[rows[0]]
         return now, Transfers.of(chunk, rows[1].astype(np.int32), rows[2])

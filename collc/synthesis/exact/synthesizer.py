@@ -50,13 +50,13 @@ def exact(
             found = search.ask(steps, end, work)
         except Undecided as why:
             within = f"within {timeout:g} s" if timeout is not None and monotonic() >= end else str(why)
-            message = f"no schedule was found {within}; there is none of fewer than {steps} steps"
+            message = f"no schedule was found {within}; none exists with fewer than {steps} steps"
             hint = "give it more time, or use another synthesizer"
             raise NoSchedule(Diagnostic("S0201", message, hint=hint)) from why
         if found is not None:
             return RowSchedule(task.model, found)
         steps += 1
-    raise NoShorter(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes {steps} at least"))
+    raise NoShorter(Diagnostic("S0201", f"no schedule has {most} steps or fewer: it takes at least {steps}"))
 
 
 def farthest_hops(conditions: Conditions) -> int:

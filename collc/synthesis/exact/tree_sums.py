@@ -44,7 +44,7 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
     best = swapped or _fewest_along_trees(module, effort, (least, most), began + allowed(effort), work)
     if best is None:
         relayed = "" if proved else " in which NPUs relay partials in the step after they came"
-        none = f"there is none{relayed}" if least > most else "it is not known whether there is one"
+        none = f"there is none{relayed}" if least > most else "it is not known whether one exists"
         raise NoSchedule(Diagnostic("S0201", f"no schedule of {most} steps was found: {none}"))
     return RowSchedule(LinkModel.STORE, replace(best, start=best.start * step))
 

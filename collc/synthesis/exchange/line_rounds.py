@@ -94,12 +94,12 @@ def running_messages(order: list[int], closed: bool) -> Iterator[tuple[PartialMe
 def odd_ring_exchange(order: list[int], turn: int) -> Iterator[tuple[PartialMessage, ...]]:
     """Neighbour exchange on an odd ring, in (n + 1) / 2 rounds. Turns 0 and 1 use different links in each round.
 
-    It is that of an even ring on which the last NPU is followed by a twin of the first, which the first stands for.
-    What comes to one of the two, the other one sends on. In turn 0 they are a pair at first, so both of them have the
-    first's own partial, and nothing else. In turn 1 the first swaps with its successor, and the twin, which has nothing
-    to give, gets the partial of the last NPU. The first keeps that apart, since it goes to its successor alone. In
-    round 2 the last NPU sends all that it holds, so that its partial is also added up at the first, and runs on once
-    more, with a pair. Therefore those who get it once more keep apart what came first.
+    It is the exchange of an even ring on which a twin of the first NPU follows the last one; the first NPU does the
+    work of its twin. What arrives at one of the two, the other one forwards. In turn 0 they are a pair at first, so
+    both of them have the first's own partial, and nothing else. In turn 1 the first swaps with its successor, and the
+    twin, which has nothing to give, gets the partial of the last NPU. The first keeps that apart, since it goes to its
+    successor alone. In round 2 the last NPU sends all that it holds, so that its partial is also added up at the first,
+    and runs on once more, with a pair. Therefore those who get it once more keep apart what came first.
     """
     count = len(order)
     rounds = (count + 1) // 2

@@ -96,7 +96,7 @@ def obstacle(module: Module) -> str:
     if module.schedule is not None:
         return "plans all runs of a schedule, and some are planned already"
     if not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
-        return "is for sums that all contributors get, as in an All-Reduce"
+        return "is only for demands in which all contributors receive the sum, as in an All-Reduce"
     return ""
 
 
@@ -203,7 +203,7 @@ class _ExchangePlanner:
         return max(chain * self._least_total, load)
 
     def _planned(self, plan: _Plan, trial: int) -> tuple[int, Transfers]:
-        """(picoseconds, transfers) of a schedule with a placement of its own for each trial."""
+        """(picoseconds, transfers) of a schedule with a different placement for each trial."""
         module = self._module
         cores: dict[int, Core] = {}
         for kind, chunks, steps in zip(plan.kinds, plan.chunks, plan.steps, strict=True):

@@ -238,7 +238,7 @@ class _AlgorithmLayout:
         raise self._error(
             "S0102",
             f"{what}, but does not hold it yet when that step starts",
-            "a statement without 'at' starts as soon as its chunk is there",
+            "a statement without 'at' starts as soon as its chunk has arrived",
         )
 
     def _check_all_started(self) -> None:
@@ -268,8 +268,8 @@ class _AlgorithmLayout:
                     raise self._error(
                         "S0106",
                         f"the reduction of chunk {self._name(send)} from {source} to {target} passes {passed}, {why}",
-                        f"no link joins the two; reduce hop by hop, into {passed} first and on from there, or write "
-                        "'allow congestion', so that NPUs forward messages",
+                        f"no link joins the two; reduce hop by hop, first into {passed} and then on to the target, or "
+                        "write 'allow congestion', so that NPUs forward messages",
                     )
 
     def _passed(self, send: int) -> list[_ChunkAt]:

@@ -117,7 +117,7 @@ def _images(
 
 
 def shared_out(batches: Sequence[TreeBatch], chunks: list[int]) -> Iterator[TreeBatch]:
-    """The batches with chunks in the place of trees: the chunks of each member in proportion to their trees."""
+    """The batches with trees replaced by chunks: the chunks of each member in proportion to its trees."""
     trees, before = [0] * len(chunks), [0] * len(chunks)
     for batch in batches:
         trees[batch.root] += batch.amount
@@ -130,7 +130,7 @@ def shared_out(batches: Sequence[TreeBatch], chunks: list[int]) -> Iterator[Tree
 
 
 def spread_chunks(problem: ForestProblem, batches: Sequence[TreeBatch]) -> ForestProblem:
-    """The problem with its chunks at the roots of trees, whoever holds them, in proportion to the trees."""
+    """The problem with its chunks at the roots of trees, independent of their holders, in proportion to the trees."""
     trees = np.zeros(len(problem.members), np.int64)
     for batch in batches:
         trees[batch.root] += batch.amount

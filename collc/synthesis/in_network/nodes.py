@@ -191,7 +191,7 @@ class _NodePlan:
                     self._sent(chunk, node.down[switch, representative], ready, True)
 
     def _come_down(self, batch: list[int]) -> None:
-        """The sums from the representatives to all who want them."""
+        """The sums from the representatives to all NPUs that want them."""
         self._begin_stage()
         for turn, chunk in enumerate(batch):
             for node, representative in self._representatives(chunk, turn):
@@ -248,7 +248,9 @@ class _NodePlan:
 
 
 def _among(module: Module, batch: list[int], ends: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> Demand:
-    """The demand of some chunks, numbered from 0, among representatives: for each, those who have it and want it."""
+    """The demand of some chunks, numbered from 0, among representatives: for each chunk, the representatives that have
+    it and those that want it.
+    """
     table = module.demand.chunks
     sets: dict[tuple[int, ...], int] = {}
     pre = np.array([sets.setdefault(giving, len(sets)) for giving, _ in ends], np.int32)

@@ -62,7 +62,7 @@ class TreeGrower:
         """Trees for some chunks, or None if stopped.
 
         weight: a link counts as longer by this many times its load. rounds: how often each tree is grown; from the
-        second time on it replaces the one before. Raises SourceError if links do not lead to all who take part.
+        second time on it replaces the one before. Raises SourceError if links do not lead to all NPUs that take part.
         """
         from collc.kernels.overlapped_trees import grow
 

@@ -205,7 +205,7 @@ def retimed(table: StepTable, busy: int, total: int) -> tuple[Int32Array, Int32A
     """Chunk, link and start of each transfer of a step-by-link table, by step, where links are pipelined.
 
     busy, total: picoseconds that a transfer occupies its link, and until the chunk arrives. Every transfer starts as
-    soon as its link is free and its chunk is there. Each chunk must have one holder, and one who wants it.
+    soon as its link is free and its chunk has arrived. Each chunk must have one holder, and one NPU that wants it.
     """
     none = np.iinfo(table.dtype).max
     free = np.zeros(table.shape[1], np.int64)

@@ -61,9 +61,9 @@ def weights_of(classes: int, devices: int) -> list[int]:
 
 
 class Urgency:
-    """The urgency of each chunk: by how many components, then by how many NPUs, it is missed.
+    """The urgency of each chunk: how many components, then how many NPUs, lack it.
 
-    A chunk that is on its way to an NPU counts as there.
+    A chunk that is being sent to an NPU counts as received.
     """
 
     def __init__(self, classes: list[PathClass], have: list[int], need: list[int], count: int) -> None:
@@ -100,7 +100,7 @@ class Urgency:
             self._value[chunk] += weight
 
     def note_sent(self, npu: int, bit: int) -> bool:
-        """Notes that a chunk is on its way to an NPU. Returns whether some component still lacks the chunk."""
+        """Notes that a chunk is being sent to an NPU. Returns whether some component still lacks the chunk."""
         chunk = bit.bit_length() - 1
         value = self._value[chunk] - 1
         for k, each in enumerate(self._classes):

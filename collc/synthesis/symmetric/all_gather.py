@@ -117,7 +117,9 @@ class _MatchedSteps:
             self._arrive(chunk * self._count)
 
     def run(self) -> list[tuple[int, int, int, int]]:
-        """Rows of (step, generator, sender, chunk)."""
+        """Rows of (step, generator, sender, chunk). Raises SourceError if links do not lead from each NPU to all
+        others.
+        """
         rows: list[tuple[int, int, int, int]] = []
         step = 0
         while self._left:

@@ -48,7 +48,7 @@ def plan_all_to_all(group: Group, chunks: int, effort: Effort) -> Representative
 def _with_ring_messages(
     group: Group, ring: RingMessages, rows: Int32Array, end: int, chunks: int
 ) -> RepresentativePlan:
-    """The plan with the messages of a ring in the place of the hops that its two directions stand for."""
+    """The plan in which the messages of a ring replace the hops that its two directions represent."""
     first = len(ring.hops) - 2
     messages = rows[:, rows[3] < first]
     messages[3] += chunks

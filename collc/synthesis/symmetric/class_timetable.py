@@ -43,10 +43,10 @@ class ClassTimetable:
     def append(self, routes: Int32Array, release: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Send a chunk over each route, int32[chunks, hops] with -1 after the end, so that it arrives early.
 
-        A class serves chunks in order of arrival, in the gaps that earlier calls left; of those that arrive together
-        first what has the longest way to go, then in the order of rows. Where a chunk would wait in a switch, it
-        leaves later, so that gaps stay for what is sent next. Returns (starts int64[chunks, hops], arrivals
-        int64[chunks]).
+        A class serves chunks in order of arrival, in the gaps that earlier calls left; of chunks that arrive together,
+        the one with the longest remaining route goes first, then the one with the lower row. Where a chunk would wait
+        in a switch, it leaves later, so that gaps stay for what is sent next. Returns (starts int64[chunks, hops],
+        arrivals int64[chunks]).
         """
         used = routes >= 0
         row_class = np.where(used, self._class[routes], -1)

@@ -160,8 +160,8 @@ class SumPatch(GatherPatch):
         return found
 
     def _hand_over(self, one: _Handover) -> bool:
-        """Send a chunk from its damaged node to its own, and to all of both; False where it comes too late to go on as
-        the plan says.
+        """Send a chunk from its damaged node to its own, and to all of both; False if it arrives too late to continue
+        as planned.
         """
         damage, outer = self._damage, self._damage.outer
         assert outer is not None

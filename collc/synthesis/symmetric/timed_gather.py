@@ -80,7 +80,7 @@ class TimedGather:
         return end, rows
 
     def _assign(self, target: int) -> None:
-        """A chunk is on its way to a target."""
+        """Notes that a chunk is being sent to a target."""
         chunk, npu = divmod(target, self._count)
         self._assigned.add(target)
         self._open.pop(target, None)

@@ -226,7 +226,8 @@ class _Relays:
         return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reversed()))
 
     def wanted(self, pre: list[int], post: list[int]) -> list[int]:
-        """The devices of the postcondition and the relays on cheap paths to them, ascending.
+        """The devices of the postcondition and the relays on cheap paths to them, ascending. Raises SourceError S0103
+        if no path leads to an NPU that wants a chunk.
 
         The nearest missing device is added to the tree of all holders, one after another (the Steiner tree heuristic of
         Takahashi and Matsuyama); devices that relay much already count as farther.

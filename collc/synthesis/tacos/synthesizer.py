@@ -200,7 +200,7 @@ def _name(rule: EventRule) -> str:
 
 
 def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
-    """A function that reports the share that is planned, and returns whether the attempt may go on."""
+    """A function that reports the share that is planned, and returns whether the attempt may continue."""
 
     def go_on(share: float) -> bool:
         effort.progress(share, f"tacos {name}")
