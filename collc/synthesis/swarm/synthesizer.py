@@ -1,7 +1,7 @@
 """Synthesis by rarest-first spreading, for chunks that few NPUs hold: broadcast, multicast and, inverted, reduce.
 
-If all chunks come from one NPU, its links must carry different chunks, which the receivers then exchange. Each receiver
-takes the rarest chunk (rarest_first.py). Several rules are tried, and the best schedule is kept.
+Where all chunks come from one NPU, its links must carry different ones, which the receivers then exchange. Each
+receiver asks for the rarest chunk (rarest_first.py). Several rules are tried, and the best schedule is kept.
 """
 
 from __future__ import annotations
