@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from collc.base.diagnostics import Note, SourceError, SourceFile, Span
+from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.elaboration.builtins import BUILTINS
 from collc.source.parsing.expressions import Identifier
+from collc.source.parsing.parse import parse
 from collc.source.parsing.syntax import (
     Algorithm,
     Collective,
@@ -185,12 +188,23 @@ class FileScope:
 
     def unknown(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
         """The error for an undeclared name; more: further names that a hint may propose."""
-        hint = did_you_mean(name, self.known(space) | set(more))
-        module = STANDARD_MODULES.get(space)
+        module = _module_with(space, name)
+        hint = "" if module else did_you_mean(name, self.known(space) | set(more))
+        module = module or STANDARD_MODULES.get(space)
         if not hint and module is not None and not any(f.module == f"std.{module}" for f, _ in self.imports):
             hint = f"to use the standard library, add: import std.{module}"
         what = f"{space} or function" if more else space
         return fail(UNKNOWN_NAME_CODES[space], f"unknown {what} '{name}'", span, hint=hint)
+
+
+@cache
+def _module_with(space: str, name: str) -> str | None:
+    """The module of the standard library that declares a name, such as "clusters"; None where there is none."""
+    for module, path in standard_library().items():
+        for node in parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements:
+            if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space and node.name.name == name:
+                return module
+    return None
 
 
 def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:
