@@ -67,12 +67,6 @@ UNKNOWN_NAME_CODES: dict[str, str] = {
     "workload": "E0901",
     "price table": "E0922",
 }
-STANDARD_MODULES = {
-    "topology": "topologies",
-    "collective": "collectives",
-    "algorithm": "algorithms",
-    "price table": "prices",
-}
 TRANSFORMS = ("unwound", "reversed", "limited")
 
 
@@ -189,9 +183,10 @@ class FileScope:
     def unknown(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
         """The error for an undeclared name; more: further names that a hint may propose."""
         module = _module_with(space, name)
-        hint = "" if module else did_you_mean(name, self.known(space) | set(more))
-        module = module or STANDARD_MODULES.get(space)
-        if not hint and module is not None and not any(f.module == f"std.{module}" for f, _ in self.imports):
+        if module is None:
+            elsewhere = "the standard library does not declare it either; 'collc std' lists what it has"
+            hint = did_you_mean(name, self.known(space) | set(more), elsewhere if space != "value" else "")
+        else:
             hint = f"to use the standard library, add: import std.{module}"
         what = f"{space} or function" if more else space
         return fail(UNKNOWN_NAME_CODES[space], f"unknown {what} '{name}'", span, hint=hint)
