@@ -95,7 +95,7 @@ def test_reductions_only_add(tmp_path):
     ops(found)[3]["reduce_op"] = "max"
     verdict = check(tmp_path, found)
     assert errors(verdict) == [("contract", "X0404")]
-    assert "the runtime adds" in verdict.findings[0].message
+    assert "the runtime always adds" in verdict.findings[0].message
 
 
 def flushed(entries):
