@@ -116,7 +116,7 @@ def test_memory_bounds_what_is_sent(mode: str, share: Fraction) -> None:
 
 def test_exact_search_is_refused() -> None:
     net = limited(ring(4, LINK), Endpoint(inject=Fraction(10**10)))
-    with pytest.raises(NoSchedule, match="exact does not count"):
+    with pytest.raises(NoSchedule, match="exact ignores the limits of NPUs"):
         scheduled(net, all_gather([0, 1, 2, 3], MiB, 1), "exact")
 
 

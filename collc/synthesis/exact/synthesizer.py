@@ -56,7 +56,7 @@ def exact(
         if found is not None:
             return RowSchedule(task.model, found)
         steps += 1
-    raise NoShorter(Diagnostic("S0201", f"no schedule has {most} steps or fewer: it takes at least {steps}"))
+    raise NoShorter(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes at least {steps}"))
 
 
 def farthest_hops(conditions: Conditions) -> int:
