@@ -38,7 +38,7 @@ PLANNED: Final = frozenset[str]()
 
 _PATH: Final = re.compile(r"(?<![\w./*-])(?:[\w-]+/)*[\w-]+\.(?:py|md|lark|toml)\b(?![\w/*-])")
 _FOLDER: Final = re.compile(
-    rf"(?<![\w./*-])(?:{'|'.join(FOLDERS)})(?:/[\w-]++)++(?:\.\w++)?(?![\w./*{{}}-]*[*{{}}<>])(?<!NAME)"
+    rf"(?<![\w./*-])(?:{'|'.join(FOLDERS)})(?:/[\w-]+)+(?:\.\w+)?(?![\w-])(?![\w./*{{}}-]*[*{{}}<>])(?<!NAME)"
 )
 _FENCED: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _MODULE: Final = re.compile(r"(?<![\w./-])collc(?:\.[a-z_]\w*)+(?![\w/])")
