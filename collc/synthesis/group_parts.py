@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -36,14 +38,16 @@ class GroupPart:
     link: Int32Array
     first_chunk: int
 
-    @property
+    @cached_property
     def alike(self) -> Hashable:
-        """Equal for parts that are the same problem."""
+        """Equal for parts that are the same problem: the same links between devices, and the same chunks."""
         network, run = self.module.network, self.module.demand.runs[0]
-        ends = (network.source.tobytes(), network.target.tobytes(), network.kind.tobytes(), network.npu_count)
-        switches = (network.buffers.tobytes(), network.multicast.tobytes(), network.reduces.tobytes())
-        limits = network.endpoint.tobytes()
-        return *ends, *switches, limits, run.standard, run.group.tobytes(), () if run.standard else id(run)
+        table = self.module.demand.chunks
+        ends = network.source, network.target, network.kind, network.endpoint
+        switches = network.buffers, network.multicast, network.reduces
+        chunks = table.size, table.pre, table.post, table.op, table.sets.offsets, table.sets.members
+        found = tuple(blake2b(column.tobytes()).digest() for column in (*ends, *switches, run.group, *chunks))
+        return network.npu_count, run.standard, found
 
 
 def group_parts(module: Module) -> list[GroupPart] | None:

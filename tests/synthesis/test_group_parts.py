@@ -13,13 +13,13 @@ from collc.synthesis.auto import auto
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.group_parts import group_parts, joined_parts
 from collc.synthesis.task import Effort
-from collc.ten.demand import Demand
+from collc.ten.demand import Demand, Op, Standard
 from collc.ten.endpoint import Endpoint
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
-from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, grid, network, ring, switched
+from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, demand_of, grid, network, ring, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, pods, rails
 from tests.synthesis.random_problems import least_steps_of_sums
 from tests.synthesis.test_bounds_property import kind_of
@@ -51,6 +51,21 @@ def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
     assert len({part.alike for part in parts}) == 1
     assert [part.module.network.device_count for part in parts] == [5] * 4  # four GPUs and their rail switch
     by_group(net, module.demand, model)
+
+
+def multicast(group: list[int], targets: list[int]) -> Demand:
+    """One chunk from the first of a group to some of it; the arguments of the collective do not name the targets."""
+    standard = Standard("multicast", MiB, 1, root=0)
+    return demand_of([(MiB, group[:1], targets, Op.COPY)], [(0,)], group, "multicast", standard)
+
+
+def test_groups_with_the_same_arguments_and_other_chunks_are_not_alike() -> None:
+    net = rails(2, 4)
+    demand = runs(multicast([0, 1, 2, 3], [1]), multicast([4, 5, 6, 7], [6, 7]))
+    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
+    assert parts is not None
+    assert parts[0].alike != parts[1].alike
+    by_group(net, demand)
 
 
 def test_groups_in_nodes_use_their_nvswitch_only() -> None:
