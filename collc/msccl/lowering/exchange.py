@@ -78,7 +78,7 @@ def _holder_sets(network: Network, demand: Demand) -> list[list[int]]:
     held: list[list[int]] = [[] for _ in range(network.npu_count)]
     sets = demand.chunks.sets
     for number in range(len(sets)):
-        for npu in sets[number].tolist():
+        for npu in map(int, sets[number]):
             held[npu].append(number)
     return held
 
