@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "graph", "ten"} | BELOW,
-    "machines": {"machines", "source", "graph", "ten"} | BELOW,
+    "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,
     "pictures": {"pictures", "simulation", "ten"} | BELOW,
