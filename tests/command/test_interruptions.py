@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.schedule_build import ScheduleBuild
+from collc.application.compile.schedule_build import ScheduleBuild
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.plan_choice import fastest_plan
+from collc.application.compile.plan_choice import fastest_plan
 from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.base.options import OptionValue
 from collc.emit.mscclpp import write_plan

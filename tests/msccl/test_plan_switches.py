@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from collc.application.plan_choice import fastest_plan
+from collc.application.compile.plan_choice import fastest_plan
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.emit.mscclpp import write_plan

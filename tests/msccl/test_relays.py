@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.plan_choice import fastest_plan
+from collc.application.compile.plan_choice import fastest_plan
 from collc.base.diagnostics import CheckFailed
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
