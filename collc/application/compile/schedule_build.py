@@ -183,7 +183,7 @@ class ScheduleBuild:
 
     def _page(self, module: Module, files: WrittenFile) -> str:
         """The text of the report that `emit report` writes. files: the other files."""
-        from collc.application.show.module_report import report_of_schedule
+        from collc.application.show.report_page import report_of_schedule
 
         report = replace(self._report, module=module, notes=(*self._report.notes, *files.notes), ranks=files.ranks)
         return report_of_schedule(report, self.request.network, self.progress)
