@@ -16,7 +16,7 @@ from collc.msccl.limits import LIMITS
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.program import Program, Step
 from collc.simulation.engine import Deadlock, simulate
-from collc.simulation.send_order import send_order
+from collc.simulation.routing import send_order
 from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.arrays import Int32Array, Int64Array
