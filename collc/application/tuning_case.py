@@ -11,8 +11,9 @@ from typing import Final, TypedDict
 
 from collc.application.compile_report import CompileReport
 from collc.application.file_times import FileKind, costs_of, file_times, read_tasks, write_file
+from collc.application.planning import BuildInput
 from collc.application.program_files import ProgramFiles, load_files
-from collc.application.schedule_build import quiet_report
+from collc.application.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.application.sweep_case import with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
@@ -156,7 +157,7 @@ def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleReq
         planned_for=plan.kinds,
         keep_modules=True,
     )
-    report = quiet_report(request, settings)
+    report = build_schedule(BuildInput(request, settings))
     CompileReport((report,)).raise_if_failed()
     return request, report.kept_module()
 

@@ -19,7 +19,7 @@ from collc.application.settings import Settings
 from collc.application.synthesis_options import SearchLimit, SynthesisOptions
 from collc.base import interrupts
 from collc.base.diagnostics import NoSchedule, SourceFile
-from collc.base.interrupts import OutOfTime, ended_after, stopping_at_interrupt
+from collc.base.interrupts import OutOfTime, ended_after, stopping_at_signals
 from collc.passes import synthesize
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
@@ -234,7 +234,7 @@ def test_the_clock_leaves_that_of_the_caller_alone() -> None:
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    with pytest.raises(OutOfTime), stopping_at_interrupt(), ended_after(0.0, 0.01):
+    with pytest.raises(OutOfTime), stopping_at_signals(), ended_after(0.0, 0.01):
         stuck()
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
