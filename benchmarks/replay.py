@@ -75,5 +75,5 @@ def cases() -> list[Case]:
             for kind in ALL:
                 name = f"{network.partition(', ')[0].rstrip(')')}) {kind} {chunks}"
                 run = partial(measure_replay, program_of(network, kind, SIZE, chunks, "auto"))
-                found.append(Case(name, run, Target(10.0, ratio=1.05), large))
+                found.append(Case(name, run, Target(10.0, ratio=1.10), large))
     return found
