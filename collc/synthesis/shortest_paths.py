@@ -164,14 +164,14 @@ def _starts(conditions: Conditions, messages: _Messages) -> Int64Array:
     first = np.concatenate([[0], np.cumsum(messages.hops)])
     gap = (messages.receiver - messages.sender) % network.npu_count
     order = np.lexsort((messages.link[first[:-1]], messages.row, gap, messages.level))
-    places = np.concatenate(
+    visits = np.concatenate(
         [
             messages.row * network.device_count + messages.sender,
             np.repeat(messages.row, messages.hops) * network.device_count + network.target[messages.link],
         ]
     )
-    place, slots = np.unique(places, return_inverse=True)
-    row, device = np.divmod(place, network.device_count)
+    visit, slots = np.unique(visits, return_inverse=True)
+    row, device = np.divmod(visit, network.device_count)
     ready = np.where(device < network.npu_count, conditions.release[row], 0)
     buffers = np.zeros(network.device_count + 1, np.int64)
     np.cumsum(np.maximum(network.buffers, 0), out=buffers[network.npu_count + 1 :])
