@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collc.api.designing import solve_designs
     from collc.api.programs import Demand, Network, Program
     from collc.api.schedules import LoweredProgram, load, lower, run, verify
-    from collc.application.compile_report import CompileReport, ScheduleReport
-    from collc.application.design_report import DesignReport, DesignsReport
-    from collc.application.file_report import FileReport
-    from collc.application.file_runs import FileRuns
+    from collc.application.compile.compile_report import CompileReport, ScheduleReport
+    from collc.application.design.design_report import DesignReport, DesignsReport
+    from collc.application.run.file_runs import FileRuns
+    from collc.application.verify.file_report import FileReport
     from collc.base.diagnostics import CheckFailed, CollcError, NoSchedule, SourceError, UsageError
     from collc.ten.module import Module
     from collc.ten.schedule import Schedule
@@ -55,19 +55,19 @@ __all__ = [
 _MODULES = {
     "CheckFailed": "collc.base.diagnostics",
     "CollcError": "collc.base.diagnostics",
-    "CompileReport": "collc.application.compile_report",
+    "CompileReport": "collc.application.compile.compile_report",
     "Demand": "collc.api.programs",
-    "DesignReport": "collc.application.design_report",
-    "DesignsReport": "collc.application.design_report",
-    "FileReport": "collc.application.file_report",
-    "FileRuns": "collc.application.file_runs",
+    "DesignReport": "collc.application.design.design_report",
+    "DesignsReport": "collc.application.design.design_report",
+    "FileReport": "collc.application.verify.file_report",
+    "FileRuns": "collc.application.run.file_runs",
     "LoweredProgram": "collc.api.schedules",
     "Module": "collc.ten.module",
     "Network": "collc.api.programs",
     "NoSchedule": "collc.base.diagnostics",
     "Program": "collc.api.programs",
     "Schedule": "collc.ten.schedule",
-    "ScheduleReport": "collc.application.compile_report",
+    "ScheduleReport": "collc.application.compile.compile_report",
     "SourceError": "collc.base.diagnostics",
     "UsageError": "collc.base.diagnostics",
     "compile": "collc.api.compiling",

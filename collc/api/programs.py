@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from networkx import Graph
 
     from collc.api.compiling import CompileOptions
-    from collc.application.compile_report import CompileReport
+    from collc.application.compile.compile_report import CompileReport
     from collc.source.parsing.syntax import Parameter
     from collc.ten.network import Network as NetworkArrays
 

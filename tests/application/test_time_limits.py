@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from collc.application import planning, schedule_build
-from collc.application.compilation import compile_program
-from collc.application.compile_report import ScheduleReport
+from collc.application.compile import planning, schedule_build
+from collc.application.compile.compilation import compile_program
+from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Settings
 from collc.base import interrupts
 from collc.base.diagnostics import SourceFile
@@ -257,7 +257,7 @@ TWO = RING.replace("RUN", "all_gather") + RING[RING.index("schedule") :].replace
 
 SIGNALLED = """
 import os, signal, sys
-from collc.application import output_files
+from collc.application.compile import output_files
 from collc.passes import synthesize
 from collc.command.cli import main
 def stuck(*_arguments):

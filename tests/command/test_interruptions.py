@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import schedule_build
-from collc.application.planning import BuildInput
+from collc.application.compile import schedule_build
+from collc.application.compile.planning import BuildInput
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 

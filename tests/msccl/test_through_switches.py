@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.file_runs import run_program
+from collc.application.run.file_runs import run_program
 from collc.base.diagnostics import SourceFile
 from collc.msccl.lowering import dependencies
 from collc.msccl.lowering import lower as lowering

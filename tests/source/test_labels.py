@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import collc
-from collc.application.topology_summary import summarize
-from collc.base.host_lists import compressed_hosts, expanded_hosts
+from collc.application.topology.topology_summary import summarize
 from collc.command.cli import main
 from collc.source.elaboration.elaborate import load_topology
+from collc.source.host_lists import compressed_hosts, expanded_hosts
 
 POD = """
 import std.collectives
