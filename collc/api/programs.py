@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from collc.base.diagnostics import SourceFile
 from collc.base.resources import standard_library
@@ -55,7 +55,8 @@ def _value(value: object, kind: str) -> str:
     if isinstance(plain, str):
         return f'"{plain}"' if kind == "string" else plain
     if isinstance(plain, Iterable):
-        return f"[{', '.join(_value(element, '') for element in plain)}]"
+        elements = cast("Iterable[object]", plain)
+        return f"[{', '.join(_value(element, '') for element in elements)}]"
     raise TypeError(f"a value in a program is a number, text or a list, not {type(value).__name__}")
 
 
