@@ -11,7 +11,7 @@ from typing import Final
 
 from collc.msccl.interpreter.replay import replay
 from collc.msccl.limits import MOST_CHUNKS
-from collc.msccl.lowering.placed_steps import PlacedSteps, place_steps
+from collc.msccl.lowering.final_steps import FinalSteps, list_steps
 from collc.msccl.options import Profile, Protocol
 from collc.msccl.program import Program
 
@@ -57,7 +57,7 @@ def deadlocking_message_sizes(program: Program) -> list[int]:
     """
     low = chunks_per_message(program, program.sizes[1])
     high = chunks_per_message(program, program.sizes[0])
-    placed, capacity = place_steps(program), MESSAGES_IN_FLIGHT[program.protocol]
+    placed, capacity = list_steps(program), MESSAGES_IN_FLIGHT[program.protocol]
     if _ends(placed, capacity, low):
         return []
     fails, ends = low, high + 1  # `high + 1` stands for none in the range
@@ -72,9 +72,9 @@ def deadlocking_message_sizes(program: Program) -> list[int]:
 
 def terminates(program: Program, per_message: int) -> bool:
     """Whether the program comes to its end if a message carries at most `per_message` chunks."""
-    return _ends(place_steps(program), MESSAGES_IN_FLIGHT[program.protocol], per_message)
+    return _ends(list_steps(program), MESSAGES_IN_FLIGHT[program.protocol], per_message)
 
 
-def _ends(placed: PlacedSteps, capacity: int, per_message: int) -> bool:
+def _ends(placed: FinalSteps, capacity: int, per_message: int) -> bool:
     messages = [-(-step.count // per_message) for step in placed.steps]
     return not replay(placed.waits, messages, capacity)[1]

@@ -11,8 +11,8 @@ from collc.base.wording import plural
 from collc.msccl.interpreter.replay import longest_chain
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
+from collc.msccl.lowering.final_steps import list_steps
 from collc.msccl.lowering.fuse import unfused_relays
-from collc.msccl.lowering.placed_steps import place_steps
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.options import Protocol
 from collc.msccl.program import FUSED, Program
@@ -129,7 +129,7 @@ def quality(program: Program, module: Module) -> Quality:
         scratch=max((gpu.scratch_chunks for gpu in program.gpus), default=0),
         scratch_saved=program.scratch_needed * program.instances - used,
         fused=1000 * fused // max(1, fused + unfused_relays(program)),
-        chain=longest_chain(place_steps(program).waits),
+        chain=longest_chain(list_steps(program).waits),
         replay=replay,
         schedule=schedule,
         busiest_link=busiest_link(program, module.network, model),

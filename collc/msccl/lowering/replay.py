@@ -13,7 +13,7 @@ import numpy as np
 from collc.msccl.interpreter.times import step_edges
 from collc.msccl.limits import LIMITS
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
-from collc.msccl.lowering.placed_steps import PlacedSteps, place_steps
+from collc.msccl.lowering.final_steps import FinalSteps, list_steps
 from collc.msccl.program import Program
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.send_order import send_order
@@ -68,7 +68,7 @@ def replay_time(program: Program, network: Network, model: LinkModel, *, as_sche
     say; else in the order in which `collc simulate` takes them.
     Raises Blocked if the program deadlocks where each message carries one chunk, ValueError if links have no bandwidth.
     """
-    placed = place_steps(program)
+    placed = list_steps(program)
     try:
         tasks = _step_tasks(program, network, placed)
         if as_scheduled:
@@ -80,7 +80,7 @@ def replay_time(program: Program, network: Network, model: LinkModel, *, as_sche
         raise Blocked(message) from error
 
 
-def _by_arrival(program: Program, placed: PlacedSteps) -> Int64Array:
+def _by_arrival(program: Program, placed: FinalSteps) -> Int64Array:
     """int64[steps]: the order in which the messages of steps arrive in the schedule."""
     arrivals = np.array([*(message.arrival for message in program.messages), -1], np.int64)
     order = np.empty(len(placed.steps), np.int64)
@@ -88,7 +88,7 @@ def _by_arrival(program: Program, placed: PlacedSteps) -> Int64Array:
     return order
 
 
-def _step_tasks(program: Program, network: Network, placed: PlacedSteps) -> TaskGraph:
+def _step_tasks(program: Program, network: Network, placed: FinalSteps) -> TaskGraph:
     """One task for each step: the message that it sends, or local work that takes no time.
 
     What could happen at one time goes in the order in which `collc simulate` takes the steps of a file.

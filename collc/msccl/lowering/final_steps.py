@@ -12,7 +12,7 @@ from collc.ten.arrays import Int64Array
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedSteps:
+class FinalSteps:
     """All steps, by rank, threadblock and position, and what they wait for.
 
     rank, threadblock, position: int64[steps], the place of each. send, receive: int64[steps], its messages, -1 for
@@ -29,7 +29,7 @@ class PlacedSteps:
     waits: StepWaits
 
 
-def place_steps(program: Program) -> PlacedSteps:
+def list_steps(program: Program) -> FinalSteps:
     """The steps of a program in which each waits for one other step at most."""
     blocks = [(gpu.rank, number, tb) for gpu in program.gpus for number, tb in enumerate(gpu.threadblocks)]
     steps = [step for _, _, tb in blocks for step in tb.steps]
@@ -66,4 +66,4 @@ def place_steps(program: Program) -> PlacedSteps:
         sender=[sender.get(number, -1) for number in range(len(connections))],
         receiver=[receiver.get(number, -1) for number in range(len(connections))],
     )
-    return PlacedSteps(steps, rank, threadblock, np.arange(len(steps)) - first[row], send, receive, to, waits)
+    return FinalSteps(steps, rank, threadblock, np.arange(len(steps)) - first[row], send, receive, to, waits)
