@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.application.comparing import compare
-from collc.application.comparison_report import Comparison
-from collc.application.compile_report import CompileReport
-from collc.application.schedule_build import ScheduleBuild
+from collc.application.compare.comparing import compare
+from collc.application.compare.comparison_report import Comparison
+from collc.application.compile.compile_report import CompileReport
+from collc.application.compile.schedule_build import ScheduleBuild
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.source.elaboration.elaborate import load_program

@@ -10,8 +10,8 @@ from typing import Literal, TypedDict, Unpack, cast
 from collc.api import arguments
 from collc.api.definitions import Definition, definition_texts
 from collc.api.keywords import with_keywords
-from collc.application.compilation import compile_program
-from collc.application.compile_report import CompileReport
+from collc.application.compile.compilation import compile_program
+from collc.application.compile.compile_report import CompileReport
 from collc.application.settings import Callbacks, Progress, Settings
 from collc.base.diagnostics import SourceFile
 

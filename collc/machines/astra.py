@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from collc.base.astra_file import read_astra_file
 from collc.base.diagnostics import SourceFile
 from collc.base.units import decimal
 from collc.machines.reading import check_devices
+from collc.simulation.astra_file import read_astra_file
 
 _SHAPES: Final = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switched"}
 

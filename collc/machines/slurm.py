@@ -11,7 +11,6 @@ from math import prod
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile, Span
-from collc.base.host_lists import expanded_hosts
 from collc.base.wording import listed
 from collc.machines.fabrics import Attachment, Fabric
 from collc.machines.reading import (
@@ -26,6 +25,7 @@ from collc.machines.reading import (
     yaml_items,
 )
 from collc.machines.slurm_groups import HostGroup, HostGroups, checked_groups
+from collc.source.host_lists import expanded_hosts
 
 MAX_YAML: Final = 4 << 20
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import collc
-from collc.application import chunk_search
-from collc.application.chunk_search import ChunkSearch
-from collc.application.synthesis_options import SearchLimit
+from collc.application.compile import chunk_search
+from collc.application.compile.chunk_search import ChunkSearch
+from collc.application.compile.synthesis_options import SearchLimit
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.command.cli import main
 from collc.source import load_program
@@ -382,7 +382,7 @@ def test_a_time_limit_is_shared_by_the_numbers(monkeypatch: pytest.MonkeyPatch) 
         limits.append(seconds)
         return SearchLimit(interrupted, seconds, reserved, used)
 
-    monkeypatch.setattr("collc.application.schedule_build.SearchLimit", remembered)
+    monkeypatch.setattr("collc.application.compile.schedule_build.SearchLimit", remembered)
     compiled("all_gather(t.npus, size: 8MiB, chunks: auto)", time_limit=100)
     assert limits[:3] == [100, 50, 20]
     assert set(limits[3:]) <= {20}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compilation import compile_program
-from collc.application.compile_report import ScheduleReport
-from collc.application.file_verification import Expectation, verify_file
+from collc.application.compile.compilation import compile_program
+from collc.application.compile.compile_report import ScheduleReport
+from collc.application.emit.written_files import ranks_name
 from collc.application.settings import Settings
-from collc.application.written_files import ranks_name
+from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base.diagnostics import CheckFailed
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import reached

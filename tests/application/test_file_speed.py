@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import file_speed
-from collc.application.file_speed import plan_speed_notes, simulated_file, switched_notes
-from collc.application.file_times import FileKind, write_file
-from collc.application.output_files import OutputFiles
+from collc.application.compile.output_files import OutputFiles
+from collc.application.emit import file_speed
+from collc.application.emit.file_speed import plan_speed_notes, simulated_file, switched_notes
+from collc.application.emit.file_times import FileKind, write_file
 from collc.base.atomic_files import drafting
 from collc.base.units import format_time
 from collc.msccl.options import MscclOptions, Protocol

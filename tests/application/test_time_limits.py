@@ -11,12 +11,19 @@ from typing import Any
 
 import pytest
 
-from collc.application import build_clock, compilation, files_in_time, output_files, reserved_time, schedule_build
-from collc.application.compilation import compile_program
-from collc.application.compile_report import ScheduleReport
-from collc.application.file_verification import Expectation, verify_file
+from collc.application.compile import (
+    build_clock,
+    compilation,
+    files_in_time,
+    output_files,
+    reserved_time,
+    schedule_build,
+)
+from collc.application.compile.compilation import compile_program
+from collc.application.compile.compile_report import ScheduleReport
+from collc.application.compile.synthesis_options import SearchLimit, SynthesisOptions
 from collc.application.settings import Settings
-from collc.application.synthesis_options import SearchLimit, SynthesisOptions
+from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base import interrupts
 from collc.base.diagnostics import NoSchedule, SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_interrupt

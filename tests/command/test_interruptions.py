@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.schedule_build import ScheduleBuild
+from collc.application.compile.schedule_build import ScheduleBuild
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 
@@ -90,7 +90,7 @@ def test_an_internal_error_is_reported_as_json(
 # Ctrl-C in a proof
 
 SLOW = """
-import threading, os, signal
+import os, signal, sys, threading, time
 from contextlib import nullcontext
 from collc.base.interrupts import stopping_at_interrupt
 from collc.smt.script import Script, any_of
@@ -104,7 +104,17 @@ for row in pigeons:
     script.require(any_of(row))
 for column in zip(*pigeons):
     script.at_most(1, column)
-threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+def interrupt_the_solver():
+    main = threading.main_thread().ident
+    while True:
+        frame = sys._current_frames()[main]
+        while frame is not None and not frame.f_code.co_name.startswith("Z3_solver_check"):
+            frame = frame.f_back
+        time.sleep(1.0)  # Z3 has its own handler of the signal soon after it is called
+        if frame is not None:
+            return os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt_the_solver, daemon=True).start()
 try:
     with HANDLER:
         solve(script.text(), SolverLimits(50.0), FINITE)
@@ -123,7 +133,7 @@ except KeyboardInterrupt:
 )
 def test_ctrl_c_in_a_proof_reaches_the_handler_of_python(finite: str, handler: str, printed: str) -> None:
     words = [sys.executable, "-c", SLOW.replace("FINITE", finite).replace("HANDLER", handler)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == f"{printed}\n", done.stderr
 
 

@@ -174,7 +174,7 @@ schedule s on t { run %s synthesize %s emit ten }
 
 COMPILE = """
 from pathlib import Path
-from collc.application.compilation import compile_program
+from collc.application.compile.compilation import compile_program
 from collc.application.settings import Callbacks, Settings
 def progress(share, _phase):
     if share is not None:  # reported by the synthesizer, at work

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collc.application import build_clock, early_checks, files_in_time, reserved_time, sweeping, topology_summary
-from collc.base import astra_file, interrupts, memory, reading
+from collc.application.compile import build_clock, early_checks, files_in_time, reserved_time
+from collc.application.sweep import sweeping
+from collc.application.topology import topology_summary
+from collc.base import interrupts, memory, reading
 from collc.chakra import reader as traces
 from collc.codes import catalogue
 from collc.machines import reading as machines
@@ -14,6 +16,7 @@ from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
 from collc.msccl.running import limits as running
 from collc.msccl.running import run_file
+from collc.simulation import astra_file
 from collc.source import limits, problems
 from collc.source.parsing import parse, recovery
 from collc.ten import schedule, unwinding

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.application.compile_report import ScheduleReport
-from collc.application.module_simulation import simulated_module
-from collc.application.schedule_build import ScheduleBuild
+from collc.application.compile.compile_report import ScheduleReport
+from collc.application.compile.schedule_build import ScheduleBuild
 from collc.application.settings import Settings
+from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import SourceFile
 from collc.simulation.timing import AstraTiming, ExactTiming
 from collc.source.elaboration.elaborate import load_program

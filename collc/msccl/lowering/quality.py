@@ -56,7 +56,7 @@ class Quality:
         return ", ".join(parts)
 
 
-TOLERATED_SLOWDOWN: Final = Fraction(105, 100)
+TOLERATED_SLOWDOWN: Final = Fraction(110, 100)
 """Largest time of a program over its schedule's for which the report has no remark."""
 
 
@@ -66,7 +66,7 @@ def longer(time: int, schedule: int) -> str:
 
 
 def slowdown_note(program: Program, found: Quality) -> str:
-    """A note with the likely cause if the program's time is more than 5 % above its schedule's, else ""."""
+    """A note with the likely cause if the program's time is more than 10 % above its schedule's, else ""."""
     if found.replay <= TOLERATED_SLOWDOWN * found.schedule:
         return ""
     in_flight, enough = MESSAGES_IN_FLIGHT[program.protocol], TOLERATED_SLOWDOWN * found.schedule
