@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from collc.application.compile import plan_choice
-from collc.application.compile.plan_choice import faster_plan
+from collc.application.compile.plan_choice import faster_plan, fastest_plan
 from collc.application.compile.schedule_build import quiet_report
 from collc.application.program_files import load_files, read_program
 from collc.application.settings import Settings
-from collc.emit.mscclpp import fastest_plan
 from collc.msccl.options import MscclOptions
 from collc.msccl.simulating.plan_times import plan_time
 from collc.passes.context import PassContext

@@ -1,20 +1,39 @@
-"""Of a schedule with direct links in place of switches and one for the switches, the one whose plan is faster."""
+"""Which MSCCL++ plan is fastest in the simulator: of one schedule, and of one over switches or direct links."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from collc.base.diagnostics import SourceError
 from collc.base.units import format_time
-from collc.emit.mscclpp import MOST_MESSAGES, fastest_plan
 from collc.msccl.options import MscclOptions
+from collc.msccl.plans.operations import Json
+from collc.msccl.plans.plan import plans_of
+from collc.msccl.simulating.plan_times import plan_time
 from collc.passes.context import PassContext
 from collc.simulation.engine import Deadlock
 from collc.simulation.routing import NoRoute
 from collc.synthesis.task import WorkMeter
 from collc.ten.module import Module
 from collc.ten.network import Network
+
+MAX_SIMULATED_MESSAGES: Final = 20_000
+"""Messages of a schedule up to which its plans are simulated."""
+
+
+def fastest_plan(module: Module, options: MscclOptions) -> Json:
+    """The plan that takes least time for the buffer of the module, of equally fast ones the first.
+
+    Raises SourceError as `plan_of` does.
+    """
+    plans = plans_of(module, options)
+    first = next(plans)
+    if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
+        return first
+    others = list(plans)
+    return min([first, *others], key=lambda plan: plan_time(plan, module, options.instances)) if others else first
 
 
 def faster_plan(
@@ -49,9 +68,7 @@ def faster_plan(
 
 def _time(module: Module, network: Network, options: MscclOptions) -> int | None:
     """Picoseconds of the plan of a module over a network; None where it has none or is too large to simulate."""
-    from collc.msccl.simulating.plan_times import plan_time
-
-    if module.schedule is None or len(module.schedule) > MOST_MESSAGES:
+    if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
         return None
     try:
         return plan_time(fastest_plan(module, options), replace(module, network=network), options.instances)

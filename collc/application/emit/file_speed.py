@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
+from collc.application.compile.plan_choice import MAX_SIMULATED_MESSAGES
 from collc.application.emit.file_times import FileKind, read_tasks
 from collc.base.units import format_time
 from collc.msccl.communicators import communicators_of
@@ -22,9 +22,6 @@ from collc.simulation.timing import ExactTiming
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-
-MOST_MESSAGES: Final = 20_000
-"""Messages of a schedule up to which its plan is simulated."""
 
 
 def simulated_file(path: Path, kind: FileKind, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
@@ -41,8 +38,8 @@ def plan_speed_notes(path: Path, module: Module, options: MscclOptions) -> tuple
     schedule = module.schedule
     if schedule is None or not len(schedule):
         return ()
-    if len(schedule) > MOST_MESSAGES:
-        return (f"MSCCL++: the plan was not simulated: the schedule has over {MOST_MESSAGES:,} transfers",)
+    if len(schedule) > MAX_SIMULATED_MESSAGES:
+        return (f"MSCCL++: the plan was not simulated: the schedule has over {MAX_SIMULATED_MESSAGES:,} transfers",)
     found, taken = simulated_file(path, "mscclpp", module.network, module.demand, options), module.collective_time()
     notes = [f"MSCCL++: simulated {format_time(found.time_ps)} (schedule: {format_time(taken)})"]
     if found.time_ps > TOLERATED_SLOWDOWN * taken:
@@ -74,7 +71,7 @@ def switched_notes(
 
     paths: of the files, by run. network: with its switches.
     """
-    if network.unwound or (module.schedule is not None and len(module.schedule) > MOST_MESSAGES):
+    if network.unwound or (module.schedule is not None and len(module.schedule) > MAX_SIMULATED_MESSAGES):
         return ()
     found = communicators_of(network, module.demand, joint=options.custom)
     parts = communicators_of(module.network, module.demand, joint=options.custom)

@@ -51,9 +51,10 @@ def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path
     """Write the file of a schedule; of two for both placements the first one. Raises SourceError where it has none."""
     with path.open("wb") as file:
         if kind == "mscclpp":
+            from collc.application.compile.plan_choice import fastest_plan
             from collc.emit.mscclpp import write_plan
 
-            write_plan(module, options, file)
+            write_plan(fastest_plan(module, options), file)
         else:
             from collc.emit.msccl import write_xml
             from collc.msccl.lowering.files import program_files

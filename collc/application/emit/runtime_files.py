@@ -78,29 +78,37 @@ def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: P
 
 def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
+    from collc.application.compile.plan_choice import fastest_plan
     from collc.application.emit.file_speed import plan_speed_notes
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
     from collc.msccl.plans.nodes import nodes_of_ranks
+    from collc.msccl.plans.plan import remarks_of
 
     def write(part: Module, run: int | None) -> WrittenFile:
         chosen, sizes_note = _sized(part, options, "mscclpp", progress)
         path = destination.new(run=run)
         progress(None, "lowering to MSCCL++")
+        plan = fastest_plan(part, chosen)
         with path.open("wb") as file:
-            custom, notes = write_plan(part, chosen, file)
+            write_plan(plan, file)
         collective, root = _collective_of(part)
         progress(None, "reading the MSCCL++ plan back and checking it")
         nodes = nodes_of_ranks(part.network, chosen)
-        if custom:
+        if plan["collective"] == "custom":
             expected = expected_of(part.network, part.demand, options.instances)
             verdict = check_plan(path, collective="custom", expected=expected, nodes=nodes)
         else:
             verdict = check_plan(path, collective=collective, root=root, nodes=nodes)
         progress(None, "simulating the MSCCL++ plan")
         speed = plan_speed_notes(path, part, chosen) if verdict.ok else ()
-        notes = [*sizes_note, *notes, *speed, *filter(None, [average_note(part.demand)])]
+        notes = [
+            *sizes_note,
+            *remarks_of(plan, chosen, part.network),
+            *speed,
+            *filter(None, [average_note(part.demand)]),
+        ]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
     return _for_runs(module, options, destination, write)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from collc.application.machines.measured_links import read_measured
 from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
-from collc.base.units import UNITS, Dimension
+from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 from collc.base.wording import did_you_mean, listed, plural
 from collc.machines.domains import are_one_domain, with_domains
 from collc.machines.fabrics import Fabric, machine_of, one_switch, rails
@@ -318,13 +318,14 @@ def _options(settings: ImportSettings) -> ImportOptions:
     rates: dict[str, Fraction] = {}
     latencies: dict[str, Fraction] = {}
     for name, text in settings.definitions.items():
-        value, dimension = _quantity(text)
-        if dimension is Dimension.TIME and name.endswith("_latency"):
-            latencies[name.removesuffix("_latency")] = value / 10**12
-        elif dimension is Dimension.RATE and not name.endswith("_latency") and value > 0:
+        is_latency = name.endswith("_latency")
+        value = quantity_in(text.replace(" ", "", 1), Dimension.TIME if is_latency else Dimension.RATE)
+        if value is not None and is_latency:
+            latencies[name.removesuffix("_latency")] = value / PICOSECONDS
+        elif value:
             rates[name] = value
         else:
-            what = "is not above 0" if dimension is Dimension.RATE and not value else "is not a rate or latency"
+            what = "is not a rate or latency" if value is None else "is not above 0"
             raise _usage(f"-D {name}={text} {what}", "as in -D nic=400Gb/s, -D nic_latency=0.9us")
     return ImportOptions(
         gpu=settings.gpu,
@@ -341,12 +342,6 @@ def _options(settings: ImportSettings) -> ImportOptions:
         chunk=settings.chunk,
         part=settings.part,
     )
-
-
-def _quantity(text: str) -> tuple[Fraction, Dimension | None]:
-    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z/]+)\s*", text)
-    dimension, scale = UNITS.get(match[2], (None, Fraction(0))) if match is not None else (None, Fraction(0))
-    return (Fraction(match[1]) * scale if match is not None else Fraction(0)), dimension
 
 
 def _attribute(text: str, flag: str) -> tuple[str, str]:
@@ -366,4 +361,4 @@ def _unit(text: str | None, flag: str, dimension: Dimension) -> tuple[str, Fract
     if found is None or found[0] is not dimension:
         example = "GB/s" if dimension is Dimension.RATE else "us"
         raise _usage(f"'{unit}' is not a unit of {flag}", f"as in {flag} {name}={example}")
-    return name, found[1] / (10**12 if dimension is Dimension.TIME else 1)
+    return name, found[1] / (PICOSECONDS if dimension is Dimension.TIME else 1)
