@@ -278,7 +278,7 @@ def test_frames_have_the_columns_of_the_table(
 
 def test_frames_need_a_library(compiled: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
-    with pytest.raises(ImportError, match=r"needs pandas or polars, .* pip install pandas"):
+    with pytest.raises(ImportError, match=r"needs pandas or polars, and neither is installed: .* pip install pandas"):
         compiled[1].to_frame()
     installed(monkeypatch, "pandas")
     with pytest.raises(ImportError, match="needs polars, and polars is not installed"):

@@ -265,8 +265,10 @@ class CompileReport:
     def __contains__(self, name: object) -> bool:
         return any(schedule.name == name for schedule in self.schedules)
 
-    def __getitem__(self, name: str) -> ScheduleReport:
-        """The schedule of that name. Raises KeyError, with the names that there are."""
+    def __getitem__(self, name: str | int) -> ScheduleReport:
+        """The schedule of that name, or at that place. Raises KeyError, with the names that there are; IndexError."""
+        if isinstance(name, int):
+            return self.schedules[name]
         for schedule in self.schedules:
             if schedule.name == name:
                 return schedule

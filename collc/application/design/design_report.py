@@ -191,8 +191,10 @@ class DesignsReport:
     def __iter__(self) -> Iterator[DesignReport]:
         return iter(self.designs)
 
-    def __getitem__(self, name: str) -> DesignReport:
-        """The design of that name. Raises KeyError, with the names that there are."""
+    def __getitem__(self, name: str | int) -> DesignReport:
+        """The design of that name, or at that place. Raises KeyError, with the names that there are; IndexError."""
+        if isinstance(name, int):
+            return self.designs[name]
         for design in self.designs:
             if design.name == name:
                 return design

@@ -6,7 +6,6 @@ import csv
 import importlib
 import io
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +15,7 @@ from typing import Any, Final
 from collc.application.sweep.sweep_case import Cell, Rows
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.units import UNITS, Dimension, format_time, percent, shown_bytes, shown_rate
+from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
 
 FORMATS: Final = (".csv", ".json", ".parquet")
 
@@ -130,11 +129,12 @@ def numbers_of(texts: list[str]) -> tuple[str, Sequence[Cell]]:
 
 def _number(text: str) -> tuple[str, int | float] | None:
     """(dimension, value) of a number, a size, a time or a rate in the syntax of `.coll`."""
-    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)([A-Za-z]*(?:/s)?)", text)
-    if match is None or match[2] not in ("", *UNITS):
+    plain = text.removeprefix("-")
+    try:
+        dimension, value = quantity(plain) if plain[-1:].isalpha() else ("", number(plain))
+    except (ValueError, KeyError, OverflowError):
         return None
-    dimension, scale = UNITS.get(match[2], ("", Fraction(1)))
-    value = Fraction(match[1]) * scale
+    value = value if plain == text else -value
     return str(dimension), int(value) if value.denominator == 1 else float(value)
 
 
