@@ -13,7 +13,7 @@ from functools import cache
 
 import collc
 from benchmarks.case import Case, Result, Target, Watch
-from collc.application.compile_report import ScheduleReport
+from collc.application.compile.compile_report import ScheduleReport
 from collc.design.optimize import optimum
 from collc.design.problem import Objective
 from collc.design.schedule_traffic import schedule_problem

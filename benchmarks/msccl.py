@@ -57,7 +57,7 @@ def measure_lowering(build: Callable[[], Module]) -> Result:
     )  # fmt: skip
 
 
-MOST_RATIO = Fraction(105, 100)
+MOST_RATIO = Fraction(110, 100)
 """The most time of a program, by that of its schedule, that counts as equal."""
 
 
@@ -83,8 +83,8 @@ def measure_matrix(options: MscclOptions, model: LinkModel) -> Result:
     wall, cpu, mib = watch.read()
     own, bound = (sum(pair[k] <= MOST_RATIO for pair in found) for k in (0, 1))
     note = (
-        f"{own} of {len(found)} within 5 % of their schedule, the worst {float(max(found)[0]):.3f} of it; "
-        f"{bound} within 5 % of the bound"
+        f"{own} of {len(found)} within 10 % of their schedule, the worst {float(max(found)[0]):.3f} of it; "
+        f"{bound} within 10 % of the bound"
     )
     return Result(wall, cpu, mib, float(max(ratio for _, ratio in found)), 1, "", note=note)
 
@@ -96,7 +96,7 @@ def matrix_cases() -> list[Case]:
         Case(
             f"matrix {model.value} {protocol.value} instances {n}",
             partial(measure_matrix, MscclOptions(instances=n, protocol=protocol), model),
-            Target(ratio=1.05),
+            Target(ratio=1.10),
             large=n > 1 or protocol is not Protocol.SIMPLE,
         )
         for model in LinkModel

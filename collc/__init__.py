@@ -14,15 +14,14 @@ TYPE_CHECKING = False  # that of `typing` would be loaded here, where nobody wai
 if TYPE_CHECKING:
     from collc.api.compiling import compile, compile_text  # noqa: A004
     from collc.api.designing import solve_designs
+    from collc.api.programs import Demand, Network, Program
     from collc.api.schedules import LoweredProgram, load, lower, run, verify
-    from collc.application.compile_report import CompileReport, ScheduleReport
-    from collc.application.design_report import DesignReport, DesignsReport
-    from collc.application.file_report import FileReport
-    from collc.application.file_runs import FileRuns
+    from collc.application.compile.compile_report import CompileReport, ScheduleReport
+    from collc.application.design.design_report import DesignReport, DesignsReport
+    from collc.application.run.file_runs import FileRuns
+    from collc.application.verify.file_report import FileReport
     from collc.base.diagnostics import CheckFailed, CollcError, NoSchedule, SourceError, UsageError
-    from collc.ten.demand import Demand
     from collc.ten.module import Module
-    from collc.ten.network import Network
     from collc.ten.schedule import Schedule
 
 __all__ = [
@@ -38,6 +37,7 @@ __all__ = [
     "Module",
     "Network",
     "NoSchedule",
+    "Program",
     "Schedule",
     "ScheduleReport",
     "SourceError",
@@ -55,18 +55,19 @@ __all__ = [
 _MODULES = {
     "CheckFailed": "collc.base.diagnostics",
     "CollcError": "collc.base.diagnostics",
-    "CompileReport": "collc.application.compile_report",
-    "Demand": "collc.ten.demand",
-    "DesignReport": "collc.application.design_report",
-    "DesignsReport": "collc.application.design_report",
-    "FileReport": "collc.application.file_report",
-    "FileRuns": "collc.application.file_runs",
+    "CompileReport": "collc.application.compile.compile_report",
+    "Demand": "collc.api.programs",
+    "DesignReport": "collc.application.design.design_report",
+    "DesignsReport": "collc.application.design.design_report",
+    "FileReport": "collc.application.verify.file_report",
+    "FileRuns": "collc.application.run.file_runs",
     "LoweredProgram": "collc.api.schedules",
     "Module": "collc.ten.module",
-    "Network": "collc.ten.network",
+    "Network": "collc.api.programs",
     "NoSchedule": "collc.base.diagnostics",
+    "Program": "collc.api.programs",
     "Schedule": "collc.ten.schedule",
-    "ScheduleReport": "collc.application.compile_report",
+    "ScheduleReport": "collc.application.compile.compile_report",
     "SourceError": "collc.base.diagnostics",
     "UsageError": "collc.base.diagnostics",
     "compile": "collc.api.compiling",
@@ -82,12 +83,20 @@ _MODULES = {
 
 def __getattr__(name: str) -> object:
     module = _MODULES.get(name)
-    if module is None:
+    if module is not None:
+        value: object = getattr(import_module(module), name)
+    elif not name.startswith("_") and name in _collectives():
+        value = import_module("collc.api.programs").collective(name)
+    else:
         raise AttributeError(f"module 'collc' has no attribute '{name}'", name=name, obj=import_module("collc"))
-    found: object = getattr(import_module(module), name)
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
+
+
+def _collectives() -> list[str]:
+    """The collectives of the standard library; each is a function that makes a program."""
+    return import_module("collc.api.programs").collective_names()
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_collectives()]

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "graph", "ten"} | BELOW,
-    "machines": {"machines", "source", "graph", "ten"} | BELOW,
+    "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,
     "pictures": {"pictures", "simulation", "ten"} | BELOW,
@@ -42,16 +42,17 @@ ABOVE = ("application", "api", "command")
 
 MAY_IMPORT_INSIDE_MSCCL: dict[str, set[str]] = {
     "": {""},
-    "lowering": {"", "lowering"},
+    "interpreter": {"interpreter"},
+    "lowering": {"", "interpreter", "lowering"},
     "plans": {"", "lowering", "plans"},
-    "check": {"check"},
-    "check_plan": {"check", "check_plan"},
-    "running": {"", "check", "check_plan", "running"},
-    "simulating": {"", "check", "check_plan", "simulating"},
-    "inspecting": {"", "check", "check_plan", "inspecting"},
+    "check": {"interpreter", "check"},
+    "check_plan": {"interpreter", "check", "check_plan"},
+    "running": {"", "interpreter", "check", "check_plan", "running"},
+    "simulating": {"", "interpreter", "check", "check_plan", "simulating"},
+    "inspecting": {"", "interpreter", "check", "check_plan", "inspecting"},
 }
 """The same inside `collc/msccl`; "" are the files of the folder itself. What checks files shares nothing with what
-writes them."""
+writes them but the interpreter, which executes steps and reads no files."""
 
 SHARED_BY_SYNTHESIZERS = {"bounds", "reductions"}
 """Folders of `collc/synthesis` that hold no synthesizer; files of the folder itself are shared too."""

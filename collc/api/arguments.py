@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, cast
 
-from collc.application.compile_report import CompileReport, ScheduleReport
+from collc.application.compile.compile_report import CompileReport, ScheduleReport
 from collc.base.wording import listed
 from collc.ten.module import Module
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Final, Literal, TypedDict, Unpack, cast
 
 from collc.api import arguments
 from collc.api.definitions import Definition, definition_texts
 from collc.api.keywords import with_keywords
-from collc.application.compilation import compile_program
-from collc.application.compile_report import CompileReport
+from collc.application.compile.compilation import compile_program
+from collc.application.compile.compile_report import CompileReport
 from collc.application.settings import Callbacks, Progress, Settings
 from collc.base.diagnostics import SourceFile
 
@@ -20,8 +20,8 @@ class CompileOptions(TypedDict, total=False):
     """The keywords of `compile` and `compile_text`. A missing one, or None, leaves the choice to the program.
 
     definitions: values of the program's params, as in {"chunks": 2, "size": "9MiB"}.
-    schedule, only: name of the one schedule to compile; two names for one keyword.
-    synthesizer, algorithm: name of the synthesizer ("auto", "tacos", "pccl", ...); two names for one keyword.
+    schedule: name of the one schedule to compile.
+    synthesizer: its name ("auto", "tacos", "pccl", ...).
     seed: of all random choices.
     trials: independent attempts, of which the best is kept.
     threads: the most threads to use; the result does not depend on it.
@@ -31,8 +31,8 @@ class CompileOptions(TypedDict, total=False):
     passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
-    emit: kinds of files to write besides those that the program names: "ten", "msccl", "mscclpp", "chakra",
-        "trace".
+    emit: kinds of files to write besides those that the program names: "ten", "msccl", "msccl_stages",
+        "mscclpp", "chakra", "trace", "report", "libra".
     output: folder for all files; the current folder where it is missing.
     progress: receives the share of the current phase that is done (None where it is not known) and the phase's name.
     errors: "raise" (the default): raise an exception where a schedule fails, after all were compiled. "report": only
@@ -41,9 +41,7 @@ class CompileOptions(TypedDict, total=False):
 
     definitions: Mapping[str, Definition] | None
     schedule: str | None
-    only: str | None
     synthesizer: str | None
-    algorithm: str | None
     seed: int | None
     trials: int | None
     threads: int | None
@@ -59,7 +57,10 @@ class CompileOptions(TypedDict, total=False):
     errors: Literal["raise", "report"]
 
 
-@with_keywords(CompileOptions)
+_FORMER: Final = {"only": "schedule", "algorithm": "synthesizer"}
+
+
+@with_keywords(CompileOptions, _FORMER)
 def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> CompileReport:  # noqa: A001
     """Compile a program: synthesize and check all its schedules, and write the files that it asks for.
 
@@ -75,7 +76,7 @@ def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> C
     return _compile(arguments.path("source", source), options)
 
 
-@with_keywords(CompileOptions)
+@with_keywords(CompileOptions, _FORMER)
 def compile_text(text: str, **options: Unpack[CompileOptions]) -> CompileReport:
     """Compile a program given as text, as `compile` does. File names in its imports start at the current folder."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -100,10 +101,10 @@ def _settings(options: CompileOptions) -> Settings:
     certificate = options.get("certificate")
     return Settings(
         output=arguments.path("output", options.get("output") or "."),
-        only=_either("schedule", options.get("schedule"), "only", options.get("only")),
+        only=arguments.text("schedule", options.get("schedule")),
         definitions=definition_texts(options.get("definitions")),
         emit=_kinds(options.get("emit")),
-        synthesizer=_either("synthesizer", options.get("synthesizer"), "algorithm", options.get("algorithm")),
+        synthesizer=arguments.text("synthesizer", options.get("synthesizer")),
         seed=arguments.integer("seed", options.get("seed"), 0),
         trials=arguments.integer("trials", options.get("trials"), 1),
         threads=arguments.integer("threads", options.get("threads"), 1),
@@ -123,14 +124,6 @@ def _chunks(value: object) -> int | Literal["auto"] | None:
         found: Literal["auto"] | None = arguments.one_of("chunks", value, ("auto",))
         return found
     return arguments.integer("chunks", value, 1)
-
-
-def _either(name: str, value: object, alias: str, other: object) -> str | None:
-    """The value of a keyword with two names. Raises TypeError where both are given and differ."""
-    chosen, more = arguments.text(name, value), arguments.text(alias, other)
-    if chosen is not None and more is not None and chosen != more:
-        raise TypeError(f"'{name}' and '{alias}' are two names for one keyword: give one of them")
-    return more if chosen is None else chosen
 
 
 def _kinds(emit: object) -> tuple[str, ...]:

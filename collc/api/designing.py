@@ -9,9 +9,9 @@ from typing import Literal, TypedDict, Unpack
 from collc.api import arguments
 from collc.api.definitions import Definition, definition_texts
 from collc.api.keywords import with_keywords
-from collc.application.design_report import DesignsReport
-from collc.application.designs import DesignSettings
-from collc.application.designs import solve_designs as solve
+from collc.application.design.design_report import DesignsReport
+from collc.application.design.designs import DesignSettings
+from collc.application.design.designs import solve_designs as solve
 from collc.base.diagnostics import SourceFile
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, ParamSpec, TypeVar
@@ -23,11 +23,11 @@ class _Missing:
 _MISSING: Final = _Missing()
 
 
-def with_keywords(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def with_keywords(options: type, former: Mapping[str, str] = {}) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator for a function whose last parameter is `**options: Unpack[Options]`, Options being a TypedDict.
 
     The decorated function raises TypeError for an unknown keyword and names the nearest one, and its signature, which
-    `help` and notebooks show, lists every keyword with its type.
+    `help` and notebooks show, lists every keyword with its type. former: the names that keywords had before.
     """
     keywords = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=_MISSING, annotation=getattr(kind, "__forward_arg__", kind))
@@ -44,6 +44,7 @@ def with_keywords(options: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
             for name in kwargs:
                 if name not in known:
                     hint = did_you_mean(name, known, f"the keywords are {listed(known)}")
+                    hint = f"it is '{former[name]}'" if name in former else hint
                     raise TypeError(f"{function.__name__}() has no keyword '{name}'; {hint}")
             return function(*args, **kwargs)
 

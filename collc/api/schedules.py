@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, TypedDict, Unpack
 
 from collc.api import arguments
 from collc.api.keywords import with_keywords
-from collc.application.compile_report import ScheduleReport
-from collc.application.file_report import FileReport
-from collc.application.file_runs import FileRuns, RunOptions, run_program
-from collc.application.file_verification import Expectation, verify_file, verify_module
-from collc.application.runtime_files import write_msccl, write_mscclpp
-from collc.application.written_files import Destination
+from collc.application.compile.compile_report import ScheduleReport
+from collc.application.emit.runtime_files import write_msccl, write_mscclpp
+from collc.application.emit.written_files import Destination
+from collc.application.run.file_runs import FileRuns, RunOptions, run_program
+from collc.application.verify.file_report import FileReport
+from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
 from collc.base.options import OptionValue

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from collc.application.compile_report import ScheduleReport
+    from collc.application.compile.compile_report import ScheduleReport
 
 OUTPUT_HINT: Final = "choose another output folder"
 """What to try where the output folder cannot be written. The command line and the Python API name it differently."""

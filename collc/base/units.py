@@ -7,6 +7,7 @@ No value is a float, so that equal programs give equal results on all machines.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
@@ -60,6 +61,41 @@ def _units() -> dict[str, tuple[Dimension, Fraction]]:
 
 UNITS: Final[dict[str, tuple[Dimension, Fraction]]] = _units()
 """Name of a unit -> its dimension, and its value in bytes, picoseconds or bytes per second."""
+
+MAX_DIGITS: Final = 40
+"""Digits of the longest number that is accepted; this bounds the memory that a number takes."""
+
+_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)([A-Za-z]+(?:/s)?)")
+
+
+def number(text: str) -> Fraction:
+    """The exact value of `42`, `0.5` or `1e9`. Raises OverflowError for more than MAX_DIGITS digits."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(mantissa) > MAX_DIGITS or (exponent and (len(exponent) > 4 or abs(int(exponent)) > MAX_DIGITS)):
+        raise OverflowError(text[:MAX_DIGITS])
+    return Fraction(text)
+
+
+def quantity(text: str) -> tuple[Dimension, Fraction]:
+    """The dimension of `9MiB`, `0.5us` or `400Gb/s`, and its value in bytes, picoseconds or bytes per second.
+
+    Raises ValueError if it is not a number with a unit, KeyError with the unit if there is no such unit, and
+    OverflowError for more than MAX_DIGITS digits.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    dimension, scale = UNITS[match[2]]
+    return dimension, number(match[1]) * scale
+
+
+def quantity_in(text: str, dimension: Dimension) -> Fraction | None:
+    """The value of a quantity of this dimension, as `quantity` reads it; None for any other text."""
+    try:
+        own, value = quantity(text)
+    except (ValueError, KeyError, OverflowError):
+        return None
+    return value if own is dimension else None
 
 
 def serialization_time(size: int, bandwidth: Fraction) -> int:

@@ -6,9 +6,9 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
-from collc.base.astra_file import MAX_BYTES, read_astra_file
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.reading import read_text
+from collc.simulation.astra_file import MAX_BYTES, read_astra_file
 from collc.simulation.astra_networks import astra_kind, astra_network, link_count
 from collc.ten.network import Network
 from collc.ten.transform import product

@@ -16,7 +16,7 @@ from collc.command.machine_commands import calibrate_command, import_command, to
 from collc.command.terminal import print_json, print_messages, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from collc.application.compile_report import CompileReport, ScheduleReport
+    from collc.application.compile.compile_report import CompileReport, ScheduleReport
 
 
 class CompilationEnded(Exception):
@@ -33,8 +33,8 @@ class CompilationEnded(Exception):
 
 def compile_command(chosen: argparse.Namespace) -> Exit:
     """`collc compile`. Raises CompilationEnded where it ends early and a schedule was compiled before."""
-    from collc.application.compilation import compile_program
-    from collc.application.compile_report import CompileReport
+    from collc.application.compile.compilation import compile_program
+    from collc.application.compile.compile_report import CompileReport
     from collc.application.settings import Callbacks, Settings
 
     settings = Settings(
@@ -73,7 +73,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
 
 def print_report(report: CompileReport, chosen: argparse.Namespace) -> None:
     """Print the report of a compilation: JSON or a table on stdout, notes and messages on stderr."""
-    from collc.application.compile_report import COLUMNS
+    from collc.application.compile.compile_report import COLUMNS
     from collc.base.rendering import printable
 
     messages = report.all_diagnostics
@@ -105,7 +105,7 @@ def check_command(chosen: argparse.Namespace) -> Exit:
 
 def verify_command(chosen: argparse.Namespace) -> Exit:
     """`collc verify`: all checks of a file."""
-    from collc.application.file_verification import Expectation, verify_file
+    from collc.application.verify.file_verification import Expectation, verify_file
 
     expected = Expectation(
         chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule, chosen.gpus_per_node
@@ -123,8 +123,8 @@ def verify_command(chosen: argparse.Namespace) -> Exit:
 
 def design_command(chosen: argparse.Namespace) -> Exit:
     """`collc design`: the best bandwidths for the designs of a program, or the parts of a network."""
-    from collc.application.design_report import COLUMNS
-    from collc.application.designs import DesignSettings, solve_designs
+    from collc.application.design.design_report import COLUMNS
+    from collc.application.design.designs import DesignSettings, solve_designs
 
     parts = [chosen.gpus, chosen.radix, chosen.domain]
     if chosen.network is not None and chosen.file is None:
@@ -145,7 +145,7 @@ def design_command(chosen: argparse.Namespace) -> Exit:
 
 def _network_command(chosen: argparse.Namespace) -> Exit:
     """`collc design --network`: the parts, cost and power of a network."""
-    from collc.application.network_parts import COLUMNS, priced_networks
+    from collc.application.topology.network_parts import COLUMNS, priced_networks
 
     found = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
     if chosen.json:
@@ -205,7 +205,7 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
 
 def run_command(chosen: argparse.Namespace) -> Exit:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
-    from collc.application.file_runs import COLUMNS, run_program
+    from collc.application.run.file_runs import COLUMNS, run_program
 
     found = run_program(
         chosen.file,
@@ -252,8 +252,8 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
 
 def simulate_command(chosen: argparse.Namespace) -> Exit:
     """`collc simulate`: the time of a schedule or of Chakra traces on a network."""
-    from collc.application.simulating import SimulationSettings, simulate_file
-    from collc.application.simulation_report import COLUMNS, LINK_COLUMNS
+    from collc.application.simulate.simulating import SimulationSettings, simulate_file
+    from collc.application.simulate.simulation_report import COLUMNS, LINK_COLUMNS
     from collc.ten.schedule import LinkModel
 
     settings = SimulationSettings(
@@ -279,8 +279,8 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
 
 def compare_command(chosen: argparse.Namespace) -> Exit:
     """`collc compare`: a schedule against textbook algorithms and the ideal."""
-    from collc.application.comparing import CompareSettings, compare_file
-    from collc.application.comparison_report import COLUMNS
+    from collc.application.compare.comparing import CompareSettings, compare_file
+    from collc.application.compare.comparison_report import COLUMNS
     from collc.base.atomic_files import write_file
 
     settings = CompareSettings(chosen.schedule, dict(chosen.definitions))
@@ -298,8 +298,8 @@ def compare_command(chosen: argparse.Namespace) -> Exit:
 
 def sweep_command(chosen: argparse.Namespace) -> Exit:
     """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
-    from collc.application.sweep_chart import SweepPlot
-    from collc.application.sweeping import SweepSettings, sweep_program
+    from collc.application.sweep.sweep_chart import SweepPlot
+    from collc.application.sweep.sweeping import SweepSettings, sweep_program
     from collc.parallel.processes import Processes
 
     definitions: dict[str, tuple[str, ...]] = {}
@@ -335,7 +335,7 @@ def sweep_command(chosen: argparse.Namespace) -> Exit:
 
 def show_command(chosen: argparse.Namespace) -> Exit:
     """`collc show`: a report or a picture."""
-    from collc.application.showing import ShowSettings, show_file
+    from collc.application.show.showing import ShowSettings, show_file
 
     single = chosen.svg is not None or chosen.png is not None
     if not single and (chosen.picture is not None or chosen.theme is not None):
@@ -369,8 +369,8 @@ def show_command(chosen: argparse.Namespace) -> Exit:
 
 def tune_command(chosen: argparse.Namespace) -> Exit:
     """`collc tune`: files for all sizes of a collective."""
-    from collc.application.tuning import TuningSettings, tune_program
-    from collc.application.tuning_report import COLUMNS
+    from collc.application.tune.tuning import TuningSettings, tune_program
+    from collc.application.tune.tuning_report import COLUMNS
     from collc.msccl.options import Profile
     from collc.parallel.processes import Processes
     from collc.tuning.protocols import DEFAULT_COSTS

@@ -12,7 +12,7 @@ from collc.command.terminal import print_json, print_messages, print_table
 
 def topology_command(chosen: argparse.Namespace) -> Exit:
     """`collc topology`: what a person checks about a network."""
-    from collc.application.topology_summary import summarize, tables
+    from collc.application.topology.topology_summary import summarize, tables
 
     found = summarize(chosen.topology, dict(chosen.definitions))
     if chosen.svg is not None:
@@ -31,7 +31,7 @@ def topology_command(chosen: argparse.Namespace) -> Exit:
 
 def import_command(chosen: argparse.Namespace) -> Exit:
     """`collc import`: files that describe a machine as a program."""
-    from collc.application.importing import ImportSettings, import_machine
+    from collc.application.machines.importing import ImportSettings, import_machine
     from collc.base.atomic_files import write_file
     from collc.machines.kinds import KINDS
 
@@ -72,7 +72,7 @@ def import_command(chosen: argparse.Namespace) -> Exit:
 
 def calibrate_command(chosen: argparse.Namespace) -> Exit:
     """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
-    from collc.application.calibration import COLUMNS, CalibrationSettings, calibrate
+    from collc.application.tune.calibration import COLUMNS, CalibrationSettings, calibrate
     from collc.base.atomic_files import write_file
 
     settings = CalibrationSettings(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Final, TypeVar
 
 from collc.base.memory import LEAST
-from collc.base.units import UNITS, Dimension
+from collc.base.units import PICOSECONDS, Dimension, quantity_in
 
 T = TypeVar("T")
 
@@ -87,36 +85,36 @@ def chunks_of(text: str) -> int | str:
 
 
 def seconds_of(text: str) -> float:
-    """A time limit in seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    """A time limit in seconds, from a time as in 2s or 500ms; a number alone is seconds."""
+    value = _seconds(text)
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
     return value
 
 
 def duration_of(text: str) -> float:
-    """Seconds, from a time as in 3us; a number alone is seconds."""
-    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([a-z]+)", text)
-    dimension, scale = UNITS.get(match[2], (None, 0)) if match else (None, 0)
-    if match is not None and dimension is Dimension.TIME:
-        return float(Fraction(match[1]) * scale / 10**12)
+    """Seconds, 0 included, from a time as in 3us; a number alone is seconds."""
+    value = _seconds(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"a time is expected, as in 3us, not {text!r}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    """The seconds of a time or a number; -1 for any other text."""
+    time = quantity_in(text, Dimension.TIME)
     try:
-        return seconds_of(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"a time is expected, as in 3us, not {text!r}") from None
+        return float(text) if time is None else float(time / PICOSECONDS)
+    except ValueError:
+        return -1.0
 
 
 def size_of(text: str) -> int:
     """Bytes, as in 64MiB."""
-    match = re.fullmatch(r"(\d{1,18})([A-Za-z]*)", text)
-    dimension, scale = UNITS.get((match[2] or "B") if match else "", (None, 0))
-    size = int(match[1]) * int(scale) if match and dimension is Dimension.BYTES else 0
-    if not 0 < size < 2**60:
-        raise argparse.ArgumentTypeError(f"a size is expected, as in 64MiB, not {text!r}")
-    return size
+    size = quantity_in(text if text[-1:].isalpha() else f"{text}B", Dimension.BYTES)
+    if size is None or size.denominator != 1 or not 0 < size < 2**60:
+        raise argparse.ArgumentTypeError(f"a size in whole bytes is expected, as in 64MiB, not {text!r}")
+    return int(size)
 
 
 def memory_of(text: str) -> int:

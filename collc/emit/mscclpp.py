@@ -4,43 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
-from collc.msccl.options import MscclOptions
 from collc.msccl.plans.operations import Json
-from collc.msccl.plans.plan import plans_of, remarks_of
-from collc.ten.module import Module
-
-MOST_MESSAGES: Final = 20_000
-"""Messages of a schedule up to which its plans are simulated."""
 
 
-def write_plan(module: Module, options: MscclOptions, out: BinaryIO) -> tuple[bool, list[str]]:
-    """Write the plan of a module's schedule, one operation per line.
-
-    Returns whether the collective of the plan is `custom`, and remarks for the report. Raises SourceError as `plan_of`
-    does.
-    """
-    plan = fastest_plan(module, options)
+def write_plan(plan: Json, out: BinaryIO) -> None:
+    """Write a plan, one operation per line."""
     out.writelines(line.encode("ascii") for line in plan_lines(plan))
-    return plan["collective"] == "custom", remarks_of(plan, options, module.network)
-
-
-def fastest_plan(module: Module, options: MscclOptions) -> Json:
-    """The plan that takes least time for the buffer of the module, of equally fast ones the first.
-
-    Raises SourceError as `plan_of` does.
-    """
-    found = plans_of(module, options)
-    first = next(found)
-    if module.schedule is None or len(module.schedule) > MOST_MESSAGES:
-        return first
-    rest = list(found)
-    if not rest:
-        return first
-    from collc.msccl.simulating.plan_times import plan_time
-
-    return min([first, *rest], key=lambda plan: plan_time(plan, module, options.instances))
 
 
 def plan_lines(plan: Json) -> Iterator[str]:

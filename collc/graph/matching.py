@@ -6,30 +6,7 @@ dropped again, the items that come first are matched whenever any matching has t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-
-Partners = Callable[[int], Iterable[int]]
-"""The partners that an item can be matched to, in the order in which they are tried."""
-
-
-def greedy_matching(items: Iterable[int], partners: Partners, most: int) -> dict[int, int]:
-    """The item of each matched partner; items are matched in order, until there are none left or `most` are matched."""
-    matched: dict[int, int] = {}
-    for item in items:
-        if _augment(item, partners, matched, set()) and len(matched) == most:
-            break
-    return matched
-
-
-def _augment(item: int, partners: Partners, matched: dict[int, int], seen: set[int]) -> bool:
-    """Whether one more item can be matched; items that are matched already may move to other partners."""
-    for partner in partners(item):
-        if partner not in seen:
-            seen.add(partner)
-            if partner not in matched or _augment(matched[partner], partners, matched, seen):
-                matched[partner] = item
-                return True
-    return False
+from collections.abc import Iterable, Sequence
 
 
 def prioritised_matching(offers: Sequence[int], classes: Iterable[int]) -> list[int]:
@@ -56,7 +33,7 @@ def prioritised_matching(offers: Sequence[int], classes: Iterable[int]) -> list[
 
 
 def _augment_bit(bit: int, offers: Sequence[int], chosen: list[int], seen: set[int]) -> bool:
-    """`_augment` on bit sets; apart, since the inner loop of event-driven synthesizers spends its time here."""
+    """Whether one more item can be matched; items that are matched already may move to other ports."""
     for port, offer in enumerate(offers):
         if offer & bit and port not in seen:
             seen.add(port)

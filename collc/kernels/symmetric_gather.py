@@ -1,63 +1,231 @@
-"""How the chunks of one NPU spread over a Cayley graph in steps, each generator used at most once in a step.
+"""How the chunks of one NPU spread over a Cayley graph if each generator carries one transfer at a time.
 
-Written for arrays; the caller compiles it (collc/kernels/compiled.py).
+Functions of flat sequences that run in plain Python and compiled (collc/kernels/compiled.py). A target is a chunk and
+an NPU that is to receive it: the number chunk * NPUs + NPU.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import MutableSequence, Sequence
 
-from collc.ten.arrays import Int32Array
+WAITING, ASSIGNED, HELD = 1, 2, 3
+"""States of a target: a predecessor holds the chunk; the chunk is on the way to it; the target holds the chunk."""
+
+MODULUS = 1 << 31
+"""Of the generator of random numbers, which is that of ISO C's `rand`."""
+
+WINDOW = 64
+"""Targets that are compared at once: with 16 to 256 the plans for tori take equally long."""
 
 
-def gather_by_steps(successors: Int32Array, chunks: int, window: int, rows: Int32Array) -> int:
-    """Fills rows int32[4, (npus - 1) * chunks]: step, generator, sender, chunk; returns the steps, -1 if some get none.
+def spread_chunks(  # noqa: PLR0912 - events of one loop
+    predecessors: Sequence[int],
+    successors: Sequence[int],
+    busy: Sequence[int],
+    total: Sequence[int],
+    coset: Sequence[int],
+    deadline: int,
+    seed: int,
+    state: MutableSequence[int],
+    informed: MutableSequence[int],
+    waiting: MutableSequence[int],
+    following: MutableSequence[int],
+    rows: MutableSequence[int],
+) -> int:
+    """Fill rows with (start, generator, sender, chunk) of each transfer; return when the last chunk
+    arrives.
 
-    successors: int32[generators, npus], the NPU that a generator leads to. In each step every generator takes, of the
-    first `window` pairs of holder and chunk that it could use, one whose target has the fewest predecessors that hold
-    the chunk. Pairs are in the order in which the holders got the chunk.
+    predecessors, successors: for each generator, the NPU that it leads from and to at each NPU; they lead to all NPUs.
+    busy, total: for each generator, how long a link is busy, and until the chunk arrives. coset: for each generator,
+    labels of the sets of NPUs that the faster generators join; empty if all are equally fast. seed: 0: targets in the
+    order in which they can be reached first; else it shuffles them. state, informed, waiting, following: zeros, a
+    number for each target.
+
+    When generators are free, as many as possible are matched to targets; targets of which the fewest predecessors hold
+    the chunk come first. A slow generator takes only chunks that faster generators cannot bring: chunks that are
+    neither in the coset of its target nor on the way into it. It takes any chunk if the faster generators could not
+    deliver the rest by the deadline.
     """
-    generators, count = successors.shape
-    assigned = np.zeros((chunks, count), np.bool_)  # the target has the chunk, or will have it after this step
-    informed = np.zeros((chunks, count if window > 1 else 1), np.int32)  # predecessors that hold the chunk
-    holder = np.zeros(chunks * count, np.int32)
-    held = np.zeros(chunks * count, np.int32)
-    cursor = np.zeros(generators, np.int64)  # the targets of all pairs before it are assigned
-    step, before, known = -1, 0, chunks
-    for chunk in range(chunks):
-        held[chunk] = chunk
-        assigned[chunk, 0] = True
-    while known < len(holder):
-        if known == before:
-            return -1
-        if window > 1:
-            for pair in range(before, known):
-                for generator in range(generators):
-                    informed[held[pair], successors[generator, holder[pair]]] += 1
-        before = grown = known
-        step += 1
-        for turn in range(generators):
-            generator = (turn + step) % generators
-            pair = cursor[generator]
-            while pair < known and assigned[held[pair], successors[generator, holder[pair]]]:
-                pair += 1
-            cursor[generator] = pair
-            best, fewest, seen = -1, 1 << 30, 0
-            while pair < known and seen < window and fewest > 1:
-                target = successors[generator, holder[pair]]
-                if not assigned[held[pair], target]:
-                    seen += 1
-                    others = informed[held[pair], target] if window > 1 else 1
-                    if others < fewest:
-                        best, fewest = pair, others
-                pair += 1
-            if best >= 0:
-                chunk = held[best]
-                target = successors[generator, holder[best]]
-                assigned[chunk, target] = True
-                holder[grown], held[grown] = target, chunk
-                row = grown - chunks
-                rows[0, row], rows[1, row], rows[2, row], rows[3, row] = step, generator, holder[best], chunk
-                grown += 1
-        known = grown
-    return step + 1
+    generators = len(busy)
+    npus = len(successors) // generators
+    in_coset = [0] * (len(coset) * (len(state) // npus))
+    free, matched, restricted = [0] * generators, [-1] * generators, [0] * generators
+    first, last = [-1] * generators, [-1] * generators
+    cursor = [0, 0, seed]
+    for chunk in range(len(state) // npus):
+        _enter_cosets(chunk * npus, npus, coset, in_coset)
+        _arrive(chunk * npus, npus, successors, state, informed, waiting, cursor)
+    now, end, row, rest = 0, 0, 0, (npus - 1) * (len(state) // npus)
+    while row < rest:
+        for generator in range(generators):
+            matched[generator] = -1 if free[generator] <= now else -2
+            room = -1
+            for other in range(generators):
+                if total[other] < total[generator]:
+                    begin = max(now, free[other]) + total[other]
+                    room = max(room, 0) + max(0, (deadline - begin) // busy[other] + 1)
+            restricted[generator] = len(coset) > 0 and rest - row <= room
+        _match(matched, state, informed, waiting, restricted, in_coset, coset, predecessors, npus, cursor)
+        for generator in range(generators):
+            target = matched[generator]
+            if target < 0:
+                continue
+            state[target] = ASSIGNED
+            _enter_cosets(target, npus, coset, in_coset)
+            rows[4 * row], rows[4 * row + 1] = now, generator
+            rows[4 * row + 2], rows[4 * row + 3] = predecessors[generator * npus + target % npus], target // npus
+            if first[generator] < 0:
+                first[generator] = row
+            else:
+                following[last[generator]] = row
+            last[generator] = row
+            free[generator] = now + busy[generator]
+            end = max(end, now + total[generator])
+            row += 1
+        after = end
+        for generator in range(generators):
+            if free[generator] > now:
+                after = min(after, free[generator])
+            if first[generator] >= 0:
+                after = min(after, rows[4 * first[generator]] + total[generator])
+        now = after
+        for generator in range(generators):
+            while first[generator] >= 0 and rows[4 * first[generator]] + total[generator] <= now:
+                number = first[generator]
+                first[generator] = following[number] if number != last[generator] else -1
+                npu = successors[generator * npus + rows[4 * number + 2]]
+                _arrive(rows[4 * number + 3] * npus + npu, npus, successors, state, informed, waiting, cursor)
+    return end
+
+
+def _enter_cosets(target: int, npus: int, coset: Sequence[int], in_coset: MutableSequence[int]) -> None:
+    """Note that a chunk is in, or on the way into, the cosets of a target."""
+    chunks = len(in_coset) // max(1, len(coset))
+    for generator in range(len(coset) // npus):
+        place = (generator * chunks + target // npus) * npus
+        in_coset[place + coset[generator * npus + target % npus]] = 1
+
+
+def _arrive(
+    target: int,
+    npus: int,
+    successors: Sequence[int],
+    state: MutableSequence[int],
+    informed: MutableSequence[int],
+    waiting: MutableSequence[int],
+    cursor: MutableSequence[int],
+) -> None:
+    """A target holds its chunk, so its successors can get it."""
+    state[target] = HELD
+    npu = target % npus
+    for place in range(npu, len(successors), npus):
+        reached = target - npu + successors[place]
+        informed[reached] += 1
+        if not state[reached]:
+            state[reached] = WAITING
+            waiting[cursor[1]] = reached
+            cursor[1] += 1
+
+
+def _match(
+    matched: MutableSequence[int],
+    state: Sequence[int],
+    informed: Sequence[int],
+    waiting: MutableSequence[int],
+    restricted: Sequence[int],
+    in_coset: Sequence[int],
+    coset: Sequence[int],
+    predecessors: Sequence[int],
+    npus: int,
+    cursor: MutableSequence[int],
+) -> None:
+    """Match free generators to targets: matched[generator] is its target, -1 for none, -2 if it is not free.
+
+    cursor: where in `waiting` the targets that wait begin and end, and the seed; all are updated. Targets are taken in
+    blocks of WINDOW, in each those of which the fewest predecessors hold the chunk first.
+    """
+    high = min(cursor[1], cursor[0] + WINDOW)
+    _drop_assigned(state, waiting, high, cursor)
+    begin, left = cursor[0], 0
+    for number in matched:
+        left += number == -1
+    came_by, queue = [0] * len(matched), [0] * len(matched)
+    level, rest = 0, high - begin
+    while left and (rest or high < cursor[1]):
+        if not rest:
+            begin, high, level = high, min(cursor[1], high + WINDOW), 0
+            rest = high - begin
+        level += 1
+        for place in range(begin, high):
+            target = waiting[place]
+            if informed[target] != level:
+                continue
+            rest -= 1
+            if left and state[target] == WAITING:
+                left -= _augment(
+                    target, matched, state, restricted, in_coset, coset, predecessors, npus, came_by, queue
+                )
+
+
+def _drop_assigned(
+    state: Sequence[int], waiting: MutableSequence[int], high: int, cursor: MutableSequence[int]
+) -> None:
+    """Drop targets that do not wait any more from the first window, which ends at `high`, and shuffle the others."""
+    begin = high
+    for place in range(high - 1, cursor[0] - 1, -1):
+        if state[waiting[place]] == WAITING:
+            begin -= 1
+            waiting[begin] = waiting[place]
+    cursor[0] = begin
+    if cursor[2]:
+        for place in range(high - 1, begin, -1):
+            cursor[2] = (cursor[2] * 1103515245 + 12345) % MODULUS
+            other = begin + (cursor[2] >> 8) % (place - begin + 1)
+            waiting[place], waiting[other] = waiting[other], waiting[place]
+
+
+def _augment(
+    target: int,
+    matched: MutableSequence[int],
+    state: Sequence[int],
+    restricted: Sequence[int],
+    in_coset: Sequence[int],
+    coset: Sequence[int],
+    predecessors: Sequence[int],
+    npus: int,
+    came_by: MutableSequence[int],
+    queue: MutableSequence[int],
+) -> bool:
+    """Match a target, if others that are matched may move to other generators; whether this is possible (Kuhn 1955).
+
+    The search is breadth first: queue: generators; came_by: that whose target moves to each, or their number.
+    """
+    generators, chunks = len(matched), len(in_coset) // max(1, len(coset))
+    for generator in range(generators):
+        came_by[generator] = -1
+    wanted, source, head, tail = target, generators, 0, 0
+    while True:
+        npu = wanted % npus
+        for generator in range(generators):
+            if came_by[generator] != -1 or matched[generator] == -2:
+                continue
+            if state[wanted - npu + predecessors[generator * npus + npu]] != HELD:
+                continue
+            place = generator * npus + npu
+            if restricted[generator] and in_coset[(generator * chunks + wanted // npus) * npus + coset[place]]:
+                continue
+            came_by[generator] = source
+            queue[tail] = generator
+            tail += 1
+        if head == tail:
+            return False
+        source = queue[head]
+        head += 1
+        if matched[source] == -1:
+            break
+        wanted = matched[source]
+    while came_by[source] != generators:
+        matched[source] = matched[came_by[source]]
+        source = came_by[source]
+    matched[source] = target
+    return True

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from collc.base.host_lists import compressed_hosts
 from collc.base.wording import listed, plural
 from collc.machines.hosts import Inside, Kinds, Port
 from collc.machines.machine import Device, Family, Machine, Wire, merged
 from collc.machines.reading import MICRO, ImportOptions, check_devices, missing, wrong
+from collc.source.host_lists import compressed_hosts
 
 NIC_LATENCY: Final = (
     Fraction(85, 100) * MICRO,

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -45,13 +46,19 @@ def graph_machine(
     said: str,
     shared: Collection[int] = (),
 ) -> Machine:
-    """The machine of a graph. said: who says the rates. shared: edges that share theirs with the opposite one."""
+    """The machine of a graph, without its self-loops.
+
+    said: who says the rates. shared: edges that share theirs with the opposite one.
+    """
     check_devices(len(npus) + len(switches))
     place = {name: Device(-1, "npu", at) for at, name in enumerate(npus)}
     place |= {name: Device(-1, "switch", at) for at, name in enumerate(switches)}
     kinds: dict[tuple[Fraction, Fraction | None, bool], LinkKind] = {}
     wires: list[Wire] = []
+    loops = list(dict.fromkeys(source for source, target, *_ in edges if source == target))
     for number, (source, target, rate, latency, lanes) in enumerate(edges):
+        if source == target:
+            continue
         key = (rate, latency, number in shared)
         if key not in kinds:
             kind = _kind(len(kinds), rate, latency, options, said)
@@ -62,7 +69,13 @@ def graph_machine(
         families.append(Family("switch", len(switches), True, tuple(switches)))
     if len(kinds) > MOST_KINDS:
         raise wrong(f"{len(kinds):,} different rates and latencies; {MOST_KINDS:,} are the most")
-    return Machine(tuple(kinds.values()), families=tuple(families), wires=merged(wires))
+    dropped = (f"edges from a node to itself ({shortened(loops)})",) if loops else ()
+    return Machine(tuple(kinds.values()), families=tuple(families), wires=merged(wires), dropped=dropped)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Up to eight names, and how many more there are."""
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _kind(number: int, rate: Fraction, latency: Fraction | None, options: ImportOptions, said: str) -> LinkKind:
@@ -159,6 +172,10 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"{source.name} is not node-link JSON: its nodes and edges are not as NetworkX writes them"
         raise wrong(message, line_span(source, 1)) from error
+    names = Counter(map(str, ids))
+    if len(names) < len(ids) or len(nodes) < len(ids):
+        twice = next((f" {name[:40]}" for name, count in names.items() if count > 1), "")
+        raise wrong(f"{source.name} has two nodes with the id{twice}", line_span(source, 1), '1 and "1" are one name')
     unknown = next((node for node in graph if node not in nodes), None)
     if unknown is not None:
         end = next((end for edge in edges for end in ("source", "target") if edge[end] == unknown), "source")
@@ -240,7 +257,7 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
         if len(sums) == len(betas) and betas[to][at]
     ):
         said.append("invbws, which are not alpha + beta: the numbers may be scaled, so check the rates")
-    return replace(machine, dropped=tuple(said))
+    return replace(machine, dropped=(*machine.dropped, *said))
 
 
 def _alpha(source: SourceFile, value: object) -> Fraction | None:

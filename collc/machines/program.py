@@ -10,12 +10,12 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.base.host_lists import compressed_hosts, is_host_range
 from collc.base.units import decimal, format_rate, format_time
 from collc.base.wording import listed
 from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Node, Wire
 from collc.machines.patterns import Index, Pair, loops
 from collc.source.formatting.format import format_source
+from collc.source.host_lists import compressed_hosts, is_host_range
 
 WIDTH: Final = 110
 PICOSECONDS: Final = 10**12

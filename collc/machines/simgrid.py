@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.machines.graphs import Edge, graph_machine
+from collc.base.disjoint_sets import DisjointSets
+from collc.machines.graphs import Edge, graph_machine, shortened
 from collc.machines.machine import Machine
 from collc.machines.reading import Element, ImportOptions, check_devices, element_span, parse_xml, wrong
 
@@ -51,8 +52,8 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
     machine = graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file", shared)
     if not names:
         return machine
-    some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return replace(machine, taken=(f"both directions share the bandwidth of links with policy SHARED: {some}",))
+    taken = f"both directions share the bandwidth of links with policy SHARED: {shortened(names)}"
+    return replace(machine, taken=(taken,))
 
 
 def _zone(platform: _Platform, zone: Element) -> None:
@@ -159,26 +160,14 @@ def _radical(platform: _Platform, element: Element) -> list[int]:
     return numbers
 
 
-class _Junctions:
-    """Sets of ends of links that meet. Devices are ends too, named (device, -1)."""
+class _Junctions(DisjointSets[tuple[str, int]]):
+    """Sets of ends of links that meet. Devices are ends too, named (device, -1), and represent their sets."""
 
-    def __init__(self) -> None:
-        self._parent: dict[tuple[str, int], tuple[str, int]] = {}
-
-    def find(self, end: tuple[str, int]) -> tuple[str, int]:
-        """The representative of the set of an end."""
-        while (parent := self._parent.setdefault(end, end)) != end:
-            self._parent[end] = self._parent.setdefault(parent, parent)
-            end = parent
-        return end
-
-    def join(self, one: tuple[str, int], other: tuple[str, int]) -> None:
-        """Joins two sets; that of a device keeps its name."""
-        a, b = self.find(one), self.find(other)
-        if a != b:
-            if b[1] == -1:
-                a, b = b, a
-            self._parent[b] = a
+    def join(self, keeper: tuple[str, int], other: tuple[str, int]) -> None:
+        """Joins two sets; a device stays the representative of its set."""
+        if self.root(other)[1] == -1:
+            keeper, other = other, keeper
+        super().join(keeper, other)
 
 
 def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
@@ -190,7 +179,7 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
     for source, target, hops, both in platform.routes:
         at = (source, -1)
         for hop in hops:
-            forward = junctions.find(at) != junctions.find((hop, 1))
+            forward = junctions.root(at) != junctions.root((hop, 1))
             junctions.join(at, (hop, 0 if forward else 1))
             at = (hop, 1 if forward else 0)
             directions[hop, forward] = None
@@ -201,7 +190,7 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
     known = {*platform.hosts, *platform.routers}
 
     def device(end: tuple[str, int]) -> str:
-        found = junctions.find(end)
+        found = junctions.root(end)
         if found[1] == -1:
             if found[0] not in known:
                 raise wrong(f"a route leads to {found[0]}, which is not a host or router")
@@ -228,7 +217,7 @@ def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:
     """Raise SourceError X0601 where routes make one device of two."""
     seen: dict[tuple[str, int], str] = {}
     for name in (*platform.hosts, *platform.routers):
-        found = junctions.find((name, -1))
+        found = junctions.root((name, -1))
         if found in seen:
             raise wrong(f"the routes join {seen[found]} and {name} without a link", hint="write the links in .coll")
         seen[found] = name

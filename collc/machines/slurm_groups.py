@@ -9,12 +9,12 @@ from math import prod
 from typing import Final
 
 from collc.base.diagnostics import Span
-from collc.base.host_lists import compressed_hosts
 from collc.base.wording import listed
 from collc.machines.fabrics import NIC_LATENCY, Attachment, Fabric
 from collc.machines.hosts import Inside, Kinds
 from collc.machines.machine import Device, Machine, Wire, merged
 from collc.machines.reading import missing, wrong
+from collc.source.host_lists import compressed_hosts
 
 JOINS: Final = ("nvlink", "switch", "nic")
 """What joins the hosts of a block (nvlink, switch), ring or torus (switch, nic)."""

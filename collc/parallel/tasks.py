@@ -16,7 +16,7 @@ class Lost:
 
 
 def named_function(name: str) -> Callable[[Any], Any]:
-    """The function of a module, as in "collc.application.sweep_case:run_case"."""
+    """The function of a module, as in "collc.application.sweep.sweep_case:run_case"."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
 

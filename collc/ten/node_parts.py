@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from collc.base.disjoint_sets import DisjointSets
 from collc.ten.network import Network
 
 
@@ -18,21 +19,14 @@ def parts_of(network: Network) -> list[list[int]]:
     rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
     kinds: list[int] = network.kind.tolist()
     used = sorted({rates[row] for row in kinds})
-    parent = list(range(network.device_count))
-
-    def root(device: int) -> int:
-        while parent[device] != device:
-            parent[device] = parent[parent[device]]
-            device = parent[device]
-        return device
-
+    joined = DisjointSets[int]()
     for source, target, row in zip(
         network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True
     ):
         if len(used) > 1 and rates[row] > used[0]:
-            parent[root(source)] = root(target)
+            joined.join(target, source)
     parts: dict[int, list[int]] = {}
     npus: list[int] = network.npus.tolist()
     for npu in npus:
-        parts.setdefault(root(npu), []).append(npu)
+        parts.setdefault(joined.root(npu), []).append(npu)
     return list(parts.values()) if len(parts) < len(npus) else [npus]

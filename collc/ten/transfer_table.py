@@ -82,10 +82,10 @@ def transfer_frame(
     wanted = (library,) if library is not None else _LIBRARIES
     found = next((name for name in wanted if find_spec(name) is not None), None)
     if found is None:
-        missing = " and ".join(wanted)
+        missing = f"{library} is not" if library is not None else "neither is"
         raise ImportError(
-            f"a data frame needs {' or '.join(wanted)}, and {missing} {'is' if len(wanted) == 1 else 'are'} not "
-            f"installed: python -m pip install {wanted[0]} (transfers() gives a NumPy record array without them)"
+            f"a data frame needs {' or '.join(wanted)}, and {missing} installed: "
+            f"python -m pip install {wanted[0]} (transfers() gives a NumPy record array without them)"
         )
     table = transfer_table(network, demand, schedule)
     columns: dict[str, Any] = {name: table[name] for name in COLUMNS.names or ()}

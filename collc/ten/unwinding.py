@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from collc.base.disjoint_sets import DisjointSets
 from collc.ten.network import LinkKind, Network
 
 Row = tuple[int, int, int, int]
@@ -23,21 +24,14 @@ MOST_PAIRS: Final = 1 << 20
 def joined_switches(network: Network) -> list[list[int]]:
     """The switches, those that links between switches join together, each part in ascending order."""
     n = network.npu_count
-    part = list(range(network.device_count))
-
-    def root(device: int) -> int:
-        while part[device] != device:
-            part[device] = part[part[device]]
-            device = part[device]
-        return device
-
+    joined = DisjointSets[int]()
     for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
         if source >= n and target >= n:
-            part[max(root(source), root(target))] = min(root(source), root(target))
-    found: dict[int, list[int]] = defaultdict(list)
+            joined.join(source, target)
+    parts: dict[int, list[int]] = defaultdict(list)
     for switch in range(n, network.device_count):
-        found[root(switch)].append(switch)
-    return list(found.values())
+        parts[joined.root(switch)].append(switch)
+    return list(parts.values())
 
 
 def links_over(network: Network, switches: Sequence[int], kinds: dict[LinkKind, int]) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.units import UNITS, Dimension, format_time
+from collc.base.units import Dimension, format_time, quantity_in
 from collc.ten.network import Network
 
 
@@ -46,14 +46,11 @@ SOURCE: Final = "NCCL, src/graph/tuning.cc: hwLat of a ring step over NVLink, le
 
 def cost_of(text: str) -> ProtocolCost:
     """The cost that a text such as `LL128=120/128:1.3us` gives. Raises ValueError where it gives none."""
-    match = re.fullmatch(r"(\w+)=(\d+(?:\.\d+)?|\d+/\d+):(\d+(?:\.\d+)?)(ps|ns|us|ms|s)", text)
-    if match is None or match[1] not in DEFAULT_COSTS:
+    match = re.fullmatch(r"(\w+)=(\d+(?:\.\d+)?|\d+/0*[1-9]\d*):(.+)", text)
+    startup = None if match is None else quantity_in(match[3], Dimension.TIME)
+    if match is None or match[1] not in DEFAULT_COSTS or startup is None or not 0 < Fraction(match[2]) <= 1:
         raise ValueError(text)
-    dimension, scale = UNITS[match[4]]
-    share = Fraction(match[2])
-    if not 0 < share <= 1 or dimension is not Dimension.TIME:
-        raise ValueError(text)
-    return ProtocolCost(match[1], share, int(Fraction(match[3]) * scale))
+    return ProtocolCost(match[1], Fraction(match[2]), int(startup))
 
 
 def of_plans(cost: ProtocolCost) -> ProtocolCost:

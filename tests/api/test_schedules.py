@@ -94,7 +94,7 @@ def test_lower_finds_the_sizes(compiled: tuple[Path, collc.Module], monkeypatch:
         assert options.best_known
         return replace(options, sizes=(4096, 8191)), "the best known"
 
-    monkeypatch.setattr("collc.application.best_sizes.with_best_sizes", found)
+    monkeypatch.setattr("collc.application.emit.best_sizes.with_best_sizes", found)
     lowered = collc.lower(compiled[1], sizes="auto")
     assert 'minBytes="4096"' in lowered.text
     assert "the best known" in lowered.notes
@@ -278,7 +278,7 @@ def test_frames_have_the_columns_of_the_table(
 
 def test_frames_need_a_library(compiled: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
-    with pytest.raises(ImportError, match=r"needs pandas or polars, .* pip install pandas"):
+    with pytest.raises(ImportError, match=r"needs pandas or polars, and neither is installed: .* pip install pandas"):
         compiled[1].to_frame()
     installed(monkeypatch, "pandas")
     with pytest.raises(ImportError, match="needs polars, and polars is not installed"):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import collc
-from collc.application import best_sizes
-from collc.application.best_sizes import SIZES, _Comparison
+from collc.application.emit import best_sizes
+from collc.application.emit.best_sizes import SIZES, _Comparison
 from collc.base.units import format_bytes
 from collc.tuning import nccl_shapes
 

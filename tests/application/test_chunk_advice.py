@@ -61,7 +61,7 @@ def test_elsewhere_there_is_none(run: str) -> None:
 
 def test_on_large_networks_it_names_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     run = "all_gather(t.npus, size: 256MiB)"
-    monkeypatch.setattr("collc.application.chunk_advice.MOST_WORK", 31)
+    monkeypatch.setattr("collc.application.compile.chunk_advice.MOST_WORK", 31)
     (remark,) = remarks(DAMAGED, run)
     report = collc.compile_text(DAMAGED.replace("RUN", run))["s"]
     less = int(100 * (1 - report.ideal_ps / report.bound_ps))

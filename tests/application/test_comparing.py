@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.alternatives import SYNTHESIZED, TEXTBOOK
-from collc.application.comparing import CompareSettings, compare_file
-from collc.application.comparison_report import Comparison
+from collc.application.compare.alternatives import SYNTHESIZED, TEXTBOOK
+from collc.application.compare.comparing import CompareSettings, compare_file
+from collc.application.compare.comparison_report import Comparison
 from collc.command.cli import main
 
 PROGRAM = """

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import file_speed
-from collc.application.file_speed import plan_speed_notes, simulated_file, switched_notes
-from collc.application.file_times import FileKind, write_file
-from collc.application.output_files import OutputFiles
+from collc.application.compile.output_files import write_files
+from collc.application.emit import file_speed
+from collc.application.emit.file_speed import plan_speed_notes, simulated_file, switched_notes
+from collc.application.emit.file_times import FileKind, write_file
 from collc.base.atomic_files import drafting
 from collc.base.units import format_time
 from collc.msccl.options import MscclOptions, Protocol
@@ -103,10 +103,8 @@ def test_files_of_unwound_switches_are_simulated_over_them(tmp_path: Path) -> No
     network = request.network
     module = scheduled(unwound(network, joined=True), request.demand)
     with drafting() as draft:
-        files = OutputFiles(module, network, tmp_path, draft, lambda _share, _phase: None, lambda _: "")
-        files.write(request.emits)
-        notes = files.collect().notes
-        files.discard()
+        target = (tmp_path, draft)
+        notes = write_files(module, network, request.emits, target, lambda _share, _phase: None, lambda _: "").notes
         draft.publish()
     kinds: tuple[tuple[str, FileKind, str], ...] = (("MSCCL", "msccl", "s.xml"), ("MSCCL++", "mscclpp", "s.json"))
     for name, kind, file in kinds:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compilation import compile_program
+from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from tests.cpu_time import at_most, slowness

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.named_collectives import check_demand
+from collc.application.verify.named_collectives import check_demand
 from collc.base.diagnostics import CheckFailed, UsageError
 from collc.ten.module import Module
 from tests import support

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import plan_choice
-from collc.application.plan_choice import faster_plan
+from collc.application.compile import plan_choice
+from collc.application.compile.plan_choice import faster_plan, fastest_plan
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.program_files import load_files, read_program
-from collc.application.schedule_build import quiet_report
 from collc.application.settings import Settings
-from collc.emit.mscclpp import fastest_plan
 from collc.msccl.options import MscclOptions
 from collc.msccl.simulating.plan_times import plan_time
 from collc.passes.context import PassContext
@@ -42,7 +42,7 @@ OPTIONS = MscclOptions(gpus_per_node=4)
 
 def built(request: ScheduleRequest, *kinds: str) -> Module:
     settings = Settings(planned_for=kinds, keep_modules=True)
-    return quiet_report(replace(request, emits=()), settings).kept_module()
+    return build_schedule(BuildInput(replace(request, emits=()), settings)).kept_module()
 
 
 def time_of(module: Module, network: Network) -> int:

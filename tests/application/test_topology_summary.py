@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 
 import collc
-from collc.application.topology_summary import _cut_between, _halves, summarize, summary_of
+from collc.application.topology.topology_summary import _cut_between, _halves, summarize, summary_of
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from tests.cpu_time import at_most

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from collc.application.file_verification import Expectation, verify_file
-from collc.application.module_simulation import simulated_module
-from collc.application.simulating import SimulationSettings, simulate_file
-from collc.application.trace_verification import verify_traces
+from collc.application.simulate.module_simulation import simulated_module
+from collc.application.simulate.simulating import SimulationSettings, simulate_file
+from collc.application.verify.file_verification import Expectation, verify_file
+from collc.application.verify.trace_verification import verify_traces
 from collc.base.diagnostics import SourceError
 from collc.base.units import serialization_time
 from collc.chakra import reader

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.simulating import SimulationSettings, simulate_file
+from collc.application.simulate.simulating import SimulationSettings, simulate_file
 from collc.chakra import reader
 from collc.command.cli import main
 from tests.chakra.support import COLL, METADATA, NETWORK, compute, file_bytes, receive, send, varint, write

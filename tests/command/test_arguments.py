@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from collc.command.arguments import COMMANDS
 from collc.command.cli import main
 from collc.command.commands import COMMANDS as FUNCTIONS
+from collc.command.values import duration_of, seconds_of, size_of
 
 PROGRAM = (
     "import std.topologies\nimport std.collectives\n"
@@ -95,3 +97,22 @@ def test_an_output_folder_named_like_a_file_is_warned_about(
 def test_an_output_folder_with_another_name_is_not_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "p.coll", "-o", "out/v1.2"]) == 0
     assert "U0209" not in capsys.readouterr().err
+
+
+def test_sizes_and_times_are_those_of_the_language() -> None:
+    assert [size_of(text) for text in ("4.5KiB", "4608", "1e3B", "64MiB")] == [4608, 4608, 1000, 64 << 20]
+    assert [seconds_of(text) for text in ("2s", "2", "500ms", "1e3us", "0.5")] == [2, 2, 0.5, 0.001, 0.5]
+    assert duration_of("0us") == 0
+    for text in ("0.5B", "4.5Kib", "2s", "", "-1B", "0", "1e99B", "B"):
+        with pytest.raises(ArgumentTypeError, match="a size in whole bytes is expected, as in 64MiB"):
+            size_of(text)
+    for text in ("0s", "2KiB", "-1", "nan", "2 s", "1e9s", "s"):
+        with pytest.raises(ArgumentTypeError, match="a positive number of seconds is expected"):
+            seconds_of(text)
+
+
+def test_a_size_and_a_time_limit_with_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = Path(__file__).parents[2] / "examples" / "quickstart.coll"
+    assert main(["compile", str(program), "-o", str(tmp_path), "--time-limit", "20s"]) == 0
+    assert main(["simulate", str(tmp_path / "gather.xml"), "--on", f"{program}:mesh", "--size", "4.5KiB"]) == 0
+    assert "all_gather, 4608B" in capsys.readouterr().out

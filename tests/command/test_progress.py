@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compilation import compile_program
+from collc.application.compile.compilation import compile_program
 from collc.application.settings import Callbacks, Settings
 from collc.command import terminal
 from collc.command.terminal import progress_bar

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from lxml import html
 
-from collc.application.report_alternatives import alternatives_of
+from collc.application.show.report_alternatives import alternatives_of
 from collc.base.units import format_time
 from collc.command.cli import main
 from collc.pictures import PICTURES

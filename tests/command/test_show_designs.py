@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from lxml import html
 
-from collc.application.design_pages import DRAWN, design_subject
+from collc.application.design.design_pages import DRAWN, design_subject
 from collc.command.cli import main
 from collc.pictures import DESIGN_PICTURES
 from collc.source.elaboration.elaborate import load_program

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application import sweeping
+from collc.application.sweep import sweeping
 from collc.command.cli import main
 from collc.parallel.tasks import Lost, named_function
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.design_report import DesignReport
-from collc.application.designs import DesignSettings, solve_designs
+from collc.application.design.design_report import DesignReport
+from collc.application.design.designs import DesignSettings, solve_designs
 from collc.base.diagnostics import SourceFile
 from collc.command.cli import main
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from collc.application.designs import DesignSettings, solve_designs
+from collc.application.design.designs import DesignSettings, solve_designs
 from collc.base.diagnostics import SourceError, SourceFile
 from tests.design.libra_reader import LibraInputs
 

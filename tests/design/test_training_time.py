@@ -39,6 +39,11 @@ def test_in_network_reduction() -> None:
     assert traffic("all_reduce", 1000, (1, 2), (True, True)) == (0, 1000)
 
 
+def test_reducing_switches_save_a_reduce_scatter_nothing() -> None:
+    """An NPU sends the shards of all others whether a switch adds them or their owners do."""
+    assert traffic("reduce_scatter", 1000, (5, 2, 4), (True, True, True)) == (800, 100, 75)
+
+
 def test_send_recv_crosses_the_last_dimension_of_the_group() -> None:
     assert traffic("send_recv", 7, (4, 2, 1), (False,) * 3) == (0, 7, 0)
     assert traffic("send_recv", 7, (1, 1), (False,) * 2) == (0, 0)

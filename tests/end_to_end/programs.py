@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import collc
-from collc.application.compile_report import SCHEDULE_CHECKS, ScheduleReport
+from collc.application.compile.compile_report import SCHEDULE_CHECKS, ScheduleReport
 from collc.msccl.check import check_file
 from collc.msccl.running.run_file import run_file
 from collc.passes.registry import PASSES

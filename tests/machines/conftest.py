@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collc.application.importing import ImportSettings, import_machine
+from collc.application.machines.importing import ImportSettings, import_machine
 from collc.ten.network import Network
 from tests.machines.formats import network_of
 

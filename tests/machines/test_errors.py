@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from collc.application.importing import ImportSettings, import_machine
+from collc.application.machines.importing import ImportSettings, import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
 from tests.machines import formats
 from tests.machines.formats import links, network_of

@@ -11,6 +11,7 @@ import pytest
 from collc.base.diagnostics import SourceError, UsageError
 from collc.machines.gpu_models import links_of, nvlink_rate
 from collc.machines.infiniband import read_ibnetdiscover
+from collc.machines.reading import ImportOptions
 from tests.machines import formats
 from tests.machines.formats import links
 from tests.machines.test_errors import GRAPH, IB, IBLINK, NODE, SMI, TACCL
@@ -461,7 +462,7 @@ def test_lines_with_more_fields_are_read(imported):
 def test_hosts_are_the_first_words_of_descriptions():
     from collc.base.diagnostics import SourceFile
 
-    fabric = read_ibnetdiscover(SourceFile("f", IB.replace("n1 mlx5_0", "n1 HCA-1 extra")))
+    fabric = read_ibnetdiscover(SourceFile("f", IB.replace("n1 mlx5_0", "n1 HCA-1 extra")), ImportOptions())
     assert {(one.host, one.port) for one in fabric.attachments} == {("n1", "HCA-1"), ("n2", "mlx5_0")}
 
 
@@ -544,6 +545,24 @@ def test_places_of_nodes_of_old_networkx(imported):
     assert links(imported(old, **given)[0]) == links(imported(GRAPH, **given)[0])
 
 
+def test_edges_from_a_node_to_itself_are_dropped(imported):
+    given = {"npu": "t=gpu", "capacity": "bw=GB/s"}
+    data = json.loads(GRAPH)
+    key = "edges" if "edges" in data else "links"
+    data[key].append(data[key][0] | {"target": data[key][0]["source"]})
+    network, program = imported(json.dumps(data), **given)
+    assert links(network) == links(imported(GRAPH, **given)[0])
+    assert f"Dropped: edges from a node to itself ({data[key][0]['source']})." in head(program)
+
+
+@pytest.mark.parametrize("ids", [(1, "1"), (1, 1), ("a", "a"), (1, 1.0)])
+def test_nodes_of_one_name_are_refused(imported, ids):
+    nodes = [{"id": number, "t": "gpu"} for number in (*ids, "c")]
+    text = json.dumps({"nodes": nodes, "edges": [{"source": ids[0], "target": "c", "bw": 5}]})
+    with pytest.raises(SourceError, match="two nodes with the id"):
+        imported(text, npu="t=gpu", capacity="bw=GB/s")
+
+
 @pytest.mark.parametrize("space", [' xmlns="http://graphml.graphdrawing.org/xmlns"', ""])
 @pytest.mark.parametrize("kind", ["directed", "undirected"])
 def test_undirected_edges_have_all_of_their_capacity_both_ways(imported, space, kind):
@@ -605,6 +624,19 @@ def test_bits_and_bytes_of_simgrid(imported, rate, bytes_per_second):
     text += f'<link id="l" bandwidth="{rate}" latency="1us" sharing_policy="SPLITDUPLEX"/>'
     text += '<route src="a" dst="b"><link_ctn id="l"/></route></zone></platform>'
     assert {one[2] for one in links(imported(text)[0])} == {bytes_per_second}
+
+
+def test_a_router_of_simgrid_is_the_end_of_all_links_that_meet_there(imported):
+    """The second route passes the router of the first one without naming it."""
+    text = '<platform version="4.1"><zone id="z" routing="Full"><host id="a"/><host id="b"/><router id="r"/>'
+    text += "".join(
+        f'<link id="{name}" bandwidth="1GBps" latency="1us" sharing_policy="SPLITDUPLEX"/>' for name in "kl"
+    )
+    text += '<route src="r" dst="b"><link_ctn id="l"/></route>'
+    text += '<route src="a" dst="b"><link_ctn id="k"/><link_ctn id="l"/></route></zone></platform>'
+    network, program = imported(text)
+    assert {(a, b) for a, b, *_ in links(network)} == {(0, 2), (2, 0), (1, 2), (2, 1)}
+    assert 'switch switch labels "r"' in program
 
 
 def test_every_assumed_latency_is_a_param(imported):

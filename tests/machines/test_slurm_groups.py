@@ -9,7 +9,7 @@ from itertools import product
 import networkx as nx
 import pytest
 
-from collc.application.importing import ImportSettings, import_machine
+from collc.application.machines.importing import ImportSettings, import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
 from collc.machines.patterns import loops
 from collc.machines.slurm_groups import neighbours

@@ -10,7 +10,7 @@ from collc.msccl.check import check_file, expected_of
 from collc.msccl.lowering import lower as lowering
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import quality
-from collc.msccl.lowering.reordered import selected
+from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions, Profile
 from collc.ten.demand import Op
 from collc.ten.module import Module
@@ -70,7 +70,7 @@ def test_the_time_for_many_slots_is_bounded():
     npus = list(range(8))
     rows = [(kilobytes * 1000, [npu], npus, Op.COPY) for npu in npus for kilobytes in (1000, 999)]
     module = scheduled(support.fully_connected(8), support.demand_of(rows, None, npus))
-    assert len(selected(module, OLD, several_slots=True).messages) <= 20_000
+    assert len(first_program(module, OLD, several_slots=True).messages) <= 20_000
     with at_most(4):
         assert len(lower(module, OLD).messages) == 8 * 7 * 29  # of at most 71 slots
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collc.application.compilation import compile_program
-from collc.application.file_verification import Expectation, verify_file
+from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
+from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base.diagnostics import SourceError
 from collc.msccl.check import ExpectedResult, WantedChunk, check_file, expected_of
 from collc.msccl.check_plan import check_plan

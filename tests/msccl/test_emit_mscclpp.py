@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from collc.application.compile.plan_choice import fastest_plan
 from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.base.options import OptionValue
 from collc.emit.mscclpp import write_plan
@@ -23,7 +24,7 @@ def option(value: object) -> OptionValue:
 
 def assert_right(module: Module, folder: Path, options: MscclOptions) -> None:
     out = io.BytesIO()
-    write_plan(module, options, out)
+    write_plan(fastest_plan(module, options), out)
     path = folder / "plan.json"
     path.write_bytes(out.getvalue())
     verdict = check_plan(path)
@@ -179,7 +180,7 @@ def test_the_smallest_plan():
 def test_a_file_has_an_operation_a_line():
     module = scheduled(support.grid(2, 2), support.all_reduce(list(range(4))))
     out = io.BytesIO()
-    write_plan(module, MscclOptions(), out)
+    write_plan(fastest_plan(module, MscclOptions()), out)
     plan = plan_of(module)
     assert json.loads(out.getvalue()) == plan
     lines = out.getvalue().decode().splitlines()

@@ -12,7 +12,7 @@ from collc.msccl.lowering import scratch_slots
 from collc.msccl.lowering.assign import Policy, assign, steps_of_gpu
 from collc.msccl.lowering.flows import flows_of
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.reordered import selected
+from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions
 from collc.msccl.program import Program
 from tests import support
@@ -23,7 +23,7 @@ from tests.msccl.test_through_switches import synthesized
 @pytest.mark.parametrize("fuse", [False, True])
 def test_one_gpu_says_how_long_threadblocks_are(fuse: bool) -> None:
     """On a ring in one direction no GPU takes flows from another."""
-    start = selected(scheduled(support.ring(4, one_way=True), support.all_to_all([0, 1, 2, 3])), MscclOptions())
+    start = first_program(scheduled(support.ring(4, one_way=True), support.all_to_all([0, 1, 2, 3])), MscclOptions())
     policy, flows = Policy(fuse=fuse), flows_of(start, 1, paths=True)
     made = assign(start, policy, 32, 32, flows)
     for gpu, found in zip(start.gpus, made.gpus, strict=True):

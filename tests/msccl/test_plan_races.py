@@ -45,6 +45,25 @@ def test_scratch_of_the_run_before_needs_a_credit(tmp_path):
     assert set(check(tmp_path, found).checks.values()) == {"ok"}
 
 
+def test_a_move_does_not_write_overlapping_ranges(tmp_path):
+    """Both targets of one sum get the same data, but chunk 1 is the first of one range and the last of the other."""
+    channels = {"channel_type": "memory", "channel_ids": [0]}
+    for second, expected in ((1, "failed"), (2, "ok"), (0, "ok")):
+        targets = [buff("o", 0, 2), far(0, 0, 2), far(0, second, 2)]
+        block = [
+            {"name": "res", "src_buff": [buff("i", 0, 2), buff("i", 2, 2)], "dst_buff": targets, **channels},
+            {"name": "nop"},
+            {"name": "signal", **channels},
+            {"name": "wait", **channels},
+        ]
+        credit = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+        gpus = [gpu(rank, 2, (4, 4, 4), [[*credit, *copy.deepcopy(block)]], ["s"]) for rank in range(2)]
+        verdict = check(tmp_path, plan("allreduce", gpus))
+        assert verdict.checks["race"] == expected
+        overlaps = [finding for finding in verdict.findings if finding.code == "X0412"]
+        assert all("its threads work at once" in finding.message for finding in overlaps)
+
+
 def test_a_mutex_is_no_contest(tmp_path):
     """Whoever acquires first gives back before waiting for anything."""
     found = all_gather()

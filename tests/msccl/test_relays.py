@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from collc.application.compile.plan_choice import fastest_plan
 from collc.base.diagnostics import CheckFailed
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
@@ -70,7 +71,7 @@ def test_files_give_the_sums_on_data(profile: Profile, tmp_path: Path) -> None:
 def test_plans_give_the_sums(net: Network, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     with path.open("wb") as out:
-        write_plan(relayed(net), MscclOptions(), out)
+        write_plan(fastest_plan(relayed(net), MscclOptions()), out)
     assert check_plan(path).ok
     assert all(report.ok for report in run_plan_file(path, runs=5))
 
@@ -97,7 +98,7 @@ def test_files_of_other_runtimes_in_which_partials_are_only_kept_give_the_sums(
 def test_plans_in_which_partials_are_only_kept_give_the_sums(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     with path.open("wb") as out:
-        write_plan(kept(5), MscclOptions(), out)
+        write_plan(fastest_plan(kept(5), MscclOptions()), out)
     assert check_plan(path).ok
     assert all(report.ok for report in run_plan_file(path, runs=5))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.application.compilation import compile_program
+from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, SourceError, SourceFile
 from collc.base.wording import near

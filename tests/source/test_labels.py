@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import collc
-from collc.application.topology_summary import summarize
-from collc.base.host_lists import compressed_hosts, expanded_hosts
+from collc.application.topology.topology_summary import summarize
 from collc.command.cli import main
 from collc.source.elaboration.elaborate import load_topology
+from collc.source.host_lists import compressed_hosts, expanded_hosts
 
 POD = """
 import std.collectives
@@ -119,6 +119,8 @@ def test_errors_show_them(pod: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["a08", "a09", "a10", "b"], ["a[08-10]", "b"]),
         (["a8", "a9", "a10"], ["a[8-10]"]),
         (["a98", "a99", "a100"], ["a[98-100]"]),
+        (["a8", "a09", "a10"], ["a8", "a09", "a10"]),
+        (["a7", "a08", "a09", "a10", "a011"], ["a7", "a[08-10]", "a011"]),
         (["a1-x", "a2-x", "a3-x", "a4-y"], ["a[1-3]-x", "a4-y"]),
         (["r1n1", "r1n2", "r1n3", "r2n1"], ["r1n[1-3]", "r2n1"]),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compilation import compile_program
+from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
 
 HEAD = "import std.topologies import std.collectives import std.algorithms import std.clusters "

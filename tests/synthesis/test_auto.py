@@ -53,33 +53,37 @@ LATE = LinkKind(500_000, Fraction(50 * 10**9))
 
 
 @pytest.mark.parametrize(
-    ("net", "demand", "algorithm"),
+    ("net", "demand", "most"),
     [
-        (grid(3, 3), all_gather(list(range(9))), "tacos"),
-        (grid(3, 3), reduce_scatter(list(range(9))), "tacos"),
-        (grid(2, 3), all_to_all(list(range(6))), "pccl"),
-        (grid(3, 3), all_reduce(list(range(9)), chunks=4), "overlapped"),
-        (grid(3, 3, wrap=True), all_gather(list(range(9))), "symmetric"),
-        (grid(4, 4, wrap=True), all_reduce(list(range(16))), "symmetric"),
-        (grid(2, 2), all_to_all([0, 1, 2, 3]), "symmetric"),
-        (dgx1(), all_reduce(EIGHT, chunks=2), "tacos"),
-        (switched(8), all_gather(EIGHT), "symmetric"),
-        (switched(8), all_to_all(EIGHT), "symmetric"),
-        (switched(8), all_reduce(EIGHT), "symmetric on unwound switches"),
-        (switched(6, multicast=True), reduce(list(range(6))), "swarm"),
+        (grid(3, 3), all_gather(list(range(9))), 1.0),
+        (grid(3, 3), reduce_scatter(list(range(9))), 1.0),
+        (grid(2, 3), all_to_all(list(range(6))), 1.0),
+        (grid(3, 3), all_reduce(list(range(9)), chunks=4), 1.167),
+        (grid(3, 3, wrap=True), all_gather(list(range(9))), 1.0),
+        (grid(4, 4, wrap=True), all_reduce(list(range(16))), 1.0),
+        (grid(2, 2), all_to_all([0, 1, 2, 3]), 1.0),
+        (dgx1(), all_reduce(EIGHT, chunks=2), 1.2),
+        (switched(8), all_gather(EIGHT), 1.0),
+        (switched(8), all_to_all(EIGHT), 1.0),
+        (switched(8), all_reduce(EIGHT), 1.0),
+        (switched(6, multicast=True), reduce(list(range(6))), 1.25),
     ],
 )
-def test_choice_is_verified_and_explained(net: Network, demand: Demand, algorithm: str):
+def test_choice_is_verified_and_explained(net: Network, demand: Demand, most: float):
+    """most: the time of the schedule by the bound of its network."""
     result = auto(Module("m", net, demand), Effort())
-    assert result.algorithm == algorithm
     assert "failed" not in verify_schedule(result).checks.values()
     assert result.schedule is not None
     time = result.schedule.collective_time(result.network, result.demand)
     bound = lower_bound(result.network, result.demand, result.model).time
-    assert time >= bound
-    assert f"chose {algorithm}" in " ".join(result.notes)
+    assert bound <= time <= most * bound
+    assert f"chose {result.algorithm}" in " ".join(result.notes)
     assert (time == bound) == any("meets the bound" in note for note in result.notes)
     assert result.network.unwound == any("unwound network" in note for note in result.notes)
+
+
+def times_the_bound(module: Module) -> float:
+    return module.collective_time() / lower_bound(module.network, module.demand, module.model).time
 
 
 def test_stopped():
@@ -98,7 +102,7 @@ def test_dimensions_over_native_switches():
     ]
     net = network(16, links, switches=3, shape=(2, 8))
     result = auto(Module("m", net, all_reduce(list(range(16)), 16 * MiB, chunks=4)), Effort())
-    assert result.algorithm == "symmetric"
+    assert times_the_bound(result) <= 1.11
     assert "failed" not in verify_schedule(result).checks.values()
     assert not any("unwound" in note for note in result.notes)
 
@@ -170,13 +174,13 @@ def test_the_first_schedule_is_found_at_once_and_kept():
     result = auto(
         Module("m", switched(96), all_reduce(list(range(96)))), Effort(stop=lambda: bool(tried), progress=progress)
     )
-    assert result.algorithm == "symmetric"
+    assert times_the_bound(result) <= 1.011
     assert len(tried) == 1
 
 
 def test_a_large_switch_is_not_given_to_pccl():
     result = auto(Module("m", switched(32), all_gather(list(range(32)))), Effort())
-    assert result.algorithm == "symmetric"
+    assert times_the_bound(result) == 1
     assert not any("pccl" in note for note in result.notes)
 
 
@@ -231,7 +235,6 @@ def test_switches_that_add_up_are_used(maker: Callable[..., Demand], model: Link
     result = auto(Module("m", net, maker(EIGHT), model), Effort())
     assert not result.network.unwound
     if maker is all_reduce and model is LinkModel.STORE:
-        assert result.algorithm == "in-network"
         assert time_of(result) == 9 * 20_031_250
     assert time_of(result) <= 9 * 20_031_250
 
@@ -300,7 +303,7 @@ def test_what_takes_too_much_work_is_left_out_and_said():
     net = network(64, links, switches=16, shape=(8, 8))
     demand = all_reduce(list(range(64)), 262_144, chunks=4)
     result = auto(Module("m", net, demand, LinkModel.PIPELINED), Effort())
-    assert result.algorithm == "symmetric"
+    assert times_the_bound(result) <= 1.06
     assert "failed" not in verify_schedule(result).checks.values()
     assert any(note.startswith("auto: left out swarm: an estimated") for note in result.notes)
 
@@ -325,7 +328,6 @@ def test_where_the_longest_path_decides_all_npus_exchange(net: Network, most: in
     """64 KiB on a torus takes the least possible time; a Reduce-Scatter and an All-Gather take almost twice as long."""
     npus = net.npus.tolist()
     module = auto(Module("m", net, all_reduce(npus, 65_536 // len(npus)), LinkModel.PIPELINED), Effort())
-    assert module.algorithm == "exchange"
     assert module.collective_time() <= most
     assert verify_schedule(module).ok
 
@@ -334,7 +336,6 @@ def test_an_exchange_that_may_meet_the_bound_gets_the_work_for_it():
     """1 KiB on a hypercube of 32, where links are busy until arrival: Reduce-Scatter and All-Gather take 8 % longer."""
     module = Module("m", hypercube(5), all_reduce(list(range(32)), 32), LinkModel.STORE)
     found = auto(module, Effort())
-    assert found.algorithm == "exchange"
     assert found.collective_time() == lower_bound(module.network, module.demand, module.model).time
 
 

@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from collc.application.compilation import compile_program
-from collc.application.compile_report import ScheduleReport
+from collc.application.compile.compilation import compile_program
+from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Settings
 from collc.base import memory
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile

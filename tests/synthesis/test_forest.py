@@ -21,13 +21,12 @@ from collc.graph.throughput import gather_rate, reduce_rate, tree_capacities
 from collc.synthesis import list_schedule
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.forest import forest, plan_forest, rerouting, trees
+from collc.synthesis.forest import forest, plan_forest, rerouting
 from collc.synthesis.forest.counts import tree_counts
 from collc.synthesis.forest.pipeline import shared_out
-from collc.synthesis.forest.problem import ForestProblem, forest_problem
+from collc.synthesis.forest.problem import ForestProblem, TreeBatch, forest_problem
 from collc.synthesis.forest.rerouting import Rerouting
 from collc.synthesis.forest.summed import summed
-from collc.synthesis.forest.trees import TreeBatch, forest_trees
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
 from collc.synthesis.translations import find_translations
@@ -109,21 +108,6 @@ def both_directions(draw: st.DrawFn) -> tuple[Network, list[int]]:
     return network(npus, [one for a, b, k in edges for one in ((a, b, k), (b, a, k))], switches), demand
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_trees_span_the_members_within_the_capacities(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "COMPILED", 0 if compiled else 1 << 60)
-
-    @settings(deadline=None, max_examples=40)
-    @given(both_directions())
-    def holds(case: tuple[Network, list[int]]) -> None:
-        net, demand = case
-        problem = problem_of(net, support.all_gather(net.npus.tolist()))
-        carried, _ = tree_capacities(problem.graph, problem.capacity, problem.members.tolist(), demand)
-        assert_trees(problem, demand, carried.tolist(), forest_trees(problem, demand, carried))
-
-    holds()
-
-
 def never(_function: object) -> bool:
     return False
 
@@ -198,7 +182,6 @@ def test_plain_and_compiled_give_the_same(net: Network, monkeypatch: pytest.Monk
     task = task_of(net, gathered(net, 3, MiB * 48), PIPELINED)
     found: list[list[bytes]] = []
     for least in (1 << 60, 0):
-        monkeypatch.setattr(trees, "COMPILED", least)
         monkeypatch.setattr(list_schedule, "COMPILED", least)
         monkeypatch.setattr(rerouting, "COMPILED", least)
         monkeypatch.setattr(rerouting, "is_compiled", never)
@@ -372,13 +355,8 @@ def test_what_is_not_served(net: Network, demand: Demand, message: str) -> None:
 
 
 def test_a_switch_that_cannot_be_split_off() -> None:
-    """Packed trees do not exist; rerouted ones load the link into the switch once for each NPU behind it."""
+    """Trees load the link into the switch once for each NPU behind it."""
     demand = support.broadcast([0, 1, 2], MiB, chunks=2)
-    problem = problem_of(unlike_switch(), demand)
-    carried, _ = tree_capacities(problem.graph, problem.capacity, [0, 1, 2], problem.demand)
-    with pytest.raises(SourceError, match="into and out of a switch differ") as caught:
-        forest_trees(problem, problem.demand, carried)
-    assert caught.value.diagnostics[0].code == "S0309"
     assert by_forest(Module("m", unlike_switch(), demand)) == 5 * by_forest(
         Module("m", network(2, [(0, 1)]), support.broadcast([0, 1], MiB))
     )

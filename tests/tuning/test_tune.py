@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import pytest
 
-from collc.application import tuning
 from collc.application.program_files import load_files, read_program
-from collc.application.tuning import tuned_sizes
+from collc.application.tune import tuning
+from collc.application.tune.tuning import tuned_sizes
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.parallel.tasks import named_function
@@ -51,7 +51,7 @@ def serial(function: str, tasks: Sequence[object], _limits: object = None) -> Ge
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tuning, "run_in_processes", serial)
-    monkeypatch.setattr("collc.application.tuning_case.FEW_SIZES", 99)  # no kernel is compiled
+    monkeypatch.setattr("collc.application.tune.tuning_case.FEW_SIZES", 99)  # no kernel is compiled
     monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1,))
     ran.clear()
     Path("p.coll").write_text(PROGRAM)
@@ -354,8 +354,8 @@ def test_a_group_has_files_by_rank() -> None:
 def test_a_file_that_fails_its_checks_is_not_published(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.application import tuning_files
-    from collc.application.written_files import WrittenFile
+    from collc.application.emit.written_files import WrittenFile
+    from collc.application.tune import tuning_files
 
     def failing(*_arguments: object) -> WrittenFile:
         return WrittenFile({"race": "failed"})

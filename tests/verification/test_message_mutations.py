@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collc.application.module_simulation import simulated_module
+from collc.application.simulate.module_simulation import simulated_module
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.fixed.queued import lay_out_queued

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.msccl.check.model import RECEIVES, SENDS, FileProgram
+from collc.msccl.check.model import FileProgram
+from collc.msccl.interpreter.operations import RECEIVES, SENDS, StepKind
+from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import Int64Array
 
 
@@ -52,14 +54,21 @@ def connect(program: FileProgram) -> Connections:
     return Connections(key, sender, receiver, of_sender, of_receiver)
 
 
-def messages(program: FileProgram, connections: Connections) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Steps that send and steps that receive, each in order of connection and time, with their connections.
-
-    Returns (send steps, their connections, receive steps, their connections), int64 each.
-    """
+def waits_of(program: FileProgram, connections: Connections) -> StepWaits:
+    """The waits of a program whose contract is not `broken`."""
     steps = program.steps
-    out = np.flatnonzero(SENDS[steps.kind])
-    into = np.flatnonzero(RECEIVES[steps.kind])
-    out_at, into_at = connections.of_sender[steps.tb[out]], connections.of_receiver[steps.tb[into]]
-    by_out, by_into = np.argsort(out_at, kind="stable"), np.argsort(into_at, kind="stable")
-    return out[by_out], out_at[by_out], into[by_into], into_at[by_into]
+    sends = np.where(SENDS[steps.kind], connections.of_sender[steps.tb], -1)
+    receives = np.where(RECEIVES[steps.kind], connections.of_receiver[steps.tb], -1)
+    on = np.where(steps.depid >= 0, program.gpu_first[program.step_gpu] + steps.depid, -1)
+    sets = (steps.hasdep == 1) & (steps.kind != StepKind.NOP)
+    return StepWaits(
+        program.tbs.first.tolist(),
+        steps.tb.tolist(),
+        sends.tolist(),
+        receives.tolist(),
+        on.tolist(),
+        steps.deps.tolist(),
+        sets.tolist(),
+        connections.sender.tolist(),
+        connections.receiver.tolist(),
+    )

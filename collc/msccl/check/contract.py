@@ -12,8 +12,9 @@ from collc.msccl.check.collectives import ExpectedResult
 from collc.msccl.check.connections import Connections
 from collc.msccl.check.file_rules import FileRules
 from collc.msccl.check.findings import Finding, Findings
-from collc.msccl.check.model import BUFFERS, INPUT, OUTPUT, WRITES, FileProgram
+from collc.msccl.check.model import BUFFERS, INPUT, OUTPUT, FileProgram
 from collc.msccl.check.step_rules import StepRules
+from collc.msccl.interpreter.operations import WRITES
 
 
 def check_contract(program: FileProgram, connections: Connections, findings: Findings, coll: str) -> None:

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check.model import CAPACITY, MAX_COUNT, RECEIVES, SENDS, FileProgram, StepKind
-from collc.msccl.check.replay import Blocked, StepWaits, replay
+from collc.msccl.check.model import CAPACITY, MAX_COUNT, FileProgram
+from collc.msccl.interpreter.operations import RECEIVES, SENDS, StepKind
+from collc.msccl.interpreter.replay import Blocked, StepWaits, replay
 
 SHOWN_CYCLE: Final = 8
 

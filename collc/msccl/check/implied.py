@@ -12,8 +12,8 @@ from typing import Final
 from collc.msccl.check.collectives import ExpectedResult, WantedChunk, wanted_copy
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
-from collc.msccl.check.replay import StepWaits
 from collc.msccl.check.symbolic import CollectiveCall, execute
+from collc.msccl.interpreter.replay import StepWaits
 
 IMPLIED: Final = ("send", "recv", "alltoallv")
 """Collectives whose result is derived from the file."""

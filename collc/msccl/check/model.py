@@ -7,7 +7,6 @@ and 3). Rows of gpus are in order of their ids, 0 .. gpus - 1.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cached_property
 from typing import Final, Literal
 
@@ -21,30 +20,6 @@ Profile = Literal["executor", "old", "rccl"]
 
 PROFILES: Final[tuple[Profile, ...]] = ("executor", "old", "rccl")
 
-
-class StepKind(IntEnum):
-    """Operations, the attribute `type` of a step; the value is the row in the tables below."""
-
-    S = 0
-    R = 1
-    RCS = 2
-    RRS = 3
-    RRC = 4
-    RRCS = 5
-    CPY = 6
-    RE = 7
-    NOP = 8
-
-
-STEP_KINDS: Final[dict[str, StepKind]] = {kind.name.lower(): kind for kind in StepKind}
-SENDS: Final = np.array([True, False, True, True, False, True, False, False, False])
-RECEIVES: Final = np.array([False, True, True, True, True, True, False, False, False])
-READS_SOURCE: Final = np.array([True, False, False, True, True, True, True, True, False])
-"""Reads its local source slots."""
-READS_TARGET: Final = np.array([False] * 7 + [True, False])
-"""Reads its destination slots (before it writes them)."""
-WRITES: Final = np.array([False, True, True, False, True, True, True, True, False])
-"""Writes its destination slots."""
 
 BUFFERS: Final = ("i", "o", "s")
 INPUT, OUTPUT, SCRATCH = 0, 1, 2
@@ -164,6 +139,11 @@ class FileProgram:
         if self.old:
             return self.max_bytes - 1
         return self.max_bytes or None
+
+    def operand_slots(self, base: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """int64[steps] each: the first source and destination slot of every step. base: as in `MemoryLayout`."""
+        steps, gpu = self.steps, self.step_gpu
+        return base[gpu, steps.srcbuf] + steps.srcoff, base[gpu, steps.dstbuf] + steps.dstoff
 
     def algo_attribute(self, attribute: str) -> FileLocation:
         """The location of an attribute of the algo element."""

@@ -20,8 +20,9 @@ import numpy as np
 
 from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
-from collc.msccl.check.model import BUFFERS, READS_SOURCE, READS_TARGET, WRITES, FileProgram, StepKind
-from collc.msccl.check.replay import StepWaits
+from collc.msccl.check.model import BUFFERS, FileProgram
+from collc.msccl.interpreter.operations import READS_SOURCE, READS_TARGET, WRITES, StepKind
+from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import BoolArray, Int64Array
 
 BLOCK: Final = 1024
@@ -148,11 +149,10 @@ def _accesses(
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
     """(slot, event, writes) of every access, by slot and then in order; an event that reads and writes a slot once."""
     steps = program.steps
-    kind, gpu = steps.kind[events.step], program.step_gpu[events.step]
+    kind = steps.kind[events.step]
     every = np.arange(len(events.step))
     columns: list[tuple[Int64Array, Int64Array, BoolArray]] = []
-    source = layout.base[gpu, steps.srcbuf[events.step]] + steps.srcoff[events.step] + events.chunk
-    target = layout.base[gpu, steps.dstbuf[events.step]] + steps.dstoff[events.step] + events.chunk
+    source, target = (first[events.step] + events.chunk for first in program.operand_slots(layout.base))
     itself = (kind == StepKind.CPY) & (source == target)
     writes, updates = WRITES[kind] & ~itself, READS_TARGET[kind]
     reads = READS_SOURCE[kind] & ~((writes | updates) & (source == target))
@@ -266,9 +266,8 @@ def _ordered(program: FileProgram, events: ChunkEvents, before: Int64Array, afte
 
 def _overlaps(program: FileProgram, layout: MemoryLayout, findings: Findings) -> None:
     """One step whose source and destination overlap without being the same: its chunks overwrite each other."""
-    steps, gpu = program.steps, program.step_gpu
-    source = layout.base[gpu, steps.srcbuf] + steps.srcoff
-    target = layout.base[gpu, steps.dstbuf] + steps.dstoff
+    steps = program.steps
+    source, target = program.operand_slots(layout.base)
     both = READS_SOURCE[steps.kind] & WRITES[steps.kind]
     rows = np.flatnonzero(both & (source != target) & (np.abs(source - target) < steps.cnt))
     placement = "in place" if layout.inplace else "out of place"

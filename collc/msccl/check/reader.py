@@ -12,8 +12,9 @@ import numpy as np
 
 from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
-from collc.msccl.check.model import BUFFERS, CAPACITY, STEP_KINDS, FileProgram, Profile, StepKind, Steps, Threadblocks
+from collc.msccl.check.model import BUFFERS, CAPACITY, FileProgram, Profile, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
+from collc.msccl.interpreter.operations import STEP_KINDS, StepKind
 from collc.ten.arrays import Int64Array
 
 CHILD: Final[dict[str, str]] = {"": "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}

@@ -9,10 +9,11 @@ import numpy as np
 
 from collc.msccl.check.collectives import ROOTED, ExpectedResult, MemoryLayout
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check.model import OUTPUT, RECEIVES, SENDS, WRITES, FileProgram, StepKind
-from collc.msccl.check.replay import StepWaits
+from collc.msccl.check.model import OUTPUT, FileProgram
 from collc.msccl.check.symbolic import CollectiveCall, Operand, WrongOutput, execute, is_right, wrong_outputs
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
+from collc.msccl.interpreter.operations import RECEIVES, SENDS, WRITES, StepKind
+from collc.msccl.interpreter.replay import StepWaits
 
 ROOT_WORK: Final = 4_000_000
 """Most steps and slots that are executed to find a root that was not given; a rank counts as `RANK_WORK` slots."""
@@ -114,7 +115,7 @@ def _finding(
 
 def _last_writers(program: FileProgram, order: Sequence[int], layout: MemoryLayout) -> dict[int, int]:
     steps = program.steps
-    target = layout.base[program.step_gpu, steps.dstbuf] + steps.dstoff
+    _, target = program.operand_slots(layout.base)
     last: dict[int, int] = {}
     for step in order:
         if WRITES[steps.kind[step]]:

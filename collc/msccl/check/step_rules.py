@@ -13,17 +13,8 @@ from collc.msccl.check.limits import (
     MAX_STEPS,
     MAX_THREADBLOCKS,
 )
-from collc.msccl.check.model import (
-    BUFFERS,
-    MAX_COUNT,
-    READS_SOURCE,
-    READS_TARGET,
-    RECEIVES,
-    SENDS,
-    STEP_KINDS,
-    WRITES,
-    StepKind,
-)
+from collc.msccl.check.model import BUFFERS, MAX_COUNT
+from collc.msccl.interpreter.operations import READS_SOURCE, READS_TARGET, RECEIVES, SENDS, STEP_KINDS, WRITES, StepKind
 from collc.ten.arrays import Int64Array
 
 

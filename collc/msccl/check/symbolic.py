@@ -6,7 +6,6 @@ operands are local slots (docs/msccl-contract.md, section 3).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,9 +23,11 @@ from collc.msccl.check.collectives import (
     wanted_copy,
     wanted_sums,
 )
-from collc.msccl.check.model import INPUT, OUTPUT, FileProgram, StepKind
-from collc.msccl.check.replay import StepWaits
+from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
+from collc.msccl.interpreter.data import Operands, Queues, StepData
+from collc.msccl.interpreter.operations import StepKind
+from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import Int64Array
 
 Operand = Literal["source", "target", "swapped"]
@@ -93,7 +94,10 @@ def execute(
         first = values.input(rank, 0)
         count = int(chunks[rank, INPUT])
         memory[start : start + count] = range(first, first + count)
-    _run(waits, order, _Operands.of(program, layout, operand), values, memory)
+    symbols = _Symbols(values, memory)
+    data = StepData[list[int]](operands_of(program, waits, layout, operand), symbols, Queues(len(waits.sender)))
+    for step in order:
+        data.move(step, 0, data.operands.count[step])
     return values, memory, layout
 
 
@@ -105,53 +109,33 @@ def _width(program: FileProgram, call: CollectiveCall, chunks: Int64Array) -> in
 
 
 @dataclass(frozen=True, slots=True)
-class _Operands:
-    """The first slots in memory of the operands of every step, its count and kind."""
+class _Symbols:
+    """The numbers of values in all slots, as a domain of the interpreter."""
 
-    source: list[int]
-    target: list[int]
-    count: list[int]
-    kind: list[int]
+    values: SymbolicValues
+    memory: list[int]
 
-    @staticmethod
-    def of(program: FileProgram, layout: MemoryLayout, operand: Operand) -> _Operands:
-        steps, gpu = program.steps, program.step_gpu
-        source = layout.base[gpu, steps.srcbuf] + steps.srcoff
-        target = layout.base[gpu, steps.dstbuf] + steps.dstoff
-        if operand != "source":
-            reduces = np.isin(steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
-            swapped = np.where(reduces, target, source)
-            if operand == "swapped":
-                target = np.where(reduces, source, target)
-            source = swapped
-        return _Operands(source.tolist(), target.tolist(), steps.cnt.tolist(), steps.kind.tolist())
+    def load(self, slot: int, count: int) -> list[int]:
+        return self.memory[slot : slot + count]
+
+    def store(self, slot: int, data: list[int]) -> None:
+        self.memory[slot : slot + len(data)] = data
+
+    def add(self, first: list[int], second: list[int]) -> list[int]:
+        return list(map(self.values.add, first, second))
 
 
-def _run(
-    waits: StepWaits,
-    order: Sequence[int],
-    operands: _Operands,
-    values: SymbolicValues,
-    memory: list[int],
-) -> None:
-    fifos: dict[int, deque[list[int]]] = {}
-    add = values.add
-    for step in order:
-        kind, count = operands.kind[step], operands.count[step]
-        if kind == StepKind.NOP:
-            continue
-        source, target = operands.source[step], operands.target[step]
-        local = memory[source : source + count] if kind not in (StepKind.R, StepKind.RCS) else []
-        out = local
-        if waits.receives[step] >= 0:
-            data = fifos[waits.receives[step]].popleft()
-            out = data if kind in (StepKind.R, StepKind.RCS) else [add(a, b) for a, b in zip(data, local, strict=False)]
-        elif kind == StepKind.RE:
-            out = [add(a, b) for a, b in zip(memory[target : target + count], local, strict=True)]
-        if kind not in (StepKind.S, StepKind.RRS):
-            memory[target : target + count] = out[:count]
-        if waits.sends[step] >= 0:
-            fifos.setdefault(waits.sends[step], deque()).append(out)
+def operands_of(program: FileProgram, waits: StepWaits, layout: MemoryLayout, operand: Operand = "source") -> Operands:
+    """The operands of all steps in a memory."""
+    source, target = program.operand_slots(layout.base)
+    if operand != "source":
+        reduces = np.isin(program.steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
+        swapped = np.where(reduces, target, source)
+        if operand == "swapped":
+            target = np.where(reduces, source, target)
+        source = swapped
+    kind, count = program.steps.kind.tolist(), program.steps.cnt.tolist()
+    return Operands(kind, source.tolist(), target.tolist(), count, waits.receives, waits.sends)
 
 
 def wrong_outputs(

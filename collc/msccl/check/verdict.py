@@ -10,7 +10,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
-from collc.msccl.check.connections import connect
+from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
 from collc.msccl.check.findings import Check, Finding, Findings, diagnostics, unreadable
@@ -18,9 +18,9 @@ from collc.msccl.check.implied import IMPLIED, implied
 from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import Reader
-from collc.msccl.check.replay import UNLIMITED, StepWaits, replay, waits_of
 from collc.msccl.check.results import calls_of, check_result, find_root
 from collc.msccl.check.symbolic import layout_of
+from collc.msccl.interpreter.replay import UNLIMITED, StepWaits, replay
 
 
 @dataclass(frozen=True, slots=True)

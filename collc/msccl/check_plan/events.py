@@ -15,12 +15,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, Semaphore, semaphores_of
 from collc.msccl.check_plan.model import PUTS, WAITS, Channel, Operation, Plan
 from collc.msccl.check_plan.packets import PacketUse, packets_read, packets_written
-
-Semaphore = tuple[int, int]
-"""(gpu, number)."""
-
 
 Uses = list[tuple[Operation, int]]
 """Operations with their events, in order of execution."""
@@ -65,116 +62,98 @@ class History:
 
 def run_plan(plan: Plan) -> History:
     """Execute all operations that can run; one order decides for all (see above)."""
-    return _PlanExecution(plan).run()
+    return _EventInterpreter(plan).history_of_run()
 
 
-class _PlanExecution:
+class _EventInterpreter(PlanInterpreter[list[int]]):
+    """Makes events of operations. A signal carries the events that precede the wait for it.
+
+    sync: by threadblock, the events before its last `nop`; since: its events after that. flying: by threadblock and
+    channel, the puts over ports.
+    """
+
     def __init__(self, plan: Plan) -> None:
-        count = len(plan.threadblocks)
-        self.plan: Plan = plan
+        super().__init__(plan, Mailboxes[list[int]](plan))
         self.history: History = History()
-        self.at: list[int] = [0] * count
         self.history.begins = [self._event([]) for _ in plan.chunks]
         self.sync: list[list[int]] = [[self.history.begins[gpu]] for gpu in plan.gpu_of]
-        self.since: list[list[int]] = [[] for _ in range(count)]
-        self.sent: dict[Channel, list[list[int]]] = defaultdict(list)
-        self.taken: dict[Channel, int] = defaultdict(int)
+        self.since: list[list[int]] = [[] for _ in plan.threadblocks]
         self.flying: dict[tuple[int, Channel], list[int]] = defaultdict(list)
-        self.values: dict[Semaphore, int] = {
-            (gpu, number): value for gpu, values in enumerate(plan.semaphores) for number, value in enumerate(values)
-        }
-        self.initial: dict[Semaphore, int] = dict(self.values)
+        self.initial: dict[Semaphore, int] = dict(self.transport.initial)
         self.released: dict[Semaphore, list[int]] = defaultdict(list)
         self.acquired: dict[Semaphore, int] = defaultdict(int)
-        self.taken_by: dict[tuple[Semaphore, int], int] = defaultdict(int)
+        self.acquired_by: dict[tuple[Semaphore, int], int] = defaultdict(int)
         self.users: dict[tuple[str, Semaphore], list[int]] = defaultdict(list)
         self.shared: dict[tuple[str, Channel | Semaphore], Uses] = defaultdict(list)
-        for ops in plan.threadblocks:
-            for op in ops:
-                for number in op.semaphores:
-                    self.users[op.name, (op.location.gpu, number)].append(op.tb)
+        for op in (op for ops in plan.threadblocks for op in ops):
+            for key in semaphores_of(op):
+                self.users[op.name, key].append(op.tb)
 
-    def run(self) -> History:
-        moved = True
-        while moved:
-            moved = False
-            for tb, ops in enumerate(self.plan.threadblocks):
-                while self.at[tb] < len(ops) and self._step(ops[self.at[tb]]):
-                    moved = True
+    def history_of_run(self) -> History:
+        """The events of all operations that can run."""
         history = self.history
-        for tb, ops in enumerate(self.plan.threadblocks):
-            if self.at[tb] < len(ops):
-                history.halted.append(ops[self.at[tb]])
-        for gpu in range(len(self.plan.chunks)):
-            mine = [tb for tb, owner in enumerate(self.plan.gpu_of) if owner == gpu]
-            history.ends.append(self._event([e for tb in mine for e in self.sync[tb] + self.since[tb]]))
-        history.left = [(key, len(sent) - self.taken[key]) for key, sent in self.sent.items()]
-        history.left = [(key, count) for key, count in history.left if count]
-        history.spent = [key for key, value in self.values.items() if value != self.initial[key]]
+        history.halted = self.run()
+        for blocks in self.blocks:
+            history.ends.append(self._event([e for tb in blocks for e in self.sync[tb] + self.since[tb]]))
+        history.left = [(key, len(tokens)) for key, tokens in self.transport.signals.items() if tokens]
+        history.spent = [key for key, value in self.initial.items() if self.transport.value(key) != value]
         for (kind, key), uses in self.shared.items():
             if kind != "release" and len({op.tb for op, _ in uses}) > 1:
                 given = self.shared.get(("release", key), []) if kind == "acquire" else uses
                 history.shared_uses.append(SharedUse(kind, uses, [event for _, event in given]))
         return history
 
-    def _step(self, op: Operation) -> bool:
-        """Execute an operation if it can run now. Returns whether it ran."""
-        if op.barrier is not None:
-            return self._barrier(op)
-        if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
-            return False
-        packets = self.history.packets
-        if any(packet not in packets.written for packet in packets_read(op)):
-            return False
-        mine = [(op.location.gpu, number) for number in op.semaphores]
-        if op.name == "sem_acquire" and any(self.values[key] < mine.count(key) for key in mine):
-            return False
-        before = list(self.sync[op.tb])
-        for key in op.waits:
-            released = self.sent[key][self.taken[key]]
-            before += released if op.name == "wait" else [self.history.begins[key[1]]]
-            self.taken[key] += 1
-        if op.name == "sem_acquire":
-            for key in mine:
-                before += self._acquire(key, op.tb)
-        if op.name == "flush":
-            for key in op.over:
-                before += self.flying[op.tb, key]
-        if op.name == "nop":
-            before += self.since[op.tb]
-        self._pass(op, self._event(before), mine)
-        return True
+    def can_begin(self, op: Operation) -> bool:
+        """See PlanInterpreter."""
+        return all(packet in self.history.packets.written for packet in packets_read(op))
 
-    def _pass(self, op: Operation, event: int, mine: list[Semaphore]) -> None:
-        tb, touches = op.tb, event
+    def execute(self, op: Operation, received: list[list[int]]) -> None:
+        """See PlanInterpreter."""
+        before = list(self.sync[op.tb])
+        if op.name == "wait":
+            before += [event for events in received for event in events]
+        elif op.name == "rlxwait":
+            before += [self.history.begins[channel[1]] for channel in op.waits]
+        elif op.name == "sem_acquire":
+            for key in semaphores_of(op):
+                before += self._acquire(key, op.tb)
+        elif op.name == "flush":
+            for channel in op.over:
+                before += self.flying[op.tb, channel]
+        elif op.name == "nop":
+            before += self.since[op.tb]
+        event = self._event(before)
         if op.name == "nop":
-            self.sync[tb], self.since[tb] = [event], []
+            self.sync[op.tb], self.since[op.tb] = [event], []
         else:
-            self.since[tb].append(event)
+            self.since[op.tb].append(event)
+        touches = event
         if op.via == "port" and op.name in (*PUTS, "rppkt"):
             touches = self._event([event])
-            for key in op.over:
-                self.flying[tb, key].append(touches)
-        for key in op.signals:
-            started = [self.history.begins[op.location.gpu]]
-            self.sent[key].append(started if op.name == "rlxsignal" else [event, *self.flying[tb, key]])
-            self.shared["signal", key].append((op, event))
-        for key in op.waits:
-            self.shared["wait", key].append((op, event))
-        if op.name == "sem_release":
-            for key in mine:
-                self.released[key].append(event)
-                self.values[key] += 1
-                self.shared["release", key].append((op, event))
-        elif op.name == "sem_acquire":
-            for key in mine:
-                if not self._given_back(op, key[1]):
-                    self.shared["acquire", key].append((op, event))
-        self._packets(op, event, touches)
+            for channel in op.over:
+                self.flying[op.tb, channel].append(touches)
+        self._synchronise(op, event)
+        self._record_packets(op, event, touches)
         self.history.done.append((op, touches))
-        self.at[tb] += 1
 
-    def _packets(self, op: Operation, event: int, touches: int) -> None:
+    def _synchronise(self, op: Operation, event: int) -> None:
+        """Signal and release, and record the uses of channels and semaphores."""
+        for channel in op.signals:
+            started = [self.history.begins[op.location.gpu]]
+            token = started if op.name == "rlxsignal" else [event, *self.flying[op.tb, channel]]
+            self.transport.signals[channel].append(token)
+            self.shared["signal", channel].append((op, event))
+        for channel in op.waits:
+            self.shared["wait", channel].append((op, event))
+        for key in semaphores_of(op):
+            if op.name == "sem_release":
+                self.transport.releases[key].append([event])
+                self.released[key].append(event)
+                self.shared["release", key].append((op, event))
+            elif not self._is_mutex(op, key[1]):
+                self.shared["acquire", key].append((op, event))
+
+    def _record_packets(self, op: Operation, event: int, touches: int) -> None:
         """Record the packets of an operation. It has waited for those that it reads; a port reads them again later."""
         use = self.history.packets
         for packet in packets_read(op):
@@ -183,27 +162,15 @@ class _PlanExecution:
         for packet in packets_written(op):
             use.written[packet] = touches, op
 
-    def _barrier(self, op: Operation) -> bool:
-        """Let the threadblocks of the gpu pass this barrier, once the declared number has arrived."""
-        here = [
-            other
-            for other, ops in enumerate(self.plan.threadblocks)
-            if self.plan.gpu_of[other] == op.location.gpu
-            and self.at[other] < len(ops)
-            and ops[self.at[other]].barrier == op.barrier
-        ]
-        needed = op.barrier[1] if op.barrier else 0
-        if len(here) < needed:
-            return False
-        event = self._event([e for tb in here for e in self.sync[tb] + self.since[tb]])
-        for tb in here:
+    def meet(self, threadblocks: list[int]) -> None:
+        """See PlanInterpreter."""
+        event = self._event([e for tb in threadblocks for e in self.sync[tb] + self.since[tb]])
+        for tb in threadblocks:
             self.sync[tb], self.since[tb] = [event], []
-            self.history.done.append((self.plan.threadblocks[tb][self.at[tb]], event))
-            self.at[tb] += 1
-        return True
+            self.history.done.append((self.plan.threadblocks[tb][self.position[tb]], event))
 
-    def _given_back(self, op: Operation, number: int) -> bool:
-        """Whether the threadblock releases an acquired semaphore before it waits for anything: a mutex."""
+    def _is_mutex(self, op: Operation, number: int) -> bool:
+        """Whether the threadblock releases an acquired semaphore before it waits for anything."""
         for later in self.plan.threadblocks[op.tb][op.location.step + 1 :]:
             if later.name == "sem_release" and number in later.semaphores:
                 return True
@@ -213,12 +180,11 @@ class _PlanExecution:
 
     def _acquire(self, key: Semaphore, tb: int) -> list[int]:
         """The releases that precede this acquire in every order."""
-        self.values[key] -= 1
         self.acquired[key] += 1
-        self.taken_by[key, tb] += 1
+        self.acquired_by[key, tb] += 1
         takers, givers = self.users["sem_acquire", key], self.users["sem_release", key]
         alone = len(set(takers)) == 1
-        needed = (self.acquired[key] if alone else self.taken_by[key, tb]) - self.initial[key]
+        needed = (self.acquired[key] if alone else self.acquired_by[key, tb]) - self.initial[key]
         if needed < 1:
             return []
         if len(set(givers)) == 1:

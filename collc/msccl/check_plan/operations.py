@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.fields import (
+from collc.msccl.check_plan.json_text import (
     BUFFERS,
     CHANNEL_TYPES,
     JsonObject,
+    PlanError,
     buffer_of,
     channel_type_of,
     item_at,
@@ -19,7 +21,6 @@ from collc.msccl.check_plan.fields import (
     optional_list_of,
     text_of,
 )
-from collc.msccl.check_plan.json_text import PlanError
 from collc.msccl.check_plan.model import (
     MAX_OP_BUFFERS,
     NAMES,
@@ -35,7 +36,6 @@ from collc.msccl.check_plan.model import (
     SlotRange,
     SwitchChannel,
 )
-from collc.msccl.check_plan.packet_shapes import SHAPES, Role, kinds_of_buffers, packet_moves
 
 MAX_OP_CHANNELS: Final = 8
 MAX_BARRIERS: Final = 16
@@ -46,6 +46,29 @@ MAX_MOVED: Final = 2**26
 _MOVING: Final = ("copy", *PUTS, "get", "re", "res", "rre", "rres", "glres", "gstore")
 _OVER_PORTS: Final = (*PUTS, "copy", "re")
 """Operations on data that a port channel may have."""
+
+
+class Role(StrEnum):
+    """What an entry of an operation on packets must be."""
+
+    PLAIN = "a local buffer"
+    OWN = "packets in its own scratch"
+    REMOTE = "packets in the scratch of another gpu"
+
+
+_PLAIN, _OWN, _REMOTE = Role.PLAIN, Role.OWN, Role.REMOTE
+
+SHAPES: Final[dict[str, tuple[tuple[Role, ...], Role | None, tuple[Role, ...], Role | None]]] = {
+    "cpkt": ((_PLAIN,), None, (_OWN,), None),
+    "upkt": ((_OWN,), None, (_PLAIN,), None),
+    "ppkt": ((_PLAIN,), _PLAIN, (_REMOTE,), _REMOTE),
+    "rppkt": ((_OWN,), None, (_REMOTE,), _REMOTE),
+    "repkt": ((_PLAIN, _OWN), _OWN, (_PLAIN,), None),
+    "respkt": ((_PLAIN, _OWN), _OWN, (_PLAIN, _REMOTE), _REMOTE),
+    "recpkt": ((_PLAIN, _OWN), _OWN, (_PLAIN, _OWN), None),
+    "recspkt": ((_PLAIN, _OWN), _OWN, (_PLAIN, _OWN, _REMOTE), _REMOTE),
+}
+"""By operation: its first sources, what further ones are (None: there are none), its first targets, further ones."""
 
 RemoteBuffer = tuple[int, int]
 """(owner, number of the buffer)."""
@@ -256,3 +279,34 @@ def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list
     if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
         text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"
         raise PlanError("X0404", text, op.location, "one put for each type")
+
+
+def kinds_of_buffers(op: Operation, counts: list[int]) -> list[list[Role]]:
+    """What the sources and targets of an operation must be. counts: of its entries. Raises PlanError (X0404)."""
+    sources, more, targets, further = SHAPES[op.name]
+    found: list[list[Role]] = []
+    for first, rest, count in ((sources, more, counts[0]), (targets, further, counts[1])):
+        if count < len(first) or (rest is None and count > len(first)):
+            text = f"{op.name} with {counts[0]} sources and {counts[1]} targets"
+            raise PlanError("X0404", text, op.location, f"{len(sources)} and {len(targets)}, or more")
+        found.append([*first, *([rest] if rest is not None else []) * (count - len(first))])
+    if op.name == "ppkt" and counts[0] != counts[1]:
+        raise PlanError("X0404", f"ppkt with {counts[0]} sources and {counts[1]} targets", op.location, "as many")
+    if op.via == "port" and op.name != "rppkt":
+        text = f"{op.name} over port channels"
+        raise PlanError("X0404", text, op.location, "memory channels, or rppkt of packets in its own scratch")
+    if op.via == "port" and len(op.over) != counts[1]:
+        raise PlanError("X0404", f"rppkt over {len(op.over)} ports to {counts[1]} buffers", op.location, "one each")
+    return found
+
+
+def packet_moves(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> list[DataMove]:
+    """The moves of an operation. Raises PlanError (X0404) for sizes that differ, and sources of several buffers."""
+    if len({slots.size for slots in sources + targets}) != 1:
+        raise PlanError("X0404", f"{op.name} with buffers of different sizes", op.location, "equal sizes")
+    if op.name == "ppkt":
+        if len({slots.buffer for slots in sources}) > 1:
+            text = "ppkt from buffers of several types: the runtime reads all from the first one's"
+            raise PlanError("X0404", text, op.location, "one ppkt for each type")
+        return [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
+    return [DataMove(tuple(sources), tuple(targets))]

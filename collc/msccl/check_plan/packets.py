@@ -78,7 +78,7 @@ class PacketUse:
     read: dict[Packet, list[tuple[int, Operation]]] = field(default_factory=lambda: defaultdict(list))
 
 
-def find_reused(
+def find_reused_packets(
     plan: Plan, use: PacketUse, ends: list[int], started: list[int], finished: list[int], findings: Findings
 ) -> None:
     """Report packets that a later launch may overwrite before they were read (X0414).

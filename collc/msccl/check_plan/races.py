@@ -13,10 +13,10 @@ from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check_plan.events import History, SharedUse
 from collc.msccl.check_plan.memory import address
-from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, DataMove, Operation, Plan
-from collc.msccl.check_plan.packets import find_reused
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, DataMove, Operation, Plan, SlotRange
+from collc.msccl.check_plan.packets import find_reused_packets
 
-BLOCK: Final = 1024
+PAIRS_IN_ONE_PASS: Final = 1024
 """Pairs of events that are examined in one pass over the events, one bit each."""
 
 SCRATCH: Final = 2
@@ -29,120 +29,118 @@ _Access = tuple[int, Operation, bool]
 def find_races(plan: Plan, history: History, layout: MemoryLayout, findings: Findings) -> None:
     """Add all races to the findings: X0412 .. X0415."""
     for op, _ in history.done:
-        _inside(op, layout, findings)
-    cuts = _cuts(plan, history, layout)
-    touched = _within(history, layout, cuts, findings)
-    _between(plan, history, layout, cuts, touched, findings)
-    for contest in history.shared_uses:
-        _contested(history, contest, findings)
+        _check_overlap(op, layout, findings)
+    bounds = _piece_bounds(plan, history, layout)
+    accesses = _find_unordered_accesses(history, layout, bounds, findings)
+    _find_launch_races(plan, history, layout, bounds, accesses, findings)
+    for shared_use in history.shared_uses:
+        _find_contests(history, shared_use, findings)
 
 
-def _inside(op: Operation, layout: MemoryLayout, findings: Findings) -> None:
-    """The moves of one operation, which its threads execute at once: none may write what another one touches."""
+def _check_overlap(op: Operation, layout: MemoryLayout, findings: Findings) -> None:
+    """Report (X0412) an operation that writes chunks which it also touches otherwise: its threads work at once.
+
+    Moves of the same sources may write the same chunks, and a move may write exactly the chunks that it reads.
+    """
     if sum(len(move.sources) + len(move.targets) for move in op.moves) > 2 * MAX_OP_BUFFERS:
-        return None
-    moves = [move for move in op.moves if not _idle(move, layout)]
-    for number, move in enumerate(moves):
-        for target in move.targets:
-            start = address(layout, target)
-            for other in moves[: number + 1]:
-                same = other is move or other.sources == move.sources
-                if any(_meet(start, address(layout, slots), target.size, same=same) for slots in other.targets):
-                    return _crossing(op, findings)
-            for other in moves:
-                if any(
-                    _meet(start, address(layout, slots), target.size, same=other is move) for slots in other.sources
-                ):
-                    return _crossing(op, findings)
-    return None
+        return
+    moves = [move for move in op.moves if not _is_idle(move, layout)]
+
+    def overlaps(target: SlotRange, other: SlotRange, *, may_be_equal: bool) -> bool:
+        distance = abs(address(layout, target) - address(layout, other))
+        return distance < target.size and not (may_be_equal and distance == 0)
+
+    if any(
+        any(overlaps(target, other, may_be_equal=move.sources == second.sources) for other in second.targets)
+        or any(overlaps(target, other, may_be_equal=move is second) for other in second.sources)
+        for move in moves
+        for target in move.targets
+        for second in moves
+    ):
+        text = f"{op.name} writes chunks that it also touches otherwise, and its threads work at once"
+        hint = "scratch, or several operations with a nop between them"
+        findings.add(Finding("race", "X0412", text, op.location, "no overlap within an operation", hint))
 
 
-def _meet(one: int, other: int, size: int, *, same: bool) -> bool:
-    """Whether two ranges of a size overlap; with `same`, equal ranges do not count."""
-    return abs(one - other) < size and not (same and one == other)
-
-
-def _crossing(op: Operation, findings: Findings) -> None:
-    text = f"{op.name} writes chunks that it also touches otherwise, and its threads work at once"
-    hint = "scratch, or several operations with a nop between them"
-    findings.add(Finding("race", "X0412", text, op.location, "no overlap within an operation", hint))
-
-
-def _idle(move: DataMove, layout: MemoryLayout) -> bool:
+def _is_idle(move: DataMove, layout: MemoryLayout) -> bool:
     """Whether a move copies chunks onto themselves."""
     first = address(layout, move.sources[0])
     return len(move.sources) == 1 and all(address(layout, target) == first for target in move.targets)
 
 
-def _cuts(plan: Plan, history: History, layout: MemoryLayout) -> list[int]:
-    """Positions where accesses or scratch buffers begin or end:
-
-    all chunks between two of them have the same accesses.
-    """
-    found = {int(layout.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])}
+def _piece_bounds(plan: Plan, history: History, layout: MemoryLayout) -> list[int]:
+    """Positions at which accesses or scratch buffers begin or end; all chunks between two have the same accesses."""
+    bounds = {
+        int(layout.base[gpu, SCRATCH]) + k for gpu, chunks in enumerate(plan.chunks) for k in (0, chunks[SCRATCH])
+    }
     for op, _ in history.done:
         for move in op.moves:
             for slots in (slots for slots in move.sources + move.targets if slots.buffer != PACKETS):
-                found.update((address(layout, slots), address(layout, slots) + slots.size))
-    return sorted(found)
+                bounds.update((address(layout, slots), address(layout, slots) + slots.size))
+    return sorted(bounds)
 
 
-def _within(history: History, layout: MemoryLayout, cuts: list[int], findings: Findings) -> dict[int, list[_Access]]:
+def _find_unordered_accesses(
+    history: History, layout: MemoryLayout, bounds: list[int], findings: Findings
+) -> dict[int, list[_Access]]:
     """Report accesses of one piece of memory, one of them writing, that nothing orders (X0412).
 
-    Returns all accesses of every piece; piece k begins at cuts[k].
+    Returns all accesses of every piece; piece k begins at bounds[k].
     """
-    pieces = {cut: piece for piece, cut in enumerate(cuts)}
-    written: dict[int, int] = {}
-    read: dict[int, list[int]] = {}
-    touched: dict[int, list[_Access]] = defaultdict(list)
-    asked: set[tuple[int, int]] = set()
+    pieces = {bound: piece for piece, bound in enumerate(bounds)}
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    accesses: dict[int, list[_Access]] = defaultdict(list)
+    conflicts: set[tuple[int, int]] = set()
     events = [(event, op) for op, event in history.done if op.moves]
     for number, (event, op) in enumerate(events):
-        sources, targets = _touched(op, layout, pieces)
-        for slot in sources - targets:
-            touched[slot].append((event, op, False))
-            if slot in written:
-                asked.add((written[slot], number))
-            read.setdefault(slot, []).append(number)
-        for slot in targets:
-            touched[slot].append((event, op, True))
-            asked.update((earlier, number) for earlier in read.pop(slot, []))
-            if slot in written:
-                asked.add((written[slot], number))
-            written[slot] = number
-    pairs = sorted((a, b) for a, b in asked if a != b)
-    for first, second in _unordered(history, [(events[a][0], events[b][0]) for a, b in pairs], pairs):
-        one, other = events[first][1], events[second][1]
-        text = f"nothing orders {one.name} and {other.name}, which touch the same chunk of memory, one writing"
+        read, written = _pieces_of(op, layout, pieces)
+        for piece in read - written:
+            accesses[piece].append((event, op, False))
+            if piece in writer:
+                conflicts.add((writer[piece], number))
+            readers.setdefault(piece, []).append(number)
+        for piece in written:
+            accesses[piece].append((event, op, True))
+            conflicts.update((earlier, number) for earlier in readers.pop(piece, []))
+            if piece in writer:
+                conflicts.add((writer[piece], number))
+            writer[piece] = number
+    pairs = sorted((a, b) for a, b in conflicts if a != b)
+    for first, second in _unordered_pairs(history, [(events[a][0], events[b][0]) for a, b in pairs], pairs):
+        op, other = events[first][1], events[second][1]
+        text = f"nothing orders {op.name} and {other.name}, which touch the same chunk of memory, one writing"
         also = (("the other operation", other.location),)
         hint = "a nop between operations of one threadblock, a signal and a wait between gpus"
-        findings.add(Finding("race", "X0412", text, one.location, "an order of the two", hint, also=also))
-    return touched
+        findings.add(Finding("race", "X0412", text, op.location, "an order of the two", hint, also=also))
+    return accesses
 
 
-def _touched(op: Operation, layout: MemoryLayout, pieces: dict[int, int]) -> tuple[set[int], set[int]]:
+def _pieces_of(op: Operation, layout: MemoryLayout, pieces: dict[int, int]) -> tuple[set[int], set[int]]:
     """Pieces of the memory that an operation reads, and those that it changes."""
-    sources, targets = set[int](), set[int]()
-    for move in op.moves:
-        for slots in (slots for slots in move.sources if slots.buffer != PACKETS):
-            sources.update(range(pieces[address(layout, slots)], pieces[address(layout, slots) + slots.size]))
-        written = () if _idle(move, layout) else move.targets
-        for slots in (slots for slots in written if slots.buffer != PACKETS):
-            targets.update(range(pieces[address(layout, slots)], pieces[address(layout, slots) + slots.size]))
-    return sources, targets
+
+    def pieces_of(slots: SlotRange) -> range:
+        if slots.buffer == PACKETS:
+            return range(0)
+        begin = address(layout, slots)
+        return range(pieces[begin], pieces[begin + slots.size])
+
+    moves = [move for move in op.moves if not _is_idle(move, layout)]
+    read = {piece for move in op.moves for slots in move.sources for piece in pieces_of(slots)}
+    return read, {piece for move in moves for slots in move.targets for piece in pieces_of(slots)}
 
 
-def _between(
+def _find_launch_races(
     plan: Plan,
     history: History,
     layout: MemoryLayout,
-    cuts: list[int],
-    touched: dict[int, list[_Access]],
+    bounds: list[int],
+    accesses: dict[int, list[_Access]],
     findings: Findings,
 ) -> None:
     """Report accesses of the memory of another gpu before its program begins, or after it ends (X0413, X0414)."""
-    started, finished = _started(history), _finished(history)
+    started = _reached_from(history, {event: 1 << gpu for gpu, event in enumerate(history.begins)}, packets=True)
+    finished = _finished_after(history)
     for op, event in history.done:
         others = {s.gpu for move in op.moves for s in move.sources + move.targets if s.buffer < SCRATCH}
         if op.via == "port" and op.location.gpu in others and not finished[event] >> op.location.gpu & 1:
@@ -156,21 +154,17 @@ def _between(
                 findings.add(Finding("race", "X0413", text, op.location, "an order of the two", hint))
             if not started[event] >> gpu & 1:
                 text = f"{op.name} may touch the buffers of gpu {gpu} before that gpu's program has begun"
-                findings.add(
-                    Finding("race", "X0414", text, op.location, "a credit: a signal of the owner, awaited before")
-                )
-    find_reused(plan, history.packets, history.ends, started, finished, findings)
+                rule = "a credit: a signal of the owner, awaited before"
+                findings.add(Finding("race", "X0414", text, op.location, rule))
+    find_reused_packets(plan, history.packets, history.ends, started, finished, findings)
     for gpu, chunks in enumerate(plan.chunks):
         begin = int(layout.base[gpu, SCRATCH])
-        for piece in range(bisect_left(cuts, begin), bisect_left(cuts, begin + chunks[SCRATCH])):
-            if piece in touched:
-                _reused(touched[piece], started, finished, findings)
+        for piece in range(bisect_left(bounds, begin), bisect_left(bounds, begin + chunks[SCRATCH])):
+            _find_reused_scratch(accesses.get(piece, []), started, finished, findings)
 
 
-def _reused(accesses: list[_Access], started: list[int], finished: list[int], findings: Findings) -> None:
-    """Report a piece of scratch whose first accesses in a launch may meet the last ones of the launch before
-    (X0414).
-    """
+def _find_reused_scratch(accesses: list[_Access], started: list[int], finished: list[int], findings: Findings) -> None:
+    """Report (X0414) scratch whose first accesses in a launch may meet the last ones of the launch before."""
     last = {(finished[event], writes): op for event, op, writes in accesses}
     for event, op, writes in accesses:
         for (over, wrote), before in last.items():
@@ -182,66 +176,59 @@ def _reused(accesses: list[_Access], started: list[int], finished: list[int], fi
                 return
 
 
-def _started(history: History) -> list[int]:
-    """For each event, the gpus whose programs have begun before it, as bits."""
-    found = [0] * len(history.before)
-    for gpu, event in enumerate(history.begins):
-        found[event] = 1 << gpu
+def _reached_from(history: History, marks: dict[int, int], *, packets: bool = False) -> list[int]:
+    """For each event the marks, as bits, of itself and of all events before it. packets: and before those it read."""
+    reached: list[int] = []
     for event, before in enumerate(history.before):
-        for earlier in (*before, *history.carried.get(event, ())):
-            found[event] |= found[earlier]
-    return found
-
-
-def _finished(history: History) -> list[int]:
-    """For each event, the gpus whose programs end after it, as bits."""
-    found = [0] * len(history.before)
-    for gpu, event in enumerate(history.ends):
-        found[event] = 1 << gpu
-    for event in range(len(found) - 1, -1, -1):
-        for earlier in (*history.before[event], *history.carried.get(event, ())):
-            found[earlier] |= found[event]
-    return found
-
-
-def _contested(history: History, contest: SharedUse, findings: Findings) -> None:
-    """Report uses of one channel or semaphore by several threadblocks in no order, if the order matters (X0415)."""
-    uses = contest.uses
-    pairs = [(k, k + 1) for k in range(len(uses) - 1) if uses[k][0].tb != uses[k + 1][0].tb]
-    loose = _unordered(history, [(uses[a][1], uses[b][1]) for a, b in pairs], pairs)
-    if contest.kind == "acquire" and loose and not _leads(history, {event for _, event in uses}, contest.changing):
-        return
-    for a, b in loose:
-        one, other = uses[a][0], uses[b][0]
-        what = "semaphore" if contest.kind == "acquire" else "channel"
-        text = f"nothing says whether {one.name} or {other.name} of another threadblock comes first on one {what}"
-        also = (("the other operation", other.location),)
-        findings.add(Finding("race", "X0415", text, one.location, f"one threadblock a {what}, or an order", also=also))
-
-
-def _leads(history: History, first: set[int], then: list[int]) -> bool:
-    """Whether any of the events `first` precedes or is one of the events `then`."""
-    reached: list[bool] = []
-    for event, before in enumerate(history.before):
-        reached.append(event in first or any(reached[earlier] for earlier in before))
-    return any(reached[event] for event in then)
-
-
-def _unordered(history: History, asked: list[tuple[int, int]], names: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The `names` of those pairs of events in `asked` whose first event does not precede the second."""
-    loose: list[tuple[int, int]] = []
-    for begin in range(0, len(asked), BLOCK):
-        block = asked[begin : begin + BLOCK]
-        starts: dict[int, int] = {}
-        for bit, (first, _) in enumerate(block):
-            starts[first] = starts.get(first, 0) | 1 << bit
-        reached: list[int] = []
-        for event, before in enumerate(history.before):
-            mask = starts.get(event, 0)
-            for earlier in before:
+        mask = marks.get(event, 0)
+        for earlier in before:
+            mask |= reached[earlier]
+        if packets:
+            for earlier in history.carried.get(event, ()):
                 mask |= reached[earlier]
-            reached.append(mask)
-        for bit, (_, second) in enumerate(block):
+        reached.append(mask)
+    return reached
+
+
+def _finished_after(history: History) -> list[int]:
+    """For each event, the gpus whose programs end after it, as bits."""
+    finished = [0] * len(history.before)
+    for gpu, event in enumerate(history.ends):
+        finished[event] = 1 << gpu
+    for event in range(len(finished) - 1, -1, -1):
+        for earlier in (*history.before[event], *history.carried.get(event, ())):
+            finished[earlier] |= finished[event]
+    return finished
+
+
+def _find_contests(history: History, shared_use: SharedUse, findings: Findings) -> None:
+    """Report uses of one channel or semaphore by several threadblocks in no order, if the order matters (X0415)."""
+    uses = shared_use.uses
+    pairs = [(k, k + 1) for k in range(len(uses) - 1) if uses[k][0].tb != uses[k + 1][0].tb]
+    unordered = _unordered_pairs(history, [(uses[a][1], uses[b][1]) for a, b in pairs], pairs)
+    if shared_use.kind == "acquire" and unordered:
+        reached = _reached_from(history, {event: 1 for _, event in uses})
+        if not any(reached[event] for event in shared_use.changing):
+            return
+    for a, b in unordered:
+        op, other = uses[a][0], uses[b][0]
+        what = "semaphore" if shared_use.kind == "acquire" else "channel"
+        text = f"nothing says whether {op.name} or {other.name} of another threadblock comes first on one {what}"
+        also = (("the other operation", other.location),)
+        findings.add(Finding("race", "X0415", text, op.location, f"one threadblock a {what}, or an order", also=also))
+
+
+def _unordered_pairs(
+    history: History, pairs: list[tuple[int, int]], names: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The `names` of those pairs of events whose first event does not precede the second."""
+    unordered: list[tuple[int, int]] = []
+    for begin in range(0, len(pairs), PAIRS_IN_ONE_PASS):
+        marks: dict[int, int] = defaultdict(int)
+        for bit, (first, _) in enumerate(pairs[begin : begin + PAIRS_IN_ONE_PASS]):
+            marks[first] |= 1 << bit
+        reached = _reached_from(history, marks)
+        for bit, (_, second) in enumerate(pairs[begin : begin + PAIRS_IN_ONE_PASS]):
             if not reached[second] >> bit & 1:
-                loose.append(names[begin + bit])
-    return loose
+                unordered.append(names[begin + bit])
+    return unordered

@@ -10,28 +10,35 @@ from pathlib import Path
 from typing import Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.fields import (
+from collc.msccl.check_plan.channels import (
+    Nodes,
+    RemoteBuffer,
+    check_groups,
+    check_nodes,
+    check_pairs,
+    check_ports,
+    check_synchronisation,
+    switch_channels_of,
+)
+from collc.msccl.check_plan.json_text import (
     BUFFERS,
     CHANNEL_TYPES,
     JsonObject,
+    PlanError,
     buffer_of,
     channel_type_of,
     is_number,
     item_at,
+    json_of,
     list_of,
     number_of,
     object_of,
     optional_list_of,
     text_of,
 )
-from collc.msccl.check_plan.json_text import PlanError, json_of
 from collc.msccl.check_plan.model import PACKETS, Channel, Operation, Plan
-from collc.msccl.check_plan.nodes import Nodes, RemoteBuffer, check_nodes, check_ports
 from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
 from collc.msccl.check_plan.packets import check_packets
-from collc.msccl.check_plan.pairs import check_pairs
-from collc.msccl.check_plan.switch_channels import check_groups, switch_channels_of
-from collc.msccl.check_plan.synchronisation import check_synchronisation
 
 MAX_OPS: Final = 64
 MAX_CHANNELS: Final = 16

@@ -21,11 +21,11 @@ from collc.msccl.check.collectives import (
 )
 from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, diagnostics, unreadable
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
+from collc.msccl.check_plan.channels import Nodes
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PUTS, Plan, SlotRange
-from collc.msccl.check_plan.nodes import Nodes
 from collc.msccl.check_plan.races import SCRATCH, find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
 

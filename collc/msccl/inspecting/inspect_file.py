@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -10,15 +9,16 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic
-from collc.msccl.check.connections import connect
+from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_selection
 from collc.msccl.check.findings import Findings, diagnostics
-from collc.msccl.check.model import BUFFERS, READS_SOURCE, RECEIVES, SENDS, WRITES, FileProgram, Profile, StepKind
+from collc.msccl.check.model import BUFFERS, FileProgram, Profile
 from collc.msccl.check.reader import read_file
-from collc.msccl.check.replay import UNLIMITED, replay, waits_of
 from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.inspecting.inspect_plan import PlanInspection, inspect_plan
 from collc.msccl.inspecting.picture import DRAWN_GPUS, DrawnGpu, DrawnStep, draw, ranges
+from collc.msccl.interpreter.operations import READS_SOURCE, RECEIVES, SENDS, WRITES, StepKind
+from collc.msccl.interpreter.replay import longest_chain
 
 COLORS: Final = {
     "s": "#8fb4dc",
@@ -143,7 +143,7 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
         messages=int(program.steps.cnt[SENDS[kinds]].sum()),
         scratch=int(program.chunks[:, 2].sum()),
         fused=int(100 * both.sum() // max(1, int(moving.sum()))),
-        chain=_longest_chain(program),
+        chain=_chain(program),
         program=program,
         warnings=tuple(message for message in diagnostics(findings, path) if message.warning),
     )
@@ -169,29 +169,10 @@ def _row(program: FileProgram, gpu: int) -> GpuRow:
     )
 
 
-def _longest_chain(program: FileProgram) -> int:
-    """Steps on the longest path of order, messages and dependencies; 0 if the program never ends."""
+def _chain(program: FileProgram) -> int:
+    """Steps on the longest chain; 0 if the program cannot run."""
     waits = waits_of(program, connect(program))
-    if -1 in waits.sender or -1 in waits.receiver or not _sound(program):
-        return 0
-    order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
-    if halted:
-        return 0
-    depth = [0] * len(program.steps)
-    sent: dict[int, deque[int]] = {}
-    for step in order:
-        first = waits.first[waits.tb[step]]
-        before = depth[step - 1] if step > first else 0
-        on = waits.needs_tb[step]
-        if on >= 0:
-            source = waits.sets.index(True, waits.first[on] + waits.needs_step[step])
-            before = max(before, depth[source])
-        if waits.receives[step] >= 0:
-            before = max(before, sent[waits.receives[step]].popleft())
-        depth[step] = before + 1
-        if waits.sends[step] >= 0:
-            sent.setdefault(waits.sends[step], deque()).append(depth[step])
-    return max(depth, default=0)
+    return 0 if -1 in (*waits.sender, *waits.receiver) or not _sound(program) else longest_chain(waits)
 
 
 def _sound(program: FileProgram) -> bool:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.disjoint_sets import DisjointSets
 from collc.base.wording import plural
 from collc.msccl.limits import LIMITS
 from collc.msccl.lowering.flows import (
@@ -44,35 +45,28 @@ class Policy:
 
 @dataclass(slots=True)
 class _ChannelGroups:
-    """Flows that have the same channel, as disjoint sets (union-find).
+    """Flows that have the same channel.
 
-    parent: of each flow. ends: of each root, the (source, target) pairs of its flows. joints: by GPU, the pairs of
+    groups: these flows. ends: of each root, the (source, target) pairs of its flows. joints: by GPU, the pairs of
     flows with one threadblock. taken: flows that already have a partner where they end, and where they begin.
     """
 
-    parent: dict[Flow, Flow]
     ends: dict[Flow, set[tuple[int, int]]]
+    groups: DisjointSets[Flow] = field(default_factory=DisjointSets[Flow])
     joints: dict[int, list[FlowJoint]] = field(default_factory=lambda: defaultdict[int, list[FlowJoint]](list))
     taken: tuple[set[Flow], set[Flow]] = field(default_factory=lambda: (set[Flow](), set[Flow]()))
-
-    def root(self, flow: Flow) -> Flow:
-        """The representative of the flows with the same channel."""
-        while self.parent[flow] != flow:
-            self.parent[flow] = self.parent[self.parent[flow]]
-            flow = self.parent[flow]
-        return flow
 
     def join(self, gpu: int, joint: FlowJoint) -> bool:
         """Put two flows into one threadblock; False if one has a partner already or they cannot have one channel."""
         if joint.receive in self.taken[0] or joint.send in self.taken[1]:
             return False
-        a, b = self.root(joint.receive), self.root(joint.send)
+        a, b = self.groups.root(joint.receive), self.groups.root(joint.send)
         if a != b:
             if len(self.ends[a]) < len(self.ends[b]):
                 a, b = b, a
             if not self.ends[a].isdisjoint(self.ends[b]):
                 return False
-            self.parent[b] = a
+            self.groups.join(a, b)
             self.ends[a] |= self.ends.pop(b)
         self.taken[0].add(joint.receive)
         self.taken[1].add(joint.send)
@@ -92,7 +86,7 @@ def assign(
     joins = policy.fuse or policy.pair_unrelated
     ends = [gpu_flows_of(gpu, flows, with_wanted=joins) for gpu in program.gpus]
     every = sorted(set(flows))
-    joined = _ChannelGroups({flow: flow for flow in every}, {flow: {(flow.source, flow.target)} for flow in every})
+    joined = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
     if policy.fuse:
         _join_fusing(program, ends, flows, joined)
     if policy.pair_unrelated:
@@ -107,7 +101,7 @@ def steps_of_gpu(program: Program, policy: Policy, gpu: Gpu, flows: list[Flow]) 
     """The steps that the longest threadblock of one GPU has, if the others leave it the flows that it joins."""
     ends = gpu_flows_of(gpu, flows, with_wanted=policy.fuse or policy.pair_unrelated)
     every = sorted({*ends.receives, *ends.sends})
-    joined = _ChannelGroups({flow: flow for flow in every}, {flow: {(flow.source, flow.target)} for flow in every})
+    joined = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
     if policy.fuse:
         _join_fusing(program, [ends], flows, joined)
     if policy.pair_unrelated:
@@ -149,7 +143,7 @@ def _channels(every: list[Flow], joined: _ChannelGroups, channels: int, per_chan
     """For each set of joined flows, the lowest channel on which no flow has the same two ends."""
     groups: dict[Flow, list[Flow]] = {}
     for flow in every:
-        groups.setdefault(joined.root(flow), []).append(flow)
+        groups.setdefault(joined.groups.root(flow), []).append(flow)
     count = 1 + max((max(flow.source, flow.target) for flow in every), default=0)
     used: list[set[tuple[int, int]]] = []
     load: list[tuple[dict[int, int], dict[int, int]]] = []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from collc.msccl.lowering.lower import Announcer, lower
-from collc.msccl.lowering.reordered import selected
+from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import Program
 from collc.ten.module import Module
@@ -33,7 +33,7 @@ def may_be_two_files(options: MscclOptions) -> bool:
 
 def program_files(module: Module, options: MscclOptions, announce: Announcer | None = None) -> list[ProgramFile]:
     """The programs of a module's schedule, one for each file. announce: as in `lower`, whose errors it raises."""
-    if not may_be_two_files(options) or not selected(module, options, several_slots=True).placement.in_place:
+    if not may_be_two_files(options) or not first_program(module, options, several_slots=True).placement.in_place:
         return [ProgramFile("", lower(module, options, announce=announce))]
     placements = (Placement.OUT, Placement.IN)
     return [

@@ -29,13 +29,11 @@ from collc.msccl.limits import (
 from collc.msccl.lowering.assign import assign, steps_of_gpu
 from collc.msccl.lowering.attempts import (
     EAGER_ATTEMPTS,
-    EXCHANGED_ATTEMPTS,
-    LARGE_ATTEMPTS,
+    IN_TURN_ATTEMPTS,
     SPREAD_ATTEMPTS,
     LoweringAttempt,
-    MessageOrder,
-    attempts,
-    wider,
+    leaner_attempts,
+    wider_attempts,
 )
 from collc.msccl.lowering.deadlock import (
     MESSAGES_IN_FLIGHT,
@@ -50,11 +48,11 @@ from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.precheck import channels_per_instance
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
-from collc.msccl.lowering.reordered import eager, exchanged, selected
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import Blocked, busiest_link, fullest_pair, replay_time
 from collc.msccl.lowering.scratch_memory import bounded_scratch
 from collc.msccl.lowering.scratch_slots import allocate_scratch
+from collc.msccl.lowering.select import eager_program, first_program
 from collc.msccl.options import MscclOptions, Profile
 from collc.msccl.program import Program
 from collc.ten.module import Module
@@ -66,17 +64,14 @@ StageObserver = Callable[[str, Program], None]
 Announcer = Callable[[str], None]
 """Called before each stage, with its attempt and name, as in "attempt 2: assign"."""
 
-_PLAINER: Final = {MessageOrder.EXCHANGED: MessageOrder.EAGER, MessageOrder.EAGER: MessageOrder.SCHEDULED}
-"""The order that stands in for another where that is not possible."""
-
 _MOST_BLOCK_CHANNELS: Final = 8
 """Most chunks of a block for which a channel each is tried."""
 
 _LARGE_PROGRAM: Final = 20_000
-"""Messages above which a program is made at most three times for speed, in the order of the schedule first."""
+"""Messages above which a program is not merged, and made a few times for speed only."""
 
-_COSTLY_PROGRAM: Final = 60_000
-"""Messages above which a program is made at most twice for speed."""
+_MOST_LARGE_ATTEMPTS: Final = 3
+"""Attempts of which the fastest is taken for a large program."""
 
 _MEASURED_MESSAGES: Final = 200_000
 """Most messages of a program whose time is measured, so that it can be made again for speed alone."""
@@ -107,7 +102,7 @@ def lower(
         options = options or MscclOptions()
         observe, announce = observe or (lambda _stage, _program: None), announce or (lambda _stage: None)
         announce("select")
-        start = selected(module, options, several_slots=True)
+        start = first_program(module, options, several_slots=True)
         stages = _StageRunner(start, module, options, observe, announce)
         if not _has_several_slots(start):
             return _lowered(stages)
@@ -117,7 +112,7 @@ def lower(
             found = None
         if found is None or found.sizes != start.sizes:
             announce("select")  # single slots block less
-            found = _lowered(_StageRunner(selected(module, options), module, options, observe, announce))
+            found = _lowered(_StageRunner(first_program(module, options), module, options, observe, announce))
         return found
 
 
@@ -147,9 +142,9 @@ def _lowered(stages: _StageRunner) -> Program:
             restricted = restricted or _without_deadlock(program, judged)
             continue
         slowdown, final = judged
-        if best is None or slowdown < best[0] * _WORTHWHILE_GAIN or slowdown <= TOLERATED_SLOWDOWN < best[0]:
+        if best is None or slowdown < best[0] * _WORTHWHILE_GAIN:
             best = (slowdown, program)
-        if final or number >= _most_attempts(start):
+        if final or (number >= _MOST_LARGE_ATTEMPTS and len(start.messages) > _LARGE_PROGRAM):
             break
     found = best[1] if best is not None else restricted
     if found is None:
@@ -159,42 +154,28 @@ def _lowered(stages: _StageRunner) -> Program:
     return replace(found, notes=(*found.notes, *residency_notes(most)))
 
 
-def _most_attempts(start: Program) -> int:
-    """How many attempts are made for speed at most."""
-    if len(start.messages) > _COSTLY_PROGRAM:
-        return 2
-    return 3 if len(start.messages) > _LARGE_PROGRAM else 1 << 30
-
-
 def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]:
     """The attempts in order, without those that would give the same program as an earlier one.
 
     With instances and the link model `store`, each instance pays the latency of a link; more connections then do not
     help, so only the attempts against deadlock are made.
     """
-    found, start, options = attempts(stages.options), stages.start, stages.options
+    order, start, options = leaner_attempts(stages.options), stages.start, stages.options
     model = module.schedule.model if module.schedule else module.model
     over_switches = any(len(message.path) > 1 for message in start.messages)
     if len(start.messages) > _LARGE_PROGRAM:
-        first, *others = LARGE_ATTEMPTS
-        order = (first, SPREAD_ATTEMPTS[0], *others)
-        if len(start.messages) > _COSTLY_PROGRAM and len({message.reduce for message in start.messages}) > 1:
-            # A sum and what is passed on overlap, so that a threadblock with both delays messages.
-            order = (SPREAD_ATTEMPTS[0], *LARGE_ATTEMPTS)
-        found = chain(order, found)
-    elif options.instances == 1 or model is not LinkModel.STORE:
-        most = _RETRIED_MESSAGES // max(1, len(start.messages))
-        more = SPREAD_ATTEMPTS if not over_switches else SPREAD_ATTEMPTS + EXCHANGED_ATTEMPTS
-        found = chain(found, more, islice(wider(options, channels_per_instance(options)), most))
-    if len(start.messages) <= _LARGE_PROGRAM and over_switches:
-        found = chain(islice(found, 1), EAGER_ATTEMPTS, found)
+        order = chain((IN_TURN_ATTEMPTS[-1], SPREAD_ATTEMPTS[0], EAGER_ATTEMPTS[-1]), order)
+    else:
+        if options.instances == 1 or model is not LinkModel.STORE:
+            most = _RETRIED_MESSAGES // max(1, len(start.messages))
+            order = chain(order, SPREAD_ATTEMPTS, islice(wider_attempts(options, channels_per_instance(options)), most))
+        if over_switches:
+            order = chain(islice(order, 1), EAGER_ATTEMPTS, order)
     seen: set[LoweringAttempt] = set()
-    for attempt in found:
-        order = attempt.order
-        while order is not MessageOrder.SCHEDULED and stages.begin(order) is stages.begin(_PLAINER[order]):
-            order = _PLAINER[order]
-        merged = len(stages.merge(attempt.merged, order).messages)
-        same = replace(attempt, merged=merged, order=order)
+    for attempt in order:
+        eager = attempt.eager and stages.begin(eager=True) is not start
+        merged = len(stages.merge(attempt.merged, eager=eager).messages)
+        same = replace(attempt, merged=merged, eager=eager)
         if same not in seen:
             seen.add(same)
             yield attempt
@@ -204,9 +185,9 @@ def _attempts(stages: _StageRunner, module: Module) -> Iterator[LoweringAttempt]
 class _StageRunner:
     """Runs the stages after `select`.
 
-    begun: the programs before `merge`, by order, once they were wanted. merged: programs after `merge`, by the most
-    chunks of a step and their order. assigned: hashes of the programs
-    after `assign` and the attempts that made them.
+    eager: the program before `merge` with messages as early as they can be, once it was wanted. merged: programs after
+    `merge`, by the most chunks of a step and whether messages are early. assigned: hashes of the programs after
+    `assign` and the attempts that made them.
     """
 
     start: Program
@@ -214,8 +195,8 @@ class _StageRunner:
     options: MscclOptions
     observe: StageObserver
     announce: Announcer
-    begun: dict[MessageOrder, Program] = field(default_factory=dict[MessageOrder, Program])
-    merged: dict[tuple[int, MessageOrder], Program] = field(default_factory=dict[tuple[int, MessageOrder], Program])
+    eager: list[Program] = field(default_factory=list[Program])
+    merged: dict[tuple[int, bool], Program] = field(default_factory=dict[tuple[int, bool], Program])
     assigned: set[tuple[int, bool, bool]] = field(default_factory=set[tuple[int, bool, bool]])
 
     def numbered(self, number: int) -> _StageRunner:
@@ -226,26 +207,21 @@ class _StageRunner:
 
         return replace(self, announce=announce)
 
-    def begin(self, order: MessageOrder) -> Program:
-        """The program after `select` with messages in an order, or in a plainer one where that is not possible."""
-        if order is MessageOrder.SCHEDULED:
-            return self.start
-        if order not in self.begun:
-            plainer = self.begin(_PLAINER[order])
+    def begin(self, *, eager: bool) -> Program:
+        """The program after `select`; `eager`: with messages as early as they can be, if that is possible."""
+        if eager and not self.eager:
             self.announce("select")
-            is_eager = order is MessageOrder.EAGER
-            found = eager(self.start, self.module) if is_eager else exchanged(self.start, self.module, _GOOD_SLOWDOWN)
-            self.begun[order] = found or plainer
-        return self.begun[order]
+            self.eager.append(eager_program(self.start, self.module) or self.start)
+        return self.eager[0] if eager else self.start
 
-    def merge(self, most: int, order: MessageOrder = MessageOrder.SCHEDULED) -> Program:
+    def merge(self, most: int, *, eager: bool = False) -> Program:
         """The program with at most `most` chunks in a step."""
-        if (most, order) not in self.merged:
-            start = self.begin(order)
+        if (most, eager) not in self.merged:
+            start = self.begin(eager=eager)
             # A partial that is kept apart is added at once; merging would move its arrival behind that.
             apart = any(message.relayed >= 0 for message in start.messages)
-            self.merged[most, order] = with_local_sums(merge(start, 1 if apart else most))
-        return self.merged[most, order]
+            self.merged[most, eager] = with_local_sums(merge(start, 1 if apart else most))
+        return self.merged[most, eager]
 
     def check_limits(self) -> None:
         """Raise SourceError M0111 if the program exceeds limits however it is merged."""
@@ -286,7 +262,7 @@ class _StageRunner:
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
         fuses = self.options.profile is not Profile.RCCL
         self.announce("merge")
-        merged = self.merge(attempt.merged, attempt.order)
+        merged = self.merge(attempt.merged, eager=attempt.eager)
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
         if attempt.policy.spread:
@@ -401,7 +377,7 @@ def _slowdown(program: Program, stages: _StageRunner) -> tuple[Fraction, bool]:
     schedule = max(1, module.collective_time())
     time = replay_time(program, module.network, model)
     # Other attempts may merge more, so that links pay the latency of fewer messages.
-    fewest = stages.merged.get((MOST_CHUNKS, MessageOrder.SCHEDULED))
+    fewest = stages.merged.get((MOST_CHUNKS, False))
     merged = program if fewest is None else replace(program, messages=fewest.messages * program.instances)
     least = max(schedule, *(bound(merged, module.network, model) for bound in (busiest_link, fullest_pair)))
     good = TOLERATED_SLOWDOWN if len(program.messages) > _LARGE_PROGRAM else _GOOD_SLOWDOWN

@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from collc.base.disjoint_sets import DisjointSets
 from collc.msccl.lowering.fuse import FusablePair, fusable
 from collc.msccl.options import Placement
 from collc.msccl.program import COPIES, LOCAL, Gpu, Op, Program, Slot, Step, Threadblock
@@ -26,26 +27,6 @@ _LONG: Final = 12
 
 _FUSED: Final = {True: Op.RECEIVE_REDUCE_COPY_SEND, False: Op.RECEIVE_REDUCE_SEND}
 """Operation of a fused sum and send, by whether the sum is used again on its GPU."""
-
-
-@dataclass(slots=True)
-class _MemoryParts:
-    """Messages and copies that access the same memory, as disjoint sets. Copies are numbered after the messages."""
-
-    parent: list[int]
-
-    def root(self, item: int) -> int:
-        """The representative of the set of an item."""
-        while self.parent[item] != item:
-            self.parent[item] = self.parent[self.parent[item]]
-            item = self.parent[item]
-        return item
-
-    def join(self, items: list[int]) -> None:
-        """Join the sets of items; the lowest representative represents all."""
-        roots = sorted({self.root(item) for item in items})
-        for other in roots[1:]:
-            self.parent[other] = roots[0]
 
 
 @dataclass(slots=True)
@@ -67,7 +48,7 @@ class ThreadblocksByChunk:
         """Find the steps of a program (after `merge`) that access the same memory."""
         self._program: Program = program
         self._items: list[list[int]] = _items(program)
-        self._parts: _MemoryParts = _parts(program, self._items)
+        self._parts: DisjointSets[int] = _parts(program, self._items)
         self._loads: dict[int, _PartLoad] = _loads_of(program, self._items, self._parts)
         self._switched: set[int] = {n for n, message in enumerate(program.messages) if message.switch is not None}
         self._fusable: list[dict[int, FusablePair]] = [
@@ -165,9 +146,12 @@ def _items(program: Program) -> list[list[int]]:
     return found
 
 
-def _parts(program: Program, items: list[list[int]]) -> _MemoryParts:
-    """Join the items that access a slot that is written. Slots that are only read join nothing."""
-    parts = _MemoryParts(list(range(len(program.messages) + sum(map(len, items)))))
+def _parts(program: Program, items: list[list[int]]) -> DisjointSets[int]:
+    """Messages and copies, joined if they access a slot that is written; the lowest one represents its set.
+
+    Copies are numbered after the messages.
+    """
+    parts = DisjointSets[int]()
     for gpu in program.gpus:
         touching: dict[Slot, list[int]] = defaultdict(list)
         written: set[Slot] = set()
@@ -177,7 +161,9 @@ def _parts(program: Program, items: list[list[int]]) -> _MemoryParts:
             for slot in writes | {_alias(program, gpu, slot) for slot in step.reads()}:
                 touching[slot].append(item)
         for slot in sorted(written):
-            parts.join(touching[slot])
+            lowest = min(map(parts.root, touching[slot]))
+            for item in touching[slot]:
+                parts.join(lowest, item)
     return parts
 
 
@@ -189,7 +175,7 @@ def _alias(program: Program, gpu: Gpu, slot: Slot) -> Slot:
     return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
 
-def _loads_of(program: Program, items: list[list[int]], parts: _MemoryParts) -> dict[int, _PartLoad]:
+def _loads_of(program: Program, items: list[list[int]], parts: DisjointSets[int]) -> dict[int, _PartLoad]:
     loads: dict[int, _PartLoad] = defaultdict(_PartLoad)
     for gpu in program.gpus:
         for step, item in zip(gpu.steps, items[gpu.rank], strict=True):

@@ -23,8 +23,8 @@ from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import passing_on
-from collc.msccl.lowering.reordered import selected
 from collc.msccl.lowering.repeat import repeat
+from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.large_groups import is_large, large_groups_fit, with_helpers
@@ -174,12 +174,12 @@ def _selected(module: Module, options: MscclOptions, node: tuple[int, ...]) -> P
     inside = options.placement is Placement.IN
     outside = replace(options, placement=Placement.OUT)
     if options.custom:
-        return selected(module, replace(options, profile=Profile.OLD))
+        return first_program(module, replace(options, profile=Profile.OLD))
     try:
-        program = selected(module, outside if inside and _is_all_to_all(module) else options)
+        program = first_program(module, outside if inside and _is_all_to_all(module) else options)
     except SourceError as error:
         if "M0105" in {message.code for message in error.diagnostics}:
-            return selected(module, replace(options, profile=Profile.OLD))
+            return first_program(module, replace(options, profile=Profile.OLD))
         raise
     return in_place(program) if inside and not program.placement.in_place else program
 

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError
+from collc.base.disjoint_sets import DisjointSets
 from collc.msccl.lowering.messages import messages_between
 from collc.msccl.program import Message, SwitchAccess
 from collc.ten.arrays import BoolArray
@@ -109,13 +110,13 @@ class _SwitchRows:
 
     def take(self, chunk: int) -> None:
         """Make messages and sums of the transfers of one chunk."""
-        joined = _Joined()
+        joined = DisjointSets[int]()
         for hop in self.hops[chunk]:
             ends = self._source[hop.link], self._target[hop.link]
             if all(end not in self._rank for end in ends):
                 if not (self.able[ends[0]] and self.able[ends[1]]):
                     _refuse(self.module, chunk, "goes on between a switch that adds and one that does not")
-                joined.join(*ends)
+                joined.join(*sorted(map(joined.root, ends)))
         ups: dict[int, list[_Hop]] = defaultdict(list)
         downs: dict[int, list[_Hop]] = defaultdict(list)
         for hop in sorted(self.hops[chunk], key=lambda one: (one.start, one.link)):
@@ -179,25 +180,6 @@ class _SwitchRows:
             raise SourceError(Diagnostic("M0118", message, notes=(note,), hint=hint))
         access = SwitchAccess(group, adds=True, into=_with_neighbour(group, rank))
         self.sums.append(PartialSum(rank, chunk, access, down.arrival))
-
-
-@dataclass
-class _Joined:
-    """Switches between which a chunk goes, as one."""
-
-    parent: dict[int, int] = field(default_factory=dict[int, int])
-
-    def root(self, switch: int) -> int:
-        """The one that stands for all that are joined with a switch."""
-        while switch in self.parent:
-            switch = self.parent[switch]
-        return switch
-
-    def join(self, one: int, other: int) -> None:
-        """Take two switches for one."""
-        low, high = sorted((self.root(one), self.root(other)))
-        if low != high:
-            self.parent[high] = low
 
 
 def _with_neighbour(group: tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +19,18 @@ from typing import Any, Final
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, canonical
-from collc.msccl.check.connections import connect
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, canonical
+from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
 from collc.msccl.check.findings import Findings, errors_of
-from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profile, StepKind
+from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profile
 from collc.msccl.check.reader import read_file
-from collc.msccl.check.replay import UNLIMITED, StepWaits, replay, waits_of
 from collc.msccl.check.results import find_root
-from collc.msccl.check.symbolic import CollectiveCall, layout_of
+from collc.msccl.check.symbolic import CollectiveCall, layout_of, operands_of
 from collc.msccl.file_kinds import kind_of_program
+from collc.msccl.interpreter.data import Queues, StepData
+from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
     OPS,
     Array,
@@ -121,7 +121,7 @@ def run_file(
                 call = CollectiveCall(coll, found, inplace)
                 machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
                 hung = machine.run_threads() if threads else machine.run_in_random_order()
-                reports.append(machine.report(hung, seed + number))
+                reports.append(machine.report(hung))
     return reports
 
 
@@ -161,8 +161,25 @@ def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
     return elements
 
 
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """The numbers in all slots, (slots, elements), as a domain of the interpreter."""
+
+    memory: Array
+    combine: Callable[[Array, Array], Array]
+
+    def load(self, slot: int, count: int) -> Array:
+        return self.memory[slot : slot + count].copy()
+
+    def store(self, slot: int, data: Array) -> None:
+        self.memory[slot : slot + len(data)] = data
+
+    def add(self, first: Array, second: Array) -> Array:
+        return self.combine(first, second)
+
+
 class _FileRun:
-    """The state of a run: memory of all gpus, FIFOs, and the next step of every threadblock."""
+    """One run in one placement: the inputs, the memory of all gpus, and the interpreter that moves messages."""
 
     def __init__(
         self,
@@ -177,175 +194,86 @@ class _FileRun:
         self.program: FileProgram = program
         self.waits: StepWaits = waits
         self.call: CollectiveCall = call
-        self.combine: Callable[[Array, Array], Array] = OPS[op]
         self.op: str = op
+        self.seed: int = seed
         self.random: random.Random = random.Random(seed)
-        self.elements: int = elements
-        self.merge: int = chunks_per_message(program.message_bytes, elements * dtype.itemsize)
-        self.capacity: int = CAPACITY[program.proto]
         chunks, self.layout = layout_of(program, call)
-        factor = program.ngpus if call.coll in TOTAL else 1
+        self.unit: int = program.nchunksperloop // (program.ngpus if call.coll in TOTAL else 1)
         slots = self.layout.size + int(chunks[:, INPUT].sum())
-        check_size(slots, elements, dtype.itemsize, program.nchunksperloop // factor)
+        check_size(slots, elements, dtype.itemsize, self.unit)
         generator = np.random.default_rng(seed)
         self.inputs: list[Array] = [random_data(generator, (int(n), elements), dtype) for n in chunks[:, INPUT]]
         self.memory: Array = undefined_data(generator, (self.layout.size, elements), dtype)
         for rank, data in enumerate(self.inputs):
             start = int(self.layout.base[rank, INPUT])
             self.memory[start : start + len(data)] = data
-        steps, gpu = program.steps, program.step_gpu
-        self.source: list[int] = (self.layout.base[gpu, steps.srcbuf] + steps.srcoff).tolist()
-        self.target: list[int] = (self.layout.base[gpu, steps.dstbuf] + steps.dstoff).tolist()
-        self.kind: list[int] = steps.kind.tolist()
-        self.count: list[int] = steps.cnt.tolist()
-        self.fifos: list[deque[Array]] = [deque() for _ in waits.sender]
-        self.at: list[int] = waits.first[:-1]
-        self.moved: list[int] = [0] * len(program.tbs)
-        self.passed: list[int] = [-1] * len(program.tbs)
-        self.messages: int = 0
+        operands = operands_of(program, waits, self.layout)
+        numbers, queues = _Numbers(self.memory, OPS[op]), Queues[Array](len(waits.sender))
+        data = StepData[Array](operands, numbers, queues)
+        merge = chunks_per_message(program.message_bytes, elements * dtype.itemsize)
+        messages = (-(-np.maximum(1, program.steps.cnt) // merge)).tolist()
 
-    def done(self, tb: int) -> bool:
-        """Whether a threadblock has run all its steps."""
-        return self.at[tb] >= self.waits.first[tb + 1]
+        def move(step: int, first: int, count: int) -> None:
+            data.move(step, first * merge, min((first + count) * merge, operands.count[step]))
 
-    def ready(self, tb: int) -> bool:
-        """Whether the next message, or local step, of a threadblock can proceed now."""
-        step, waits = self.at[tb], self.waits
-        on = waits.needs_tb[step]
-        if on >= 0 and self.passed[on] < waits.needs_step[step]:
-            return False
-        into, out = waits.receives[step], waits.sends[step]
-        return (into < 0 or bool(self.fifos[into])) and (out < 0 or len(self.fifos[out]) < self.capacity)
+        self.interpreter: Interpreter = Interpreter(waits, messages, CAPACITY[program.proto], move)
 
-    def move(self, tb: int) -> Array | None:
-        """Compute one message of a step; returns what is to be sent, if anything. Leaves the FIFOs as they are."""
-        step = self.at[tb]
-        kind, begin = self.kind[step], self.moved[tb]
-        if kind == StepKind.NOP:
-            return None
-        communicates = self.waits.receives[step] >= 0 or self.waits.sends[step] >= 0
-        end = min(self.count[step], begin + self.merge) if communicates else self.count[step]
-        memory, source, target = self.memory, self.source[step], self.target[step]
-        into = self.waits.receives[step]
-        if into >= 0:
-            out = self.fifos[into][0]
-            length = min(len(out), end - begin)
-            if kind not in (StepKind.R, StepKind.RCS):
-                out = self.combine(out[:length], memory[source + begin : source + begin + length])
-        else:
-            length = end - begin
-            out = memory[source + begin : source + end].copy()
-            if kind == StepKind.RE:
-                out = self.combine(memory[target + begin : target + end], out)
-        if kind not in (StepKind.S, StepKind.RRS):
-            memory[target + begin : target + begin + length] = out[:length]
-        return out if self.waits.sends[step] >= 0 else None
-
-    def commit(self, tb: int, out: Array | None) -> None:
-        """Make a message known: free the FIFO that it came from, fill the one that it goes to, go on."""
-        step, waits = self.at[tb], self.waits
-        into, target = waits.receives[step], waits.sends[step]
-        if into >= 0:
-            self.fifos[into].popleft()
-        if target >= 0 and out is not None:
-            self.fifos[target].append(out)
-        if into >= 0 or target >= 0:
-            self.messages += target >= 0
-            self.moved[tb] += self.merge
-            if self.moved[tb] < self.count[step]:
-                return
-        self.moved[tb] = 0
-        if waits.sets[step]:
-            self.passed[tb] = step - waits.first[tb]
-        self.at[tb] = step + 1
-
-    def run_in_random_order(self) -> list[int]:
+    def run_in_random_order(self) -> list[Blocked]:
         """Move one message at a time, of a random threadblock that can proceed. Returns the threadblocks that hang."""
-        waiting: dict[int, set[int]] = {}
-        candidates = [tb for tb in range(len(self.program.tbs)) if not self.done(tb)]
-        listed = set(candidates)
-        while candidates:
-            pick = self.random.randrange(len(candidates))
-            tb = candidates[pick]
-            if self.done(tb) or not self.ready(tb):
-                candidates[pick] = candidates[-1]
-                candidates.pop()
-                listed.discard(tb)
-                if not self.done(tb) and (on := self.waits.needs_tb[self.at[tb]]) >= 0:
-                    waiting.setdefault(on, set()).add(tb)
-                continue
-            step = self.at[tb]
-            self.commit(tb, self.move(tb))
-            woken = waiting.pop(tb, set()) if self.at[tb] != step and self.waits.sets[step] else set[int]()
-            ends = ((self.waits.sends[step], self.waits.receiver), (self.waits.receives[step], self.waits.sender))
-            woken |= {side[number] for number, side in ends if number >= 0}
-            fresh = sorted(woken - listed)
-            candidates += fresh
-            listed.update(fresh)
-        return [tb for tb in range(len(self.program.tbs)) if not self.done(tb)]
+        return self.interpreter.run(self.random)
 
-    def run_threads(self) -> list[int]:
+    def run_threads(self) -> list[Blocked]:
         """Run one thread for each threadblock, with short random pauses. Returns the threadblocks that hang."""
-        changed = threading.Condition()
-        running = [tb for tb in range(len(self.program.tbs)) if not self.done(tb)]
-        state = {"asleep": 0, "alive": len(running), "hung": 0}
+        interpreter, changed = self.interpreter, threading.Condition()
+        running = {tb for tb in range(len(self.program.tbs)) if not interpreter.is_done(tb)}
         pauses = {tb: random.Random(self.random.random()) for tb in running}
+        asleep = set[int]()
 
-        def actor(tb: int) -> None:
-            while not self.done(tb):
+        def act(tb: int) -> None:
+            while not interpreter.is_done(tb):
                 with changed:
-                    state["asleep"] += 1
-                    while not state["hung"] and not self.ready(tb):
-                        if state["asleep"] == state["alive"] and not any(
-                            self.ready(other) for other in running if not self.done(other)
-                        ):
-                            state["hung"] = 1
+                    asleep.add(tb)
+                    while interpreter.wait_of(tb) is not None:
+                        if asleep == running and all(interpreter.wait_of(other) for other in running):
                             changed.notify_all()
-                            break
+                            return
                         changed.wait()
-                    state["asleep"] -= 1
-                    if state["hung"]:
-                        break
-                out = self.move(tb)
+                    asleep.discard(tb)
+                count = interpreter.move_messages(tb)
                 if pauses[tb].random() < 0.2:
                     time.sleep(pauses[tb].random() * 2e-4)
                 with changed:
-                    self.commit(tb, out)
+                    interpreter.complete(tb, count)
+                    if interpreter.is_done(tb):
+                        running.discard(tb)
                     changed.notify_all()
-            with changed:
-                state["alive"] -= 1
-                changed.notify_all()
 
-        actors = [threading.Thread(target=actor, args=(tb,), daemon=True) for tb in running]
+        actors = [threading.Thread(target=act, args=(tb,), daemon=True) for tb in running]
         for thread in actors:
             thread.start()
         for thread in actors:
             thread.join()
-        return [tb for tb in running if not self.done(tb)]
+        return [wait for tb in sorted(running) if (wait := interpreter.wait_of(tb)) is not None]
 
-    def report(self, hung: list[int], seed: int) -> RunReport:
+    def report(self, hung: list[Blocked]) -> RunReport:
         """Compare the outputs of all ranks with NumPy's."""
         tbs, first = self.program.tbs, self.waits.first
-        places = tuple((int(tbs.gpu[tb]), int(tbs.id[tb]), self.at[tb] - first[tb]) for tb in hung)
+        places = tuple((int(tbs.gpu[wait.tb]), int(tbs.id[wait.tb]), wait.step - first[wait.tb]) for wait in hung)
         wrong: list[WrongChunk] = []
         error = 0.0
         if not hung:
             outputs = expected_data(self.call.coll, self.call.root, self.op, self.inputs)
             for rank, expected in enumerate(outputs):
-                if expected is not None:
-                    got = _output(self.memory, self.layout, rank, len(expected))
-                    bad, off = differences(got, expected, self.program.ngpus, self.op)
-                    error = max(error, off)
-                    for chunk in np.flatnonzero(bad.any(axis=1)).tolist()[:SHOWN]:
-                        at = int(np.argmax(bad[chunk]))
-                        wrong.append(WrongChunk(rank, chunk, float(got[chunk, at]), float(expected[chunk, at])))
+                if expected is None:
+                    continue
+                start = int(self.layout.base[rank, OUTPUT])
+                got = self.memory[start : start + len(expected)]
+                bad, off = differences(got, expected, self.program.ngpus, self.op)
+                error = max(error, off)
+                for chunk in np.flatnonzero(bad.any(axis=1)).tolist()[:SHOWN]:
+                    element = int(np.argmax(bad[chunk]))
+                    wrong.append(WrongChunk(rank, chunk, float(got[chunk, element]), float(expected[chunk, element])))
         used = self.op if self.call.coll in REDUCING else None
-        factor = self.program.ngpus if self.call.coll in TOTAL else 1
-        count = self.elements * self.program.nchunksperloop // factor
+        count, sent = self.memory.shape[1] * self.unit, self.interpreter.sent
         dtype = self.memory.dtype.name
-        return RunReport(self.call.inplace, seed, dtype, used, count, self.messages, places, tuple(wrong), error)
-
-
-def _output(memory: Array, layout: MemoryLayout, rank: int, chunks: int) -> Array:
-    start = int(layout.base[rank, OUTPUT])
-    return memory[start : start + chunks]
+        return RunReport(self.call.inplace, self.seed, dtype, used, count, sent, places, tuple(wrong), error)

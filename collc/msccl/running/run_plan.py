@@ -10,8 +10,8 @@ begin as in `run_file`.
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,9 +21,10 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, buffer_sizes, canonical
 from collc.msccl.check.findings import Findings, errors_of, unreadable
 from collc.msccl.check_plan import check_plan
+from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, WAITS, Channel, DataMove, Operation, Plan, SlotRange
+from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
@@ -41,8 +42,8 @@ from collc.msccl.running.run_file import RunReport, WrongChunk
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch lie where those of the launch before the last one lay."""
 
-SHOWN: Final = 8
-PROXY: Final = 0.3
+MAX_WRONG_CHUNKS: Final = 8
+PROXY_SHARE: Final = 0.3
 """How often a proxy moves on instead of a threadblock."""
 
 
@@ -76,7 +77,10 @@ def run_plan_file(
         raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
     elements = _chunk_elements(plan, coll, count)
     found = _root(path, plan, coll, root)
-    return [_PlanRun(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).run() for k in range(runs)]
+    return [
+        _DataInterpreter(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).report()
+        for k in range(runs)
+    ]
 
 
 def _adds(plan: Plan) -> bool:
@@ -133,27 +137,49 @@ class _PartialMove(NamedTuple):
     launch: int
 
 
-@dataclass(slots=True)
-class _ThreadblockProgress:
-    """A threadblock: its next operation, the parts of moves since the last nop that are still to be done, and the
-    channels whose queues must be empty before it goes on.
+class _PortTransport(Mailboxes[None]):
+    """Signals and semaphores, with the queues of ports, in which puts and signals (None) wait for a proxy.
+
+    messages: signals that have been sent.
     """
 
-    ops: list[Operation]
-    rank: int
-    at: int = 0
-    parts: list[_PartialMove] = field(default_factory=list[_PartialMove])
-    drains: list[Channel] = field(default_factory=list[Channel])
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.queues: dict[Channel, deque[_PartialMove | None]] = {}
+        self.messages: int = 0
+
+    def send(self, channel: Channel) -> None:
+        """Send a signal."""
+        self.signals[channel].append(None)
+        self.messages += 1
+
+    def enqueue(self, channel: Channel, items: Iterable[_PartialMove | None]) -> None:
+        """Leave puts and signals to the proxy of a channel."""
+        self.queues.setdefault(channel, deque()).extend(items)
+
+    def dequeue(self, channel: Channel) -> _PartialMove | None:
+        """The next put of a channel; a signal is sent."""
+        item = self.queues[channel].popleft()
+        if not self.queues[channel]:
+            del self.queues[channel]
+        if item is None:
+            self.send(channel)
+        return item
 
 
-class _PlanRun:
-    """The state of a run: memory of all gpus, signals, semaphores, and the progress of every threadblock."""
+class _DataInterpreter(PlanInterpreter[None]):
+    """Executes a plan on the memory of all gpus.
+
+    pending: by threadblock, the parts of moves since the last nop that are still to be done. drains: by threadblock,
+    the channels whose queues must be empty before it goes on.
+    """
 
     def __init__(
         self, plan: Plan, coll: str, root: int, dtype: np.dtype[Any], elements: int, op: str, seed: int
     ) -> None:
+        self.ports: _PortTransport = _PortTransport(plan)
+        super().__init__(plan, self.ports)
         ranks = range(len(plan.chunks))
-        self.plan: Plan = plan
         self.coll: str = coll
         self.root: int = root
         self.op: str = op
@@ -173,18 +199,11 @@ class _PlanRun:
             [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
             for _ in range(self.launches)
         ]
-        self.blocks: list[_ThreadblockProgress] = [
-            _ThreadblockProgress(ops, rank) for ops, rank in zip(plan.threadblocks, plan.gpu_of, strict=True)
-        ]
-        self.counts: Counter[object] = Counter()
-        for rank, values in enumerate(plan.semaphores):
-            self.counts.update({(rank, number): value for number, value in enumerate(values)})
+        self.pending: list[list[_PartialMove]] = [[] for _ in plan.threadblocks]
+        self.drains: list[list[Channel]] = [[] for _ in plan.threadblocks]
         self.launched: list[int] = [0] * len(plan.chunks)
         self.finished: list[int] = [0] * len(plan.chunks)
-        self.mine: list[list[_ThreadblockProgress]] = [[tb for tb in self.blocks if tb.rank == rank] for rank in ranks]
         self.packets: dict[tuple[int, int, int], tuple[int, Array]] = {}
-        self.queues: dict[Channel, deque[_PartialMove | None]] = {}
-        self.messages: int = 0
         self.wrong: list[WrongChunk] = []
         self.error: float = 0.0
 
@@ -192,8 +211,8 @@ class _PlanRun:
         """Input chunks of a rank, at least those of the collective."""
         return max(self.plan.chunks[rank][0], self.sizes[0])
 
-    def run(self) -> RunReport:
-        """Execute both launches, with random order of events."""
+    def report(self) -> RunReport:
+        """Execute all launches, with random order of events."""
         expected = [
             expected_data(self.coll, self.root, self.op, [data[: self.sizes[0]] for data in inputs])
             for inputs in self.inputs
@@ -201,35 +220,48 @@ class _PlanRun:
         for rank in range(len(self.launched)):
             self._launch(rank)
             self._settle(rank, expected)
+        queues = self.ports.queues
         active = self._unfinished()
-        moved = False
-        while active or self.queues:
-            if self.queues and (not active or self.random.random() < PROXY):
-                self._settle(self._proxy(), expected)
+        progress = False
+        while active or queues:
+            if queues and (not active or self.random.random() < PROXY_SHARE):
+                channel = self.random.choice(list(queues))
+                part = self.ports.dequeue(channel)
+                if part is not None:
+                    self._do(part)
+                self._settle(channel[1], expected)
                 active = active or self._unfinished()
-                moved = True
+                progress = True
                 continue
             pick = self.random.randrange(len(active))
-            number = active[pick]
-            if self._step(number):
-                moved = True
-                self._settle(self.blocks[number].rank, expected)
+            tb = active[pick]
+            if self._advance(tb):
+                progress = True
+                self._settle(self.plan.gpu_of[tb], expected)
                 continue
             active[pick] = active[-1]
             active.pop()
-            if not active and moved:
-                active, moved = self._unfinished(), False
-        hung = [self.blocks[number] for number in self._unfinished()]
-        places = tuple(_where(tb) for tb in hung)
+            if not active and progress:
+                active, progress = self._unfinished(), False
+        hung = tuple(self._location(tb) for tb in self._unfinished())
         op = self.op if self.coll in REDUCING else None
         settings = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
-        return RunReport(*settings, self.messages, places, tuple(self.wrong[:SHOWN]), self.error)
+        return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:MAX_WRONG_CHUNKS]), self.error)
 
     def _unfinished(self) -> list[int]:
-        return [number for number, tb in enumerate(self.blocks) if not self._over(tb)]
+        return [tb for tb in range(len(self.position)) if not self._has_ended(tb)]
 
-    def _over(self, tb: _ThreadblockProgress) -> bool:
-        return tb.at == len(tb.ops) and not tb.parts and not any(channel in self.queues for channel in tb.drains)
+    def _has_ended(self, tb: int) -> bool:
+        return self.next_operation(tb) is None and not self.pending[tb] and not self._is_draining(tb)
+
+    def _is_draining(self, tb: int) -> bool:
+        return any(channel in self.ports.queues for channel in self.drains[tb])
+
+    def _location(self, tb: int) -> tuple[int, int, int]:
+        """Where a threadblock hangs: (gpu, threadblock, operation)."""
+        ops = self.plan.threadblocks[tb]
+        stuck = ops[min(self.position[tb], len(ops) - 1)].location
+        return stuck.gpu, stuck.tb, stuck.step
 
     def _launch(self, rank: int) -> None:
         """Overwrite the output, fill the input, and start the program, as a caller does."""
@@ -240,18 +272,18 @@ class _PlanRun:
         data = self.inputs[launch][rank]
         self.memory[begin_in : begin_in + len(data)] = data
         self.launched[rank] += 1
-        for tb in self.mine[rank]:
-            tb.at = 0
+        for tb in self.blocks[rank]:
+            self.position[tb] = 0
 
     def _settle(self, rank: int, expected: list[list[Array | None]]) -> None:
         """If the program of a rank is over, compare its output and launch it again."""
-        while self.finished[rank] < self.launches and all(map(self._over, self.mine[rank])):
+        while self.finished[rank] < self.launches and all(map(self._has_ended, self.blocks[rank])):
             self.finished[rank] += 1
-            self._look(rank, expected[self.launched[rank] - 1][rank])
+            self._compare(rank, expected[self.launched[rank] - 1][rank])
             if self.launched[rank] < self.launches:
                 self._launch(rank)
 
-    def _look(self, rank: int, wanted: Array | None) -> None:
+    def _compare(self, rank: int, wanted: Array | None) -> None:
         if wanted is not None:
             begin = int(self.layout.base[rank, 1])
             got = self.memory[begin : begin + len(wanted)]
@@ -261,48 +293,59 @@ class _PlanRun:
                 at = int(np.argmax(bad[chunk]))
                 self.wrong.append(WrongChunk(rank, chunk, float(got[chunk, at]), float(wanted[chunk, at])))
 
-    def _step(self, number: int) -> bool:
-        """One part of a move, or one operation that synchronises, if it can be."""
-        tb = self.blocks[number]
-        if any(channel in self.queues for channel in tb.drains):
+    def _advance(self, tb: int) -> bool:
+        """Do one part of a move, or execute one operation, if it can run now. Returns whether one did."""
+        if self._is_draining(tb):
             return False
-        tb.drains = []
-        op = tb.ops[tb.at] if tb.at < len(tb.ops) else None
+        self.drains[tb] = []
+        op, pending = self.next_operation(tb), self.pending[tb]
         settles = op is None or op.name == "nop" or op.barrier is not None
-        if tb.parts and (settles or self.random.random() < 0.5) and self._part(tb):
+        if pending and (settles or self.random.random() < 0.5) and self._do_pending(tb):
             return True
-        if op is not None and not (settles and tb.parts) and self._operate(tb, op):
+        if not (settles and pending) and self.step(tb):
             return True
-        return self._part(tb)
+        return self._do_pending(tb)
 
-    def _part(self, tb: _ThreadblockProgress) -> bool:
-        """Do a part of a move whose packets have come; whether there was one."""
-        ready = [number for number, part in enumerate(tb.parts) if self._ready(part)]
+    def _do_pending(self, tb: int) -> bool:
+        """Do a part of a move whose packets have come. Returns whether there was one."""
+        ready = [number for number, part in enumerate(self.pending[tb]) if self._is_ready(part)]
         if ready:
-            self._do(tb.parts.pop(self.random.choice(ready)))
+            self._do(self.pending[tb].pop(self.random.choice(ready)))
         return bool(ready)
 
-    def _operate(self, tb: _ThreadblockProgress, op: Operation) -> bool:
-        """Begin an operation, if it can be; whether it could."""
-        if op.name == "rppkt" and op.via == "port" and not all(map(self._ready, self._moves(op))):
-            return False
-        if op.barrier is not None:
-            return self._meet(op)
-        if not self._synchronised(op):
-            return False
-        tb.at += 1
-        tb.drains = op.over if op.name == "flush" else []
-        if op.via == "port" and (op.name in (*PUTS, "rppkt") or op.name in SIGNALS):
+    def can_begin(self, op: Operation) -> bool:
+        """See PlanInterpreter."""
+        return op.name != "rppkt" or op.via != "port" or all(map(self._is_ready, self._moves(op)))
+
+    def can_meet(self, tb: int) -> bool:
+        """See PlanInterpreter."""
+        return not self.pending[tb]
+
+    def meet(self, threadblocks: list[int]) -> None:
+        """See PlanInterpreter."""
+
+    def execute(self, op: Operation, received: list[None]) -> None:  # noqa: ARG002
+        """See PlanInterpreter."""
+        if op.name == "sem_release":
+            for key in semaphores_of(op):
+                self.transport.releases[key].append(None)
+        if op.name == "flush":
+            self.drains[op.tb] = op.over
+        if op.via == "port" and op.name in (*PUTS, "rppkt", *SIGNALS):
             self._queue(op)
-        else:
-            tb.parts += self._moves(op)
-        return True
+            return
+        for channel in op.signals:
+            self.ports.send(channel)
+        self.pending[op.tb] += self._moves(op)
 
     def _moves(self, op: Operation) -> list[_PartialMove]:
-        launch = self.launched[op.location.gpu]
-        return [_PartialMove(move, elements, launch) for move in op.moves for elements in self.parts]
+        return [part for move in op.moves for part in self._halves(op, move)]
 
-    def _ready(self, part: _PartialMove) -> bool:
+    def _halves(self, op: Operation, move: DataMove) -> list[_PartialMove]:
+        launch = self.launched[op.location.gpu]
+        return [_PartialMove(move, elements, launch) for elements in self.parts]
+
+    def _is_ready(self, part: _PartialMove) -> bool:
         """Whether the packets that a move reads have come in this launch."""
         keys = (key for slots in part.move.sources for key in self._keys(slots, part))
         return all(self.packets.get(key, (0,))[0] == part.launch for key in keys)
@@ -316,58 +359,14 @@ class _PlanRun:
 
     def _queue(self, op: Operation) -> None:
         """Leave the puts and signals of an operation to the proxy, one after the other on each channel."""
-        launch = self.launched[op.location.gpu]
         for number, channel in enumerate(op.over):
-            queue = self.queues.setdefault(channel, deque())
             if op.name in PUTS:
-                queue.extend(_PartialMove(op.moves[number], elements, launch) for elements in self.parts)
+                self.ports.enqueue(channel, self._halves(op, op.moves[number]))
             elif op.name == "rppkt":
-                one = DataMove(op.moves[0].sources, op.moves[0].targets[number : number + 1])
-                queue.extend(_PartialMove(one, elements, launch) for elements in self.parts)
+                move = DataMove(op.moves[0].sources, op.moves[0].targets[number : number + 1])
+                self.ports.enqueue(channel, self._halves(op, move))
             if op.name in SIGNALS:
-                queue.append(None)
-
-    def _proxy(self) -> int:
-        """Let the proxy do the next part of a put, or the next signal, of any channel; returns its rank."""
-        channel = self.random.choice(list(self.queues))
-        part = self.queues[channel].popleft()
-        if not self.queues[channel]:
-            del self.queues[channel]
-        if part is not None:
-            self._do(part)
-        else:
-            self.counts[channel] += 1
-            self.messages += 1
-        return channel[1]
-
-    def _meet(self, op: Operation) -> bool:
-        """Whether enough threadblocks are at a barrier; they all continue then."""
-        there = [
-            tb
-            for tb in self.blocks
-            if tb.rank == op.location.gpu
-            and not tb.parts
-            and tb.at < len(tb.ops)
-            and tb.ops[tb.at].barrier == op.barrier
-        ]
-        if op.barrier is None or len(there) < op.barrier[1]:
-            return False
-        for tb in there:
-            tb.at += 1
-        return True
-
-    def _synchronised(self, op: Operation) -> bool:
-        """Signal, release, wait or acquire, if that is possible now; whether it was."""
-        keys = Counter[object](op.signals if op.name in SIGNALS else op.waits)
-        keys.update((op.location.gpu, number) for number in op.semaphores)
-        if op.name in (*WAITS, "sem_acquire"):
-            if any(self.counts[key] < times for key, times in keys.items()):
-                return False
-            self.counts.subtract(keys)
-        elif op.via != "port":
-            self.counts.update(keys)
-            self.messages += len(op.signals)
-        return True
+                self.ports.enqueue(channel, [None])
 
     def _do(self, part: _PartialMove) -> None:
         memory, columns = self.memory, part.elements
@@ -391,8 +390,3 @@ class _PlanRun:
     def _rows(self, slots: SlotRange) -> slice:
         begin = address(self.layout, slots)
         return slice(begin, begin + slots.size)
-
-
-def _where(tb: _ThreadblockProgress) -> tuple[int, int, int]:
-    stuck = tb.ops[min(tb.at, len(tb.ops) - 1)].location
-    return stuck.gpu, stuck.tb, stuck.step

@@ -20,8 +20,9 @@ from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.collectives import canonical
 from collc.msccl.check.findings import Findings
 from collc.msccl.check_plan import check_plan
+from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.memory import total_chunks
-from collc.msccl.check_plan.model import PACKETS, Channel, Operation, Plan
+from collc.msccl.check_plan.model import PACKETS, Operation, Plan
 from collc.msccl.check_plan.packets import Packet, packets_read, packets_written
 from collc.msccl.check_plan.reader import read_plan
 from collc.simulation.engine import Deadlock
@@ -56,8 +57,9 @@ def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGrap
 
     Raises NoRoute where no path leads to a receiver, Deadlock where operations wait for one another.
     """
-    builder = _PlanTasks(plan, chunks, size, _Switches(network))
-    builder.build()
+    builder = _TaskInterpreter(plan, chunks, size, _Switches(network))
+    if builder.run():
+        raise Deadlock(np.zeros(0, np.int64))
     source, target, sizes = (np.array(column, np.int64) for column in zip(*builder.tasks, strict=True))
     route = np.full(len(source), -1, np.int32)
     devices: Int32Array = np.concatenate([network.npus, builder.switches.able])
@@ -108,92 +110,58 @@ class _Switches:
         return len(self.network.npus) + found[turn % len(found)]
 
 
-@dataclass
-class _PlanTasks:
-    """Tasks as (source, target, bytes), and edges as (before, after, phase).
+class _TaskInterpreter(PlanInterpreter[int]):
+    """Makes tasks (source, target, bytes) of operations, and edges (before, after, phase). Tokens are tasks.
 
-    at: the next operation of each threadblock. last: the task after which it goes on. sent: the signals of each
-    channel, taken: how many of them were waited for. moved: the messages of each threadblock. unsignalled: by
+    last: the task after which each threadblock goes on. moved: the messages of each threadblock. unsignalled: by
     threadblock and receiver, the messages that no signal follows yet, and the last signal. packets: by packet, the
-    task with which it comes. released: releases of
-    each semaphore, acquired: how many were taken.
+    task with which it comes.
     """
 
-    plan: Plan
-    chunks: int
-    size: int
-    switches: _Switches
-    tasks: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    edges: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    sent: dict[Channel, list[int]] = field(default_factory=lambda: defaultdict(list))
-    taken: dict[Channel, int] = field(default_factory=lambda: defaultdict(int))
-    moved: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    unsignalled: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
-    released: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
-    packets: dict[Packet, int] = field(default_factory=dict[Packet, int])
-    acquired: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
-
-    def __post_init__(self) -> None:
-        self.at: list[int] = [0] * len(self.plan.threadblocks)
-        self.last: list[int] = [self.task(gpu, gpu) for gpu in self.plan.gpu_of]
+    def __init__(self, plan: Plan, chunks: int, size: int, switches: _Switches) -> None:
+        super().__init__(plan, Mailboxes[int](plan))
+        self.chunks: int = chunks
+        self.size: int = size
+        self.switches: _Switches = switches
+        self.tasks: list[tuple[int, int, int]] = []
+        self.edges: list[tuple[int, int, int]] = []
+        self.moved: list[list[int]] = [[] for _ in plan.threadblocks]
+        self.unsignalled: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.packets: dict[Packet, int] = {}
+        self.last: list[int] = [self.task(gpu, gpu) for gpu in plan.gpu_of]
 
     def task(self, source: int, target: int, chunks: int = 0) -> int:
         """A new task; returns its number."""
         self.tasks.append((source, target, -(-chunks * self.size // self.chunks)))
         return len(self.tasks) - 1
 
-    def build(self) -> None:
-        """Take operations in an order in which they can run."""
-        moved = True
-        while moved:
-            moved = False
-            for tb, operations in enumerate(self.plan.threadblocks):
-                while self.at[tb] < len(operations) and self._step(tb, operations[self.at[tb]]):
-                    moved = True
-        if any(at < len(operations) for at, operations in zip(self.at, self.plan.threadblocks, strict=True)):
-            raise Deadlock(np.zeros(0, np.int64))
+    def can_begin(self, op: Operation) -> bool:
+        """See PlanInterpreter."""
+        return all(packet in self.packets for packet in packets_read(op))
 
-    def _step(self, tb: int, op: Operation) -> bool:
-        """Add the tasks of an operation, if all that it waits for has tasks. Returns whether it did."""
-        if op.barrier is not None:
-            return self._barrier(op)
-        gpu = op.location.gpu
-        before = self._awaited(gpu, op)
-        if before is None:
-            return False
+    def execute(self, op: Operation, received: list[int]) -> None:
+        """See PlanInterpreter."""
+        gpu, tb = op.location.gpu, op.tb
+        before = [*received, *(self.packets[packet] for packet in packets_read(op))]
         start = self.task(gpu, gpu)
         self.edges += [(self.last[tb], start, DONE), *((other, start, DONE) for other in before)]
         if op.name == "flush":
             self.edges += [(message, start, DONE) for message in self.moved[tb]]
         end = self._moves(tb, op, start)
         for channel in op.signals:
-            self.sent[channel].append(self._signal(tb, gpu, channel[2], end))
+            self.transport.signals[channel].append(self._signal(tb, gpu, channel[2], end))
         if op.name == "sem_release":
-            for number in op.semaphores:
-                self.released[gpu, number].append(end)
+            for key in semaphores_of(op):
+                self.transport.releases[key].append(end)
         self.last[tb] = end
-        self.at[tb] += 1
-        return True
 
-    def _awaited(self, gpu: int, op: Operation) -> list[int] | None:
-        """The signals and releases that an operation waits for; None where they have no tasks yet."""
-        if any(self.taken[key] >= len(self.sent[key]) for key in op.waits):
-            return None
-        read = packets_read(op)
-        if any(packet not in self.packets for packet in read):
-            return None
-        semaphores = [(gpu, number) for number in op.semaphores] if op.name == "sem_acquire" else []
-        needed = [self.acquired[key] - self.plan.semaphores[gpu][key[1]] for key in semaphores]
-        if any(count >= len(self.released[key]) for key, count in zip(semaphores, needed, strict=True)):
-            return None
-        before = [self.released[key][count] for key, count in zip(semaphores, needed, strict=True) if count >= 0]
-        before += [self.packets[packet] for packet in read]
-        for key in semaphores:
-            self.acquired[key] += 1
-        for key in op.waits:
-            before.append(self.sent[key][self.taken[key]])
-            self.taken[key] += 1
-        return before
+    def meet(self, threadblocks: list[int]) -> None:
+        """See PlanInterpreter."""
+        gpu = self.plan.gpu_of[threadblocks[0]]
+        meeting = self.task(gpu, gpu)
+        for tb in threadblocks:
+            self.edges.append((self.last[tb], meeting, DONE))
+            self.last[tb] = meeting
 
     def _moves(self, tb: int, op: Operation, start: int) -> int:
         """The messages of an operation. Returns the task after which its threadblock goes on."""
@@ -247,21 +215,3 @@ class _PlanTasks:
         self.edges += [(message, come, DONE) for message in self.unsignalled[tb, target]]
         self.unsignalled[tb, target] = [come]
         return come
-
-    def _barrier(self, op: Operation) -> bool:
-        """Let the threadblocks of a GPU pass a barrier once all have come."""
-        gpu = op.location.gpu
-        here = [
-            tb
-            for tb, operations in enumerate(self.plan.threadblocks)
-            if self.plan.gpu_of[tb] == gpu and self.at[tb] < len(operations)
-            if operations[self.at[tb]].barrier == op.barrier
-        ]
-        if op.barrier is None or len(here) < op.barrier[1]:
-            return False
-        meeting = self.task(gpu, gpu)
-        for tb in here:
-            self.edges.append((self.last[tb], meeting, DONE))
-            self.last[tb] = meeting
-            self.at[tb] += 1
-        return True

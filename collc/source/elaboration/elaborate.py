@@ -90,7 +90,7 @@ def _program(
     return Program(tuple(schedules), tuple(workloads.values()), tuple(designs))
 
 
-def load_topology(source: Path, name: str | None, definitions: Mapping[str, str] | None = None) -> Network:
+def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapping[str, str] | None = None) -> Network:
     """The network of a topology of a program. name: None for the one that no other topology of the file uses.
 
     Raises SourceError, U0133 where the program has no such topology, U0151 where several could be meant.
@@ -103,7 +103,7 @@ def load_topology(source: Path, name: str | None, definitions: Mapping[str, str]
     return fed_links(with_tables(load))
 
 
-def _only_name(context: FileContext, source: Path) -> str:
+def _only_name(context: FileContext, source: Path | SourceFile) -> str:
     """The name of the topology that a file is about. Raises SourceError U0151."""
     found = sole_topologies(context.file)
     if len(found) == 1:

@@ -6,11 +6,11 @@ from itertools import product
 
 import numpy as np
 
-from collc.base.host_lists import expanded_hosts, is_host_range
 from collc.base.wording import plural
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.values import ListArray
+from collc.source.host_lists import expanded_hosts, is_host_range
 from collc.source.parsing.expressions import Expr
 from collc.source.problems import fail
 from collc.source.types import STRING, list_of

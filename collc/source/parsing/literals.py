@@ -6,16 +6,13 @@ import re
 from difflib import get_close_matches
 from fractions import Fraction
 
+from collc.base import units
 from collc.base.diagnostics import Diagnostic, Span
-from collc.base.units import UNITS, Dimension
+from collc.base.units import MAX_DIGITS, UNITS, Dimension
 from collc.source.limits import MAX_CHARACTERS
 
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)([A-Za-z]+(?:/s)?)")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"\\": "\\", '"': '"'}
-
-MAX_DIGITS = 40
-"""Digits of the longest number that is accepted; this bounds the memory that a number takes."""
 
 _LONG_UNITS = {
     "byte": "B",
@@ -57,10 +54,10 @@ def whole(text: str) -> int:
 
 def number(text: str) -> Fraction:
     """The exact value of `42`, `0.5` or `1e9`. Raises LiteralError for more than MAX_DIGITS digits."""
-    mantissa, _, exponent = text.lower().partition("e")
-    if len(mantissa) > MAX_DIGITS or (exponent and (len(exponent) > 4 or abs(int(exponent)) > MAX_DIGITS)):
-        raise _too_long()
-    return Fraction(text)
+    try:
+        return units.number(text)
+    except OverflowError:
+        raise _too_long() from None
 
 
 def _too_long() -> LiteralError:
@@ -87,14 +84,15 @@ def quantity(text: str) -> tuple[Dimension, Fraction]:
 
     Raises LiteralError for an unknown unit.
     """
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise LiteralError("E0110", f"'{text}' is not a number with a unit", unit_hint(""))
-    digits, unit = match.groups()
-    if unit not in UNITS:
-        raise LiteralError("E0108", f"'{unit}' is not a unit", unit_hint(unit))
-    dimension, scale = UNITS[unit]
-    return dimension, number(digits) * scale
+    try:
+        return units.quantity(text)
+    except OverflowError:
+        raise _too_long() from None
+    except KeyError as error:
+        unit = str(error.args[0])
+        raise LiteralError("E0108", f"'{unit}' is not a unit", unit_hint(unit)) from None
+    except ValueError:
+        raise LiteralError("E0110", f"'{text}' is not a number with a unit", unit_hint("")) from None
 
 
 def string_value(text: str) -> str:

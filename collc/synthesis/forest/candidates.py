@@ -1,9 +1,8 @@
 """The trees that forest tries.
 
 Many trees load the links more evenly than few. But few trees differ less from each other and give better schedules:
-All-Gather of 1 GiB in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 packed trees for each root,
-and 0.997 with 8. For small buffers shallow trees are better: 16 MiB on four nodes of H100 reach 0.84 with packed trees,
-and 0.97 with rerouted ones.
+All-Gather of 1 GiB in 256 chunks on two nodes of A100 reaches 0.984 of the optimum with 256 trees for each root, and
+0.997 with 8. For small buffers shallow trees are better.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.synthesis.forest.counts import TreeCount
-from collc.synthesis.forest.problem import ForestProblem
+from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.rerouting import Rerouting
-from collc.synthesis.forest.trees import TreeBatch, forest_trees, packed_compiled
 from collc.synthesis.translations import find_translations
 from collc.ten.translations import Translations
 
@@ -24,9 +22,6 @@ SHALLOW = (1024, 256, 4096)
 
 GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""
-
-PACKED = 10_000
-"""Chunks times members from which trees are packed, if that needs compiled code."""
 
 EVEN = 1.005
 """Translated trees have little load if it is at most this multiple of the least one."""
@@ -52,7 +47,7 @@ class Candidate:
 def gather_candidates(
     problem: ForestProblem, counts: Sequence[TreeCount], stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Candidate]:
-    """Translated trees, rerouted ones, packed ones; of each kind those with the least load first.
+    """Translated trees, then trees of each member; of each kind those with the least load first.
 
     Where translations take each NPU to every other one, translated trees are the best but for a percent, and others
     are tried only where they would load links less. stop: ends the growing of trees early.
@@ -67,11 +62,7 @@ def gather_candidates(
             return
     grown = Rerouting(problem, stop=stop)
     small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
-    yield from (_rerouted(grown, count, SHALLOW[0]) for count in small)
-    if sum(problem.demand) * len(problem.members) >= PACKED or not packed_compiled(problem):
-        yield from (_packed(problem, count) for count in counts)
-    for shallow in SHALLOW[1:]:
-        yield from (_rerouted(grown, count, shallow) for count in small)
+    yield from (_rerouted(grown, count, shallow) for shallow in SHALLOW for count in small)
 
 
 def summed_candidates(
@@ -85,12 +76,3 @@ def summed_candidates(
 
 def _rerouted(grown: Rerouting, count: TreeCount, shallow: int, translations: Translations | None = None) -> Candidate:
     return Candidate(count.time, grown.work(count) // GROWN, translations, lambda: grown.trees(count, shallow))
-
-
-def _packed(problem: ForestProblem, count: TreeCount) -> Candidate:
-    return Candidate(
-        count.time,
-        problem.graph.vertex_count**4 // 250,
-        None,
-        lambda: (forest_trees(problem, count.demand, count.carried), float(count.time)),
-    )

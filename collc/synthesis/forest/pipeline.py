@@ -16,8 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from collc.synthesis.forest.problem import ForestProblem
-from collc.synthesis.forest.trees import TreeBatch
+from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.list_schedule import Tasks, best_starts
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.schedule import Transfers

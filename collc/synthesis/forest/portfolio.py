@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from collc.base.diagnostics import SourceError
 from collc.synthesis.forest.candidates import Candidate
 from collc.synthesis.forest.pipeline import list_schedule, shared_out, spread_chunks, tree_transfers
-from collc.synthesis.forest.problem import ForestProblem
-from collc.synthesis.forest.trees import TreeBatch
+from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.list_schedule import COMPILED
 from collc.synthesis.task import Effort
 from collc.ten.schedule import Transfers
@@ -68,30 +66,20 @@ class Portfolio:
         self.best: tuple[int, Transfers] | None = None
 
     def run(self, candidates: Iterable[Candidate]) -> None:
-        """Schedules all candidates, then the best one in other orders, until the work or the time is used up.
-
-        Raises SourceError where no trees are found.
-        """
+        """Schedules all candidates, then the best one in other orders, until the work or the time is used up."""
         unit = self._problem.unit
-        failure: SourceError | None = None
         for candidate in candidates:
             if self._ended(self._all * (1 - FORESTS)):
                 break
             if self.best is not None and (candidate.time * unit >= self.best[0] or candidate.work > self._work):
                 continue
             self._spend(candidate.work)
-            try:
-                trees, time = candidate.build()
-            except SourceError as error:
-                failure = error
-                continue
+            trees, time = candidate.build()
             if self.best is None or time * unit < self.best[0]:
                 batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
                 forest = Forest(batches, candidate.translations)
                 if self._schedule(forest, FIRST_STEPS):
                     self._leader = forest
-        if self.best is None and failure is not None:
-            raise failure
         for steps in OTHER_STEPS:
             if self._ended(self._all // 4):
                 break

@@ -17,6 +17,22 @@ from collc.ten.arrays import Int32Array, Int64Array, grouped
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
+Path = tuple[int, ...]
+"""Devices from a member to another one, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBatch:
+    """Equal trees.
+
+    root: number of the member. amount: how many trees. paths: for each member but the root, the path to it from a
+    member that has the data, in an order in which each path begins where an earlier one ended.
+    """
+
+    root: int
+    amount: int
+    paths: tuple[Path, ...]
+
 
 @dataclass(frozen=True, eq=False)
 class ForestProblem:

@@ -1,7 +1,4 @@
-"""Shallow trees that are grown one after another where links have the least load.
-
-They give better schedules than packed trees, and often reach the same load.
-"""
+"""Shallow trees that are grown one after another along the links with the least load."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from collc.base.wording import plural
 from collc.kernels.compiled import compiled, is_compiled, numbers
 from collc.kernels.tree_rerouting import LEVELS, reroute
 from collc.synthesis.forest.counts import TreeCount
-from collc.synthesis.forest.problem import ForestProblem
-from collc.synthesis.forest.trees import Path, TreeBatch
+from collc.synthesis.forest.problem import ForestProblem, Path, TreeBatch
 from collc.ten.arrays import Int64Array
 from collc.ten.translations import Translations
 

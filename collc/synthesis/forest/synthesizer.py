@@ -1,9 +1,8 @@
 """Throughput-optimal All-Gather and broadcast on any network (Zhao et al., "ForestColl", arXiv 2402.06787, 2024).
 
 Each chunk has one spanning tree, such that the busiest links carry as few trees as any schedule must
-(graph/throughput.py). Switches are first replaced by direct capacity between NPUs, and each tree edge keeps its path.
-Reduce-Scatter and reduce are the inverse. All-Reduce is both one after the other, or uses trees in both directions
-where this allows more throughput.
+(graph/throughput.py). Reduce-Scatter and reduce are the inverse. All-Reduce is both one after the other, or uses trees
+in both directions if this allows more throughput.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def plan_forest(module: Module, effort: Effort) -> Module:
 def forest(task: Task, effort: Effort) -> Schedule:
     """A schedule of copies along trees.
 
-    Raises SourceError where chunks are not all wanted by all members, have unlike sizes or several holders, where
-    switches have limited buffers or unlike capacities in and out, where other transfers are planned already, or where
-    no path leads to a member; NoSchedule where it is stopped before the first schedule.
+    Raises SourceError if chunks are not all wanted by all members, have unlike sizes or several holders, if switches
+    have limited buffers, if other transfers are planned already, or if no path leads to a member; NoSchedule if it is
+    stopped before the first schedule.
     """
     conditions = conditions_of(task)
     if not len(conditions):

@@ -6,20 +6,24 @@ second NPU sends it in one direction, and the others send it in the other direct
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 
 from collc.kernels.compiled import compiled
-from collc.kernels.symmetric_paths import balanced_shortest_paths, spanning_order, trace_hops
-from collc.synthesis.symmetric.all_gather import unreachable
+from collc.kernels.symmetric_paths import balanced_shortest_paths, trace_hops
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.open_shop import open_shop
-from collc.synthesis.symmetric.representative_plan import RepresentativePlan
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, started_early
 from collc.synthesis.symmetric.ring_messages import RingMessages, find_ring_messages
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
 COMPILED = 500
 """Messages from which paths are found by compiled code."""
+
+HOPS = 100_000
+"""Hops up to which those of an All-to-All are planned event by event."""
 
 PATH_ROUNDS = 2
 """How often the shortest paths are chosen, one by one."""
@@ -28,13 +32,23 @@ EXCHANGES = 64
 """Exchanges of hops for others that are tried to balance the loads."""
 
 
-def plan_all_to_all(group: Group, chunks: int, effort: Effort) -> RepresentativePlan:
-    """A plan of as many steps as the largest load of a generator, or as the longest path if that is longer.
-
-    Raises SourceError where the generators do not lead to all NPUs.
-    """
-    trace = compiled(trace_hops) if group.count * chunks >= COMPILED else trace_hops
+def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Effort) -> RepresentativePlan:
+    """The best plan, in steps or picoseconds as `times`; SourceError if the generators do not lead to all NPUs."""
     hops = short_paths(group, chunks, effort)
+    plan = _plan_in_steps(group, hops, effort)
+    if times.step is not None:
+        return plan
+    plan = started_early(group, plan, times, stays=False)
+    if int(hops.sum()) > HOPS or effort.stop():
+        return plan
+    timed = _TimedOpenShop(group, hops[1:].reshape(-1, len(group.successors)), times).plan(chunks)
+    return min(plan, timed, key=lambda plan: plan.end)
+
+
+def _plan_in_steps(group: Group, hops: Int64Array, effort: Effort) -> RepresentativePlan:
+    """A plan of as many steps as the largest load of a generator, or as the longest path if that is longer."""
+    chunks = hops.shape[1]
+    trace = compiled(trace_hops) if group.count * chunks >= COMPILED else trace_hops
     ring = find_ring_messages(group, hops)
     blocks = open_shop(hops[1:].reshape(-1, len(group.successors)) if ring is None else ring.hops, effort.seed)
     rows = np.empty((4, int(blocks.hops.sum())), np.int32)
@@ -67,12 +81,8 @@ def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
 
     Raises SourceError where the generators do not lead to all NPUs.
     """
-    order_npus, choose_paths = spanning_order, balanced_shortest_paths
-    if group.count * chunks >= COMPILED:
-        order_npus, choose_paths = compiled(spanning_order), compiled(balanced_shortest_paths)
-    order, depth = np.empty((2, group.count), np.int64)
-    if not order_npus(group.successors, order, depth):
-        raise unreachable()
+    choose_paths = compiled(balanced_shortest_paths) if group.count * chunks >= COMPILED else balanced_shortest_paths
+    order, depth = group.spanned()
     hops = np.zeros((group.count, chunks, len(group.successors)), np.int64)
     load = np.zeros(len(group.successors), np.int64)
     choose_paths(group.predecessors, order, depth, PATH_ROUNDS, hops, load)
@@ -109,3 +119,66 @@ def _balance(messages: Int64Array, load: Int64Array, exchanges: Int64Array, effo
                 break
         else:
             return
+
+
+class _TimedOpenShop:
+    """An open shop of different times: a generator takes, of the messages at rest, one with the most time to go."""
+
+    def __init__(self, group: Group, hops: Int64Array, times: GeneratorTimes) -> None:
+        """hops: int64[messages, generators]."""
+        self._successors: list[list[int]] = group.successors.tolist()
+        self._hops: list[list[int]] = hops.tolist()
+        self._busy: list[int] = times.busy.tolist()
+        self._total: list[int] = times.total.tolist()
+        self._to_go: list[int] = (hops @ times.total).tolist()
+        self._at = [0] * len(self._hops)
+        self._queue: list[list[tuple[int, int]]] = [[] for _ in self._busy]
+        self._load: list[int] = (hops.sum(axis=0) * times.busy).tolist()
+        self._rows: list[tuple[int, int, int, int]] = []
+
+    def plan(self, chunks: int) -> RepresentativePlan:
+        """The plan, in picoseconds."""
+        for message in range(len(self._hops)):
+            self._queue_up(message)
+        free = [0] * len(self._busy)
+        events = [(0, -1)]
+        end = 0
+        while events:
+            now = events[0][0]
+            while events and events[0][0] == now:
+                _, message = heapq.heappop(events)
+                if message >= 0:
+                    self._queue_up(message)
+            for generator in sorted(range(len(free)), key=lambda g: -self._load[g]):
+                message = self._next(generator) if free[generator] <= now else -1
+                if message >= 0:
+                    self._send(generator, message, now)
+                    free[generator] = now + self._busy[generator]
+                    end = max(end, now + self._total[generator])
+                    heapq.heappush(events, (now + self._total[generator], message))
+                    heapq.heappush(events, (free[generator], -1))
+        table = np.array(self._rows, np.int64).reshape(-1, 4)
+        rest = table[:, 1:].astype(np.int32)
+        return RepresentativePlan(end, table[:, 0], rest[:, 0], rest[:, 1], rest[:, 2] + np.int32(chunks))
+
+    def _queue_up(self, message: int) -> None:
+        """A message rests at an NPU, and waits for any generator that it needs."""
+        for generator, hops in enumerate(self._hops[message]):
+            if hops:
+                heapq.heappush(self._queue[generator], (-self._to_go[message], message))
+
+    def _next(self, generator: int) -> int:
+        """The message that a generator takes, -1 for none. Messages that moved since they were queued are dropped."""
+        queue = self._queue[generator]
+        while queue:
+            to_go, message = heapq.heappop(queue)
+            if -to_go == self._to_go[message] and self._hops[message][generator]:
+                return message
+        return -1
+
+    def _send(self, generator: int, message: int, now: int) -> None:
+        self._rows.append((now, generator, self._at[message], message))
+        self._at[message] = self._successors[generator][self._at[message]]
+        self._hops[message][generator] -= 1
+        self._to_go[message] -= self._total[generator]
+        self._load[generator] -= self._busy[generator]

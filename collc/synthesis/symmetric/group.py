@@ -13,13 +13,19 @@ from itertools import product
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.kernels.compiled import compiled
 from collc.kernels.generator_links import match_generators
-from collc.ten.arrays import Int32Array
+from collc.kernels.symmetric_paths import spanning_order
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
 COMPILED = 1_000_000
 """Links from which a compiled loop finds that of each generator; sorting them takes five times as long."""
+
+
+SPANNED = 500
+"""NPUs from which compiled code orders them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +70,18 @@ class Group:
             index = self.coordinate(npu, axis)
             total += (index if self.bits[axis] else -index % size) * self.strides[axis]
         return total
+
+    def spanned(self) -> tuple[Int64Array, Int64Array]:
+        """(order, depth), int64[n] each: the NPUs breadth first from NPU 0, and the hops to each.
+
+        Raises SourceError if the generators do not lead to all NPUs.
+        """
+        order, depth = np.empty((2, self.count), np.int64)
+        order_npus = compiled(spanning_order) if self.count >= SPANNED else spanning_order
+        if not order_npus(self.successors, order, depth):
+            problem = "links do not lead from each NPU to all others"
+            raise SourceError(Diagnostic("S0303", problem, hint="add links, or use smaller groups"))
+        return order, depth
 
     @cached_property
     def predecessors(self) -> Int32Array:

@@ -18,8 +18,7 @@ from collc.synthesis.symmetric.cluster import cluster_schedule
 from collc.synthesis.symmetric.expand import expanded
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.patched import on_opposite_links, patched, patched_sums
-from collc.synthesis.symmetric.representative_plan import RepresentativePlan
-from collc.synthesis.symmetric.timed import GeneratorTimes, plan_timed
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.module import Module
@@ -84,8 +83,10 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
     times = _times(task, group, size)
     if times.step is not None:
         plan = representative(group, standard, effort)
+    elif standard.kind == "all_gather":
+        plan = plan_all_gather(group, standard.chunks, times, task_bound(task).time, effort)
     else:
-        plan = plan_timed(group, standard.kind, standard.chunks, times, task_bound(task).time, effort)
+        plan = plan_all_to_all(group, standard.chunks, times, effort)
     return expanded(group, task.demand.runs[0], standard, plan, task.model, times.step)
 
 
@@ -109,8 +110,11 @@ def _times(task: Task, group: Group, size: int) -> GeneratorTimes:
 
 def representative(group: Group, standard: Standard, effort: Effort) -> RepresentativePlan:
     """The plan in steps for what NPU 0 sends in an All-Gather or All-to-All, where all transfers take equal time."""
-    plan = plan_all_gather if standard.kind == "all_gather" else plan_all_to_all
-    return plan(group, standard.chunks, effort)
+    steps = GeneratorTimes.steps(group)
+    if standard.kind == "all_to_all":
+        return plan_all_to_all(group, standard.chunks, steps, effort)
+    bound = -(-(group.count - 1) * standard.chunks // len(group.generators))
+    return plan_all_gather(group, standard.chunks, steps, max(bound, int(group.spanned()[1].max())), effort)
 
 
 def _standard(task: Task) -> Standard | None:

@@ -1,0 +1,107 @@
+"""Textbook algorithms in the place of a schedule, simulated on its network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from collc.application.compile.ring_order import RINGS, along_links
+from collc.application.settings import Progress
+from collc.application.simulate.module_simulation import simulated_module
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError
+from collc.passes.context import PassContext
+from collc.passes.registry import Invert
+from collc.passes.synthesize import Synthesize
+from collc.simulation.engine import Simulation
+from collc.simulation.timing import ExactTiming
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.auto.textbook import hierarchical_shape
+from collc.synthesis.fixed.queued import lay_out_queued
+from collc.ten.algorithm import AlgorithmSends
+from collc.ten.demand import Demand, Run, Standard
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import RowSchedule
+from collc.verification import verify_schedule
+
+TEXTBOOK: Final = (*RINGS, "direct", "recursive_halving_doubling", "double_binary_tree", "hierarchical")
+"""The algorithms of the standard library that a schedule is compared with."""
+
+SYNTHESIZED: Final = ("themis",)
+"""Published algorithms that are synthesizers here."""
+
+MOST_MESSAGES: Final = 400_000
+"""Messages of an algorithm up to which it is laid out: 2 s of CPU time for 100,000."""
+
+
+def simulated_alternatives(
+    module: Module, network: Network, progress: Progress
+) -> Iterator[tuple[str, Simulation | str]]:
+    """Each alternative to the schedule of a module with its simulation on a network, or with why there is none.
+
+    Raises SourceError C0209 where a run is of no standard collective.
+    """
+    standards = [standard_of(run) for run in module.demand.runs]
+    blank = Module(module.name, network, module.demand, module.model)
+    names = (*TEXTBOOK, *SYNTHESIZED)
+    for number, name in enumerate(names):
+        progress(number / len(names), f"simulating {name}")
+        try:
+            if name in SYNTHESIZED:
+                other = _checked(_synthesized(blank, name), name)
+                yield name, simulated_module(other, ExactTiming(module.model))
+            else:
+                yield name, _textbook(blank, standards, name)
+        except CollcError as error:
+            yield name, error.diagnostics[0].message if error.diagnostics else "it fails"
+
+
+def standard_of(run: Run) -> Standard:
+    """The standard collective of a run. Raises SourceError C0209 where it is of none."""
+    if run.standard is None:
+        message = f"run {run.collective} is not a standard collective, and textbook algorithms exist only for these"
+        raise SourceError(Diagnostic("C0209", message, hint="compare schedules of collectives of std.collectives"))
+    return run.standard
+
+
+def _synthesized(blank: Module, name: str) -> Module:
+    context = PassContext()
+    return Invert().run(Synthesize(name).run(blank, context), context)
+
+
+def _checked(module: Module, name: str) -> Module:
+    if not verify_schedule(module).ok:
+        raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
+    return module
+
+
+def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simulation:
+    """The simulation of an algorithm whose messages queue. Raises CollcError where it is for other collectives."""
+    network, demand = blank.network, blank.demand
+    runs = {
+        number: (_statements(network, demand, number, standard, name), None)
+        for number, standard in enumerate(standards)
+    }
+    messages = sum(len(sends) for sends, _ in runs.values())
+    if messages > MOST_MESSAGES:
+        raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
+    schedule = RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model))
+    other = _checked(blank.with_schedule(schedule, name), name)
+    return simulated_module(other, ExactTiming(blank.model))
+
+
+def _statements(network: Network, demand: Demand, number: int, standard: Standard, name: str) -> AlgorithmSends:
+    """The statements of a run, between NPUs."""
+    run = demand.runs[number]
+    library = StandardAlgorithms()
+    if name not in library.names(standard.kind):
+        raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
+    shape: list[int] = []
+    if name == "hierarchical":
+        shape = hierarchical_shape(network, len(run.group))
+        if not shape:
+            raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
+    sends = library.sends(standard, len(run.group), name, shape)
+    first = int(demand.first_chunk[number])
+    placed = sends.placed(run.group, first)
+    return along_links(network, run, placed, name, first) if name in RINGS else placed

@@ -1,0 +1,1 @@
+"""`collc compile`: a program to verified schedules and their files."""

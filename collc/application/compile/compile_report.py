@@ -1,0 +1,288 @@
+"""The report of a compilation: for programs as attributes and JSON, for people as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
+from collc.base.html import html_table
+from collc.base.outcome import Outcome
+from collc.base.rendering import folded, render
+from collc.base.units import format_time, percent
+from collc.base.wording import did_you_mean, listed
+from collc.ten.module import Module, ParetoPoint
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from collc.application.emit.written_files import RunRanks
+    from collc.ten.transfer_table import Library
+
+SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
+"""The checks of every schedule, made before any file is written."""
+
+FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
+"""The checks of a file for a runtime, which is read back after it was written under a temporary name."""
+
+COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "of ideal", "checks", "files")
+"""The columns of the table of schedules; `ScheduleReport.cells` is a row."""
+
+_ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
+
+
+@dataclass(frozen=True, slots=True)
+class ShorterSchedule:
+    """A schedule that Z3 found and that is shorter than the one synthesized.
+
+    time_ps: its time in picoseconds. file: None where it was not written. module: None where it was not kept.
+    """
+
+    time_ps: int
+    file: Path | None = None
+    module: Module | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimality:
+    """Whether a schedule is optimal (no schedule of its demand is shorter), and why, in words."""
+
+    answer: Literal["proved", "refuted", "undecided"]
+    reason: str
+    shorter: ShorterSchedule | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """The value of "optimal" in `compile --json`."""
+        found = self.shorter
+        file = None if found is None or found.file is None else str(found.file)
+        shorter = None if found is None else {"file": file, "time_ps": found.time_ps}
+        return {"answer": self.answer, "reason": self.reason, "shorter": shorter}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScheduleReport:
+    """The report of one schedule. What compilation did not reach is None or empty.
+
+    Attributes
+    ----------
+    name: of the schedule in the program.
+    topology: name of the network.
+    npus, devices, links, chunks: how many the network and the demand have; removed devices do not count.
+    link_model: "store" or "pipelined".
+    transfer_count: number of transfers; "transfers" in `compile --json`.
+    steps: None where links or chunks differ, or where the link model is not `store`.
+    time_ps: the time of the schedule, in picoseconds.
+    bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
+    ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of node 3".
+    chunks_per_block: the `chunks` of all runs, given or picked by collc; None where they differ or have none.
+    synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
+    seed: the seed of the synthesizer.
+    seconds: how long compilation took.
+    checks: the outcome of each check.
+    files: the files that were written.
+    notes: remarks for people.
+    ranks: the NPU of each rank of the files for runtimes, by run, where these are not all NPUs in their order.
+    pareto: the Pareto points that the program asked for, by steps.
+    optimal: whether the schedule is optimal, where the program or the caller asked.
+    diagnostics: errors and warnings.
+    exit: the exit code that this schedule leads to.
+    module: network, demand and schedule, where the caller keeps modules (the Python API does).
+    """
+
+    name: str
+    topology: str
+    npus: int
+    devices: int
+    links: int
+    chunks: int
+    link_model: str
+    transfer_count: int | None = None
+    steps: int | None = None
+    time_ps: int | None = None
+    bound_ps: int | None = None
+    bound: str | None = None
+    ideal_ps: int | None = None
+    ideal: str | None = None
+    chunks_per_block: int | None = None
+    synthesizer: str | None = None
+    seed: int | None = None
+    seconds: float = 0.0
+    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    ranks: tuple[RunRanks, ...] = ()
+    pareto: tuple[ParetoPoint, ...] = ()
+    optimal: Optimality | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    exit: Exit = Exit.DONE
+    module: Module | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the schedule was found, passed all checks and was written."""
+        return self.exit is Exit.DONE
+
+    @property
+    def efficiency(self) -> float | None:
+        """bound_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        return self._share_of_time(self.bound_ps)
+
+    @property
+    def of_ideal(self) -> float | None:
+        """ideal_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        return self._share_of_time(self.ideal_ps)
+
+    def _share_of_time(self, least: int | None) -> float | None:
+        if self.time_ps is None or least is None or self.checks.get("congestion_free") == "failed":
+            return None
+        return least / self.time_ps if self.time_ps else 1.0
+
+    def transfers(self) -> np.recarray[Any, np.dtype[np.record]]:
+        """The transfers of the schedule as a NumPy record array: `Module.transfers`. Raises ValueError without one."""
+        return self.kept_module().transfers()
+
+    def to_frame(self, library: Library | None = None, *, names: bool = False) -> Any:  # noqa: ANN401
+        """The transfers as a data frame: `Module.to_frame`. Raises ValueError without a schedule."""
+        return self.kept_module().to_frame(library, names=names)
+
+    def kept_module(self) -> Module:
+        """The module. Raises ValueError where there is none."""
+        if self.module is None:
+            raise ValueError(f"the report of '{self.name}' has no module: its schedule was not found or not kept")
+        return self.module
+
+    def as_json(self) -> dict[str, object]:
+        """One element of "schedules" in `compile --json`. Keys that are here are never removed or renamed."""
+        return {
+            "name": self.name,
+            "topology": self.topology,
+            "npus": self.npus,
+            "devices": self.devices,
+            "links": self.links,
+            "chunks": self.chunks,
+            "transfers": self.transfer_count,
+            "steps": self.steps,
+            "time_ps": self.time_ps,
+            "bound_ps": self.bound_ps,
+            "bound": self.bound,
+            "efficiency": self.efficiency,
+            "ideal_ps": self.ideal_ps,
+            "ideal": self.ideal,
+            "of_ideal": self.of_ideal,
+            "chunks_per_block": self.chunks_per_block,
+            "algorithm": self.synthesizer,
+            "seed": self.seed,
+            "link_model": self.link_model,
+            "seconds": round(self.seconds, 6),
+            "checks": dict(self.checks),
+            "files": [str(path) for path in self.files],
+            "notes": list(self.notes),
+            **({"ranks": [run.as_json() for run in self.ranks]} if self.ranks else {}),
+            **({"optimal": self.optimal.as_json()} if self.optimal else {}),
+            **({"pareto": [asdict(point) for point in self.pareto]} if self.pareto else {}),
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table of schedules, under `COLUMNS`."""
+        return (
+            self.name,
+            f"{self.topology} ({self.npus} NPUs, {self.links} links)",
+            self.synthesizer or "-",
+            "-" if self.steps is None else str(self.steps),
+            "-" if self.time_ps is None else format_time(self.time_ps),
+            self._bound_in_words(),
+            "-" if self.of_ideal is None else percent(self.of_ideal),
+            self._checks_in_words(),
+            ", ".join(str(path) for path in self.files) or "-",
+        )
+
+    def _bound_in_words(self) -> str:
+        """The lower bound, its name, and whether the schedule meets it."""
+        if self.bound_ps is None:
+            return "-"
+        met = ", met" if self.efficiency == 1 else ""
+        return f"{format_time(self.bound_ps)}{met} ({self.bound})"
+
+    def _checks_in_words(self) -> str:
+        """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" where none was made."""
+        passed = sum(outcome == "ok" for outcome in self.checks.values())
+        failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
+        allowed = ", congestion allowed" if "allowed" in self.checks.values() else ""
+        return "failed: " + ", ".join(failed) if failed else f"{passed} ok{allowed}" if passed else "-"
+
+    def __repr__(self) -> str:
+        if self.time_ps is None:
+            return f"<ScheduleReport {self.name}: no schedule>"
+        steps = "" if self.steps is None else f" in {self.steps} steps"
+        ideal = "" if self.of_ideal is None else f", {percent(self.of_ideal)} of ideal"
+        time = format_time(self.time_ps)
+        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self._checks_in_words()}>"
+
+    def _repr_html_(self) -> str:
+        return _html([self], self.diagnostics)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CompileReport:
+    """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
+
+    schedules: tuple[ScheduleReport, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all schedules were found, passed all checks and were written."""
+        return self.exit is Exit.DONE
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code of the first schedule that failed."""
+        return next((s.exit for s in self.schedules if not s.ok), Exit.DONE)
+
+    @property
+    def all_diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All messages, those of the schedules included."""
+        return (*self.diagnostics, *(message for schedule in self.schedules for message in schedule.diagnostics))
+
+    def raise_if_failed(self) -> None:
+        """Raise SourceError, NoSchedule or CheckFailed with all errors where a schedule failed."""
+        if not self.ok:
+            errors = [message for message in self.all_diagnostics if not message.warning]
+            raise _ERRORS.get(self.exit, SourceError)(*errors)
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `compile --json` prints."""
+        return {"schedules": [schedule.as_json() for schedule in self.schedules]}
+
+    def __len__(self) -> int:
+        return len(self.schedules)
+
+    def __iter__(self) -> Iterator[ScheduleReport]:
+        return iter(self.schedules)
+
+    def __contains__(self, name: object) -> bool:
+        return any(schedule.name == name for schedule in self.schedules)
+
+    def __getitem__(self, name: str | int) -> ScheduleReport:
+        """The schedule of that name, or at that place. Raises KeyError, with the names that there are; IndexError."""
+        if isinstance(name, int):
+            return self.schedules[name]
+        for schedule in self.schedules:
+            if schedule.name == name:
+                return schedule
+        names = [schedule.name for schedule in self.schedules]
+        hint = did_you_mean(name, names, f"the schedules are {listed(names)}" if names else "there is none")
+        raise KeyError(f"no schedule is named '{name}'; {hint}")
+
+    def __repr__(self) -> str:
+        return f"<CompileReport: {', '.join(repr(schedule) for schedule in self.schedules) or 'no schedules'}>"
+
+    def _repr_html_(self) -> str:
+        return _html(self.schedules, self.all_diagnostics)
+
+
+def _html(schedules: tuple[ScheduleReport, ...] | list[ScheduleReport], messages: tuple[Diagnostic, ...]) -> str:
+    remarks = [render(folded(messages))] if messages else []
+    return html_table(COLUMNS, [schedule.cells() for schedule in schedules], remarks)

@@ -1,0 +1,112 @@
+"""The options of a synthesis: what the settings say, else what the `synthesize` statement says, else the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from collc.application.compile.handwritten_runs import has_handwritten
+from collc.application.compile.ring_order import RINGS, along_links
+from collc.application.settings import Progress, Settings
+from collc.base.synthesizers import COMMON
+from collc.passes.context import HandwrittenRun, Pass, PassContext
+from collc.passes.pipeline import Value, make_pass, parse_pipeline
+from collc.passes.registry import Fixed, Invert
+from collc.source.program import ScheduleRequest
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.experience import Experience
+from collc.synthesis.task import Effort
+from collc.ten.algorithm import AlgorithmSends
+from collc.ten.schedule import LinkModel
+
+
+@dataclass(frozen=True, eq=False)
+class SynthesisOptions:
+    """The options of the synthesis of one schedule.
+
+    request: the schedule in the program. settings: of the compilation.
+    """
+
+    request: ScheduleRequest
+    settings: Settings
+
+    def _value(self, name: str, setting: Value | None) -> Value | None:
+        """The setting, else the option of the program (times in seconds), else the default."""
+        if setting is not None:
+            return setting
+        option = self.request.options.get(name)
+        if option is None:
+            return COMMON[name].default
+        if option.type == "time":
+            return float(cast("float", option.value)) / 1e12
+        return cast("Value", option.value)
+
+    @property
+    def link_model(self) -> LinkModel:
+        """The link model that the schedule is made for."""
+        return LinkModel(str(self._value("link_model", self.settings.link_model)))
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds for the search; None: no limit."""
+        limit = self._value("time_limit", self.settings.time_limit)
+        return None if limit is None else float(limit)
+
+    def context(
+        self, stop: Callable[[], bool], progress: Progress, experience: Experience | None = None
+    ) -> PassContext:
+        """What the passes receive besides the module: algorithms written by hand, and how long to search.
+
+        stop: polled by the synthesizers; True ends the search. experience: of searches with other numbers of chunks.
+        """
+        settings = self.settings
+        effort = Effort(
+            seed=int(self._value("seed", settings.seed) or 0),
+            trials=int(self._value("trials", settings.trials) or 0),
+            threads=int(self._value("threads", settings.threads) or 0),
+            stop=stop,
+            progress=progress,
+            time_limit=self.time_limit,
+            experience=experience,
+        )
+        handwritten = {
+            number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)
+            for number, run in enumerate(self.request.runs)
+            if run.moves is not None
+        }
+        return PassContext(handwritten, effort, self.request.allow_congestion, StandardAlgorithms())
+
+    def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
+        """The statements of a run; a ring of the standard library follows links where the group has such a cycle."""
+        request, run = self.request.runs[number], self.request.demand.runs[number]
+        if request.library and request.algorithm in RINGS and run.standard is not None:
+            first = int(self.request.demand.first_chunk[number])
+            return along_links(self.request.network, run, moves, request.algorithm, first)
+        return moves
+
+    def pipeline(self) -> tuple[Pass, ...]:
+        """The passes to run: the pipeline of the settings, else layout by hand, synthesizer and inversion as needed."""
+        if self.settings.passes is not None:
+            return parse_pipeline(self.settings.passes)
+        if all(run.moves is not None for run in self.request.runs):
+            return (Fixed(),)
+        return (*self.by_hand(), self._synthesizer(), Invert())
+
+    def by_hand(self) -> tuple[Pass, ...]:
+        """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
+        return (Fixed(),) if has_handwritten(self.request) else ()
+
+    @property
+    def own(self) -> dict[str, Value | None]:
+        """The options that only the synthesizer has that runs.
+
+        The program's options of another synthesizer do not apply to one that the settings name.
+        """
+        if self.settings.synthesizer is not None:
+            return {}
+        return {name: self._value(name, None) for name in self.request.options if name not in COMMON}
+
+    def _synthesizer(self) -> Pass:
+        """The pass that synthesizes, with its own options; the context has the common ones."""
+        return make_pass(self.settings.synthesizer or self.request.synthesizer, self.own)

@@ -1,0 +1,1 @@
+"""`collc design`: bandwidths of the dimensions of a network."""

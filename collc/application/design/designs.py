@@ -1,0 +1,214 @@
+"""The designs of a program: solved, compared with closed forms, and written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from collc.application.design.design_notes import dimension_warnings
+from collc.application.design.design_report import DesignReport, DesignsReport
+from collc.application.emit.libra_files import libra_folder, write_libra
+from collc.application.settings import OUTPUT_HINT
+from collc.base.atomic_files import drafting
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.units import format_time
+from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.elaborate import load_program
+from collc.source.program import DesignRequest
+
+if TYPE_CHECKING:
+    from collc.design.comparison import Communication
+    from collc.design.dimensions import NetworkDimension
+    from collc.design.problem import DesignProblem, ExactRow, NoDesign
+
+PICOSECONDS: Final = 1000
+"""In a nanosecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSettings:
+    """The settings of `collc design`.
+
+    output: folder that the files are written to. only: name of the one design to solve. definitions: values of the
+    program's params.
+    """
+
+    output: Path = field(default_factory=Path)
+    only: str | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def solve_designs(source: Path | SourceFile, settings: DesignSettings) -> DesignsReport:
+    """Solve all designs of a program. Errors that concern one design are in its report.
+
+    Raises SourceError where the program is wrong, UsageError where it has no design (of that name).
+    """
+    program = load_program(source, settings.definitions)
+    names = [design.name for design in program.designs]
+    if settings.only is not None and settings.only not in names:
+        hint = did_you_mean(settings.only, names, f"there are {listed(names)}" if names else "")
+        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.only}'", hint=hint))
+    if not names:
+        hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
+        raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
+    chosen = [design for design in program.designs if settings.only in (None, design.name)]
+    _check_folders(chosen)
+    return DesignsReport(tuple(solved_design(request, settings.output) for request in chosen))
+
+
+def _check_folders(designs: Sequence[DesignRequest]) -> None:
+    """Raise SourceError for a kind of file that is not for designs (U0205), and for a folder named twice (U0204)."""
+    taken: dict[str, Span] = {}
+    for design, emit in [(one, emit) for one in designs for emit in one.emits]:
+        if emit.kind != "libra":
+            hint = 'write: emit libra("pod/")'
+            raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
+        main_file = str(Path(libra_folder(emit, design.name)) / design.name)
+        if main_file in taken:
+            notes = (Note("the other is written here", taken[main_file]),)
+            raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
+        taken[main_file] = emit.span
+
+
+def solved_design(request: DesignRequest, output: Path | None = None) -> DesignReport:
+    """Solve a design, compare it with closed forms and write its files. Errors are in the report."""
+    from collc.design.comparison import compared, left_out
+    from collc.design.optimize import optimum
+    from collc.design.problem import NoDesign
+
+    warnings = dimension_warnings(request)
+    report = DesignReport(request.name, request.network.name, request.objective, diagnostics=warnings)
+    try:
+        problem, communication = problem_of(request)
+        try:
+            best = optimum(problem)
+        except NoDesign as error:
+            raise _no_design(error, request) from error
+        choices = compared(problem, communication, best.bandwidth)
+        report = report.solved(problem.dimensions, choices, best.gap, left_out(communication))
+        return _written(report, request, problem, output or Path())
+    except CollcError as error:
+        return report.failed(error)
+
+
+def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
+    """The report with the files that were written."""
+    from collc.design.training_time import training_time
+    from collc.emit.libra.inputs import obstacle
+    from collc.emit.libra.model import LibraModel, TrainedTime
+
+    if not request.emits:
+        return report
+    best = report.choices[0]
+    deadline = min((d.time / PICOSECONDS for d in request.deadlines), default=None)
+    model = LibraModel(
+        request.name,
+        problem.dimensions,
+        problem.time,
+        _exact_rows(request, problem.dimensions),
+        deadline,
+        request.objective,
+        best.bandwidth,
+        best.time,
+        best.cost,
+        request.prices,
+        tuple(TrainedTime(t.workload, t.weight, training_time(t.workload, problem.dimensions)) for t in request.train),
+    )
+    with drafting(OUTPUT_HINT) as draft:
+        for emit in request.emits:
+            write_libra(model, emit, output, draft)
+        files = tuple(draft.publish())
+    reason = obstacle(model)
+    if reason is None:
+        return replace(report, files=files)
+    message = f"there are no files for LIBRA itself: {reason}"
+    warning = Diagnostic("E0920", message, request.emits[0].span, hint="the other files are complete", warning=True)
+    return replace(report, files=files, diagnostics=(*report.diagnostics, warning))
+
+
+def _exact_rows(request: DesignRequest, dimensions: Sequence[NetworkDimension]) -> tuple[ExactRow, ...]:
+    from collc.design.problem import exact_rows
+
+    return exact_rows([r.constraint for r in request.constraints], [d.unit_cost for d in dimensions])
+
+
+def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
+    """The design problem in numbers, and all communication of its workloads, by their weights."""
+    import numpy as np
+
+    from collc.design.comparison import Communication
+    from collc.design.dimensions import dimensions_of
+    from collc.design.problem import DesignProblem, Objective, rows_of
+    from collc.design.time_expression import weighted_sum
+    from collc.design.training_time import communication_time, group_traffic, training_time
+
+    dimensions = dimensions_of(request.network, request.kind, request.tiers, request.prices)
+    count = len(dimensions)
+    unit_cost = np.array([float(d.unit_cost) for d in dimensions])
+    weighted = [(t.weight, t.workload) for t in request.train]
+    time = weighted_sum([(weight, training_time(w, dimensions)) for weight, w in weighted], count)
+    deadline = min((d.time / PICOSECONDS for d in request.deadlines), default=None)
+    problem = DesignProblem(
+        dimensions,
+        time,
+        unit_cost,
+        rows_of(_exact_rows(request, dimensions)),
+        None if deadline is None else float(deadline),
+        Objective(request.objective),
+    )
+    groups = [(float(weight), group_traffic(w, dimensions)) for weight, w in weighted]
+    tensor, data = (
+        tuple(sum(weight * float(group[side][k]) for weight, group in groups) for k in range(count)) for side in (0, 1)
+    )
+    whole = weighted_sum([(weight, communication_time(w, dimensions)) for weight, w in weighted], count)
+    return problem, Communication(tensor, data, whole)
+
+
+def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
+    """The message about a design without a solution."""
+    from collc.design.problem import NoDesignReason
+
+    deadline = min(request.deadlines, key=lambda d: d.time, default=None)
+    match error.reason:
+        case NoDesignReason.INFEASIBLE:
+            spans = _unique([request.constraints[k].span for k in error.statements])
+            message = f"no bandwidths satisfy all constraints of '{request.name}'"
+            notes = tuple(
+                Note("this contradicts the others" if len(spans) > 1 else "no bandwidths satisfy this", span)
+                for span in spans[1:]
+            )
+            if error.dimensions:
+                notes += (Note(f"dimension {error.dimensions[0]} has traffic, so its bandwidth must be more than 0"),)
+            return NoSchedule(
+                Diagnostic("E0917", message, spans[0], notes, "relax one of them; bandwidths are 0 or more")
+            )
+        case NoDesignReason.DEADLINE:
+            assert deadline is not None
+            least = format_time(Fraction(round(error.time * PICOSECONDS)))
+            message = (
+                f"'{request.name}' cannot meet its deadline: within the other constraints the least time is {least}"
+            )
+            return NoSchedule(Diagnostic("E0918", message, deadline.span, _notes(request, "this limits the network")))
+        case NoDesignReason.UNBOUNDED:
+            names = listed([f"bandwidth[{k}]" for k in error.dimensions], "and")
+            message = f"nothing limits {names}, and every increase reduces the time"
+            hint = "add: require sum(bandwidth) == 1000GB/s"
+        case NoDesignReason.NO_FLOOR:
+            message = f"{request.objective} is least for a network without bandwidth"
+            hint = "fix the sum (require sum(bandwidth) == 1000GB/s), or give a lower limit or a deadline"
+        case NoDesignReason.NO_COMPUTE:
+            message = "the workloads have no compute time, so that time * cost does not grow with the bandwidths"
+            hint = "fix the sum: require sum(bandwidth) == 1000GB/s"
+    notes = _notes(request, "this does not limit it")
+    return SourceError(Diagnostic("E0919", message, request.objective_span, notes, hint))
+
+
+def _notes(request: DesignRequest, text: str) -> tuple[Note, ...]:
+    return tuple(Note(text, span) for span in _unique([required.span for required in request.constraints]))
+
+
+def _unique(spans: Sequence[Span]) -> list[Span]:
+    return list(dict.fromkeys(spans))

@@ -1,0 +1,1 @@
+"""Files for runtimes: the sizes and the kind that are fastest, and what was written."""

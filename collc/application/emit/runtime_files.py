@@ -1,0 +1,265 @@
+"""MSCCL files and MSCCL++ plans: a file for each run, read back and checked before it gets its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from collc.application.emit.written_files import Destination, RunRanks, WrittenFile, combined
+from collc.application.settings import Progress
+from collc.base.diagnostics import Diagnostic, Note, SourceError
+from collc.base.wording import plural
+from collc.msccl.options import MscclOptions
+from collc.ten.demand import Demand, Op
+from collc.ten.module import Module
+from collc.ten.network import Network
+
+if TYPE_CHECKING:
+    from collc.application.emit.file_times import FileKind
+    from collc.msccl.communicators import Communicator
+    from collc.msccl.lowering.files import ProgramFile
+
+_SHOWN: Final = 8
+"""Most ranks that a remark names; the file of the ranks has all."""
+
+
+def write_msccl(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
+    """Lower the schedule to MSCCL, write it as XML, read the files back and check them. Raises what `lower` raises.
+
+    Each run has a file; the old runtime needs one for each placement too.
+    """
+    from collc.msccl.lowering.files import program_files
+
+    def write(part: Module, run: int | None) -> WrittenFile:
+        chosen, sizes_note = _sized(part, options, "msccl", progress)
+        progress(None, "lowering to MSCCL")
+        written: list[WrittenFile] = []
+        files = program_files(part, chosen, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
+        for file in files:
+            path = destination.new(file.variant, run)
+            found = _write_xml(file, part, chosen, path, progress)
+            if len(files) > 1:
+                placement = "in place" if file.program.placement.in_place else "out of place"
+                found = found.named(destination.finals[path].name, f"for calls {placement}")
+            written.append(found)
+        return combined([WrittenFile(notes=sizes_note), *written])
+
+    return _for_runs(module, options, destination, write)
+
+
+def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: Path, progress: Progress) -> WrittenFile:
+    """Write one program as XML, and check the file."""
+    from collc.emit.msccl import write_xml
+    from collc.msccl.check import check_file, expected_of
+    from collc.msccl.lowering.quality import quality, slowdown_note
+
+    program = file.program
+    with path.open("wb") as out:
+        write_xml(program, out)
+    collective, root = _collective_of(module)
+    custom = program.collective.kind == "custom"
+    progress(None, "reading the MSCCL file back and checking it")
+    verdict = check_file(
+        path,
+        collective=None if custom else collective,
+        root=None if custom else root,
+        profile=options.profile.value,
+        expected=expected_of(module.network, module.demand, options.instances) if custom else None,
+    )
+    progress(None, "simulating the MSCCL file")
+    measured = quality(program, module)
+    notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured), average_note(module.demand))
+    return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
+
+
+def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
+    """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
+    from collc.application.compile.plan_choice import fastest_plan
+    from collc.application.emit.file_speed import plan_speed_notes
+    from collc.emit.mscclpp import write_plan
+    from collc.msccl.check import expected_of
+    from collc.msccl.check_plan import check_plan
+    from collc.msccl.plans.nodes import nodes_of_ranks
+    from collc.msccl.plans.plan import remarks_of
+
+    def write(part: Module, run: int | None) -> WrittenFile:
+        chosen, sizes_note = _sized(part, options, "mscclpp", progress)
+        path = destination.new(run=run)
+        progress(None, "lowering to MSCCL++")
+        plan = fastest_plan(part, chosen)
+        with path.open("wb") as file:
+            write_plan(plan, file)
+        collective, root = _collective_of(part)
+        progress(None, "reading the MSCCL++ plan back and checking it")
+        nodes = nodes_of_ranks(part.network, chosen)
+        if plan["collective"] == "custom":
+            expected = expected_of(part.network, part.demand, options.instances)
+            verdict = check_plan(path, collective="custom", expected=expected, nodes=nodes)
+        else:
+            verdict = check_plan(path, collective=collective, root=root, nodes=nodes)
+        progress(None, "simulating the MSCCL++ plan")
+        speed = plan_speed_notes(path, part, chosen) if verdict.ok else ()
+        notes = [
+            *sizes_note,
+            *remarks_of(plan, chosen, part.network),
+            *speed,
+            *filter(None, [average_note(part.demand)]),
+        ]
+        return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
+
+    return _for_runs(module, options, destination, write)
+
+
+def _sized(
+    part: Module, options: MscclOptions, kind: FileKind, progress: Progress
+) -> tuple[MscclOptions, tuple[str, ...]]:
+    """The options with sizes, and a remark where the program leaves them to collc."""
+    if not options.best_known:
+        return options, ()
+    from collc.application.emit.best_sizes import with_best_sizes
+
+    chosen, remark = with_best_sizes(part, options, kind, progress)
+    return chosen, (remark,)
+
+
+def average_note(demand: Demand) -> str:
+    """What is left to do where a demand asks for averages, "" where it does not."""
+    chunks = demand.chunks
+    counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
+    if not counts:
+        return ""
+    by = " or ".join(f"{count}" for count in counts[:_SHOWN])
+    return f"avg: the file adds and does not divide; call it with ncclSum and divide the result by {by}"
+
+
+def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:
+    """Write the MSCCL program of each run after each stage of the lowering, as text for people."""
+    from collc.msccl.communicators import communicators_of
+    from collc.msccl.lowering.stages import stages_of, stages_text
+
+    found = communicators_of(module.network, module.demand, joint=options.custom)
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        for communicator in found:
+            if len(found) > 1:
+                out.write(f"# run {communicator.run}\n")
+            out.writelines(stages_text(stages_of(communicator.module(module), options)))
+
+
+def check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan: bool) -> None:
+    """Raise SourceError for a schedule that no file can hold, before it is synthesized. plan: for MSCCL++."""
+    from collc.msccl.communicators import communicators_of
+    from collc.msccl.lowering.precheck import precheck
+    from collc.msccl.plans.precheck import precheck_plan
+
+    found = communicators_of(network, demand, joint=options.custom)
+    if options.best_known:
+        _check_standard(found)
+    for communicator in found:
+        try:
+            (precheck_plan if plan else precheck)(communicator.network, communicator.demand, options)
+        except SourceError as error:
+            if len(found) == 1:
+                raise
+            note = Note(f"it is run {communicator.run} of {len(found)}")
+            raise SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
+
+
+def _check_standard(found: Sequence[Communicator]) -> None:
+    """Raise SourceError M0119 where a file is of no standard collective: nothing is known to compare it with."""
+    for one in found:
+        runs = one.demand.runs
+        if len(runs) > 1 or any(run.standard is None for run in runs):
+            names = " and ".join(dict.fromkeys(run.collective for run in runs))
+            message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
+            hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
+            raise SourceError(Diagnostic("M0119", message, hint=hint))
+
+
+def _for_runs(
+    module: Module,
+    options: MscclOptions,
+    destination: Destination,
+    write: Callable[[Module, int | None], WrittenFile],
+) -> WrittenFile:
+    """The files of all runs. write: writes those of one run, whose number is in their names unless it is None."""
+    from collc.msccl.communicators import communicators_of, rank_names
+
+    found = communicators_of(module.network, module.demand, joint=options.custom)
+    several = len(found) > 1
+    written: list[WrittenFile] = []
+    for communicator in found:
+        part = communicator.module(module)
+        if several:
+            part = replace(part, name=f"{module.name} run {communicator.run}")
+        run = (communicator.run or 0) if several or "{run}" in destination.path.name else None
+        before = len(destination.finals)
+        one = write(part, run)
+        if several and len(destination.finals) == before + 1:
+            one = one.named(destination.run_file(communicator.run or 0))
+        if not communicator.in_order or module.network.has_labels:
+            names = tuple(rank_names(module.network, communicator.members))
+            labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
+            run_number, collective = communicator.run or 0, part.demand.runs[0].collective
+            ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
+            one = replace(one, ranks=(ranks,))
+        if not communicator.in_order:
+            which = f"run {communicator.run or 0}: " if several else ""
+            shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
+            one = replace(one, notes=(f"{which}rank {_listed(shown)}", *one.notes))
+        written.append(one)
+    everything = combined(written)
+    return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"{rank} is {name}" for rank, name in enumerate(names[:_SHOWN]))
+    return shown + (f" .. {len(names) - 1} is {names[-1]}" if len(names) > _SHOWN else "")
+
+
+def _joint_notes(module: Module, found: Sequence[Communicator], destination: Destination) -> list[str]:
+    """Remarks on the files of several runs: when they share links as planned, and which calls more than one fits."""
+    if len(found) == 1:
+        return []
+    notes = [
+        f"{plural(len(found), 'run')}, a file each: the links are shared as planned if the collectives start together"
+    ]
+    same: dict[tuple[str, int], list[str]] = {}
+    for communicator in found:
+        run = module.demand.runs[communicator.run or 0]
+        kind = run.standard.kind if run.standard else "custom"
+        same.setdefault((kind, len(run.group)), []).append(destination.run_file(communicator.run or 0))
+    for (kind, ranks), names in same.items():
+        if len(names) > 1:
+            notes.append(
+                f"{', '.join(names[:_SHOWN])}{' ..' if len(names) > _SHOWN else ''} fit the same calls ({kind} of "
+                f"{ranks} ranks): give the processes of each group a folder that contains only their file"
+            )
+    return notes
+
+
+def _collective_of(module: Module) -> tuple[str | None, int | None]:
+    """The collective of the standard library that a module computes, and its root; None where there is none."""
+    standard = module.demand.standard
+    if standard is None:
+        return None, None
+    return standard.kind, standard.root if standard.root >= 0 else None
+
+
+def check_paths_inside(network: Network, demand: Demand) -> None:
+    """Raise SourceError M0115 if only NPUs outside a group lead from one of its members to another."""
+    from collc.msccl.communicators import for_one_run
+    from collc.source.elaboration.unreachable import unreachable_chunk
+
+    for number, run in enumerate(demand.runs):
+        alone = Demand((run,))
+        found = unreachable_chunk(for_one_run(network, run.group), alone)
+        if found is None or unreachable_chunk(network, alone) is not None:
+            continue
+        ends = f"{network.shown_name(found.source)} to {network.shown_name(found.target)}"
+        message = f"only NPUs outside the group of run {number} lead from {ends}, and its file has no rank for them"
+        hint = 'add these to the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
+        raise SourceError(Diagnostic("M0115", message, hint=hint))

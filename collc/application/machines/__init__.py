@@ -1,0 +1,1 @@
+"""`collc import`: files that describe machines, as programs."""

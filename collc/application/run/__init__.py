@@ -1,0 +1,1 @@
+"""`collc run`: files executed on real data."""

@@ -1,0 +1,124 @@
+"""`collc run`: an MSCCL file or MSCCL++ plan on random data, compared with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, TypedDict, Unpack
+
+from collc.application.verify.named_collectives import collective_named
+from collc.base.diagnostics import Diagnostic
+from collc.base.html import html_table
+from collc.msccl.check import check_file
+from collc.msccl.check.model import Profile
+from collc.msccl.check_plan import check_plan
+from collc.msccl.file_kinds import kind_of_program
+from collc.msccl.running.run_file import RunReport, run_file
+from collc.msccl.running.run_plan import run_plan_file
+
+COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
+"""The columns of the table of runs."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FileRuns:
+    """The runs of one file on random data, in order. file: the path; None for a program that is not in a file.
+    diagnostics: the messages of failed checks.
+    """
+
+    file: Path | None
+    runs: tuple[RunReport, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file passes all checks, and every run ended and gave what NumPy computes."""
+        return not self.diagnostics and all(run.ok for run in self.runs)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row for each run, under `COLUMNS`."""
+        return [_row(run) for run in self.runs]
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `run --json` prints, without its messages."""
+        return {"runs": [asdict(run) | {"ok": run.ok} for run in self.runs]}
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[RunReport]:
+        return iter(self.runs)
+
+    def __getitem__(self, number: int) -> RunReport:
+        return self.runs[number]
+
+    def __repr__(self) -> str:
+        failed = sum(not run.ok for run in self.runs)
+        return f"<FileRuns {self.file or 'lowered program'}: {len(self.runs) - failed} ok, {failed} failed>"
+
+    def _repr_html_(self) -> str:
+        return html_table(COLUMNS, self.rows())
+
+
+class PlanRunOptions(TypedDict, total=False):
+    """The options of a run of an MSCCL++ plan.
+
+    dtype: of the elements ("float32", "int32", ...).
+    count: elements as NCCL counts them; a few elements a chunk where it is missing.
+    seed: of data and order of events; run k has seed + k.
+    runs: how often the file is run.
+    op: of reductions: "sum", "prod", "max" or "min"; what the file says where it is missing, else "sum".
+        Plans only add.
+    collective: what the file must compute; what it says itself where it is missing.
+    root: rank of the root of a rooted collective.
+    threads: run each threadblock of an MSCCL file in a thread of its own, instead of all in a random order.
+    """
+
+    dtype: str
+    count: int | None
+    seed: int
+    runs: int
+    op: str | None
+    collective: str | None
+    root: int | None
+    threads: bool
+
+
+class RunOptions(PlanRunOptions, total=False):
+    """The options of a run of an MSCCL file. profile: the runtime that will load the file."""
+
+    profile: Profile
+
+
+def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[PlanRunOptions]) -> FileRuns:
+    """Run an MSCCL file or an MSCCL++ plan on random data, and compare its results with NumPy.
+
+    A file that runs and that `verify` refuses all the same, as for a race that no run meets, is not ok: its messages
+    are those of `verify`. Raises UsageError for unknown names, and what the reader of the file raises.
+    """
+    collective = options.get("collective")
+    if collective is not None:
+        collective_named(collective, ("custom",))
+    root = options.get("root")
+    if kind_of_program(path) == "mscclpp":
+        runs = tuple(run_plan_file(path, **options))
+        verdict = check_plan(path, collective=collective, root=root)
+    else:
+        runs = tuple(run_file(path, profile=profile, **options))
+        verdict = check_file(path, collective=collective, root=root, profile=profile)
+    errors = () if verdict.ok else tuple(message for message in verdict.diagnostics if not message.warning)
+    return FileRuns(path, runs, errors)
+
+
+def _row(run: RunReport) -> tuple[str, ...]:
+    outcome = "matches NumPy"
+    if run.hung:
+        gpu, tb, step = run.hung[0]
+        outcome = f"hangs: gpu {gpu}, tb {tb}, step {step} and {len(run.hung) - 1} more wait forever"
+    elif run.wrong:
+        first = run.wrong[0]
+        outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"
+    placement = "in place" if run.inplace else "out of place"
+    data = run.dtype, run.op or "-", str(run.count)
+    return placement, str(run.seed), *data, str(run.messages), outcome, f"{run.error:.1e}"

@@ -1,0 +1,1 @@
+"""`collc show`: a report with pictures, as one page."""

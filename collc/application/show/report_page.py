@@ -1,0 +1,187 @@
+"""The page of a report: summary, network, schedule, bytes per link and utilisation of each subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from collc.application.show.report_alternatives import Alternatives
+from collc.application.show.report_subject import Subject
+from collc.base.units import format_time, percent, shown_bytes
+from collc.pictures.link_use import LinkUse
+from collc.pictures.network_picture import kind_label, network_picture
+from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section, Table
+from collc.pictures.picture import Picture
+from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
+from collc.ten.network import Network
+from collc.version import __version__
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    "causality": "each transfer starts when its source holds the chunk",
+    "congestion_free": "no link carries two chunks at once",
+    "delivered": "every NPU ends with what the collective demands",
+    "reductions": "each contribution is added exactly once",
+    "switches": "buffers, multicast and sums of switches are respected",
+    "contract": "the file is what the runtime accepts",
+    "result": "the file computes the collective",
+    "deadlock": "nothing waits forever",
+    "race": "no two accesses to one place conflict",
+    "optimal": "no schedule is shorter",
+    "proved": "Z3 proved all properties",
+}
+_QUEUES: Final = "messages meet on links and queue, as the program allows"
+_BUSIEST: Final = 12
+"""Links in the table of those that are busy longest."""
+
+
+def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
+    """The HTML text of a report."""
+    return Page(title, subtitle, sections, f"collc {__version__}").html()
+
+
+def subject_section(subject: Subject) -> Section:
+    """The section of a report about a schedule or a file."""
+    failed = subject.failed
+    checked = sum(outcome == "ok" for outcome in subject.checks.values())
+    badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
+    panels = [Panel("Summary", _summary(subject))]
+    if subject.network is not None:
+        panels.append(Panel("Network", _network(subject.network)))
+    if subject.use is not None and len(subject.use):
+        panels += [
+            Panel("Schedule", _schedule(subject.use)),
+            Panel("Load", _load(subject.use)),
+            Panel("Utilisation", _utilisation_blocks(subject.use, subject.alternatives)),
+        ]
+    if subject.drawing:
+        panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
+    return Section(subject.name, subject.summary, badge, panels)
+
+
+# Panels
+
+
+def _summary(subject: Subject) -> list[Block]:
+    blocks: list[Block] = []
+    if subject.facts:
+        blocks.append(Facts(subject.facts))
+    if subject.messages:
+        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed), code=True))
+    rows = [
+        (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
+        for name, outcome in subject.checks.items()
+    ]
+    blocks.append(Table("Checks", ("check", "outcome", "meaning"), rows))
+    if subject.bounds:
+        blocks.append(Table("Lower bounds", ("bound", "time", "set by", "schedule / bound"), subject.bounds))
+    if subject.notes:
+        blocks.append(Remarks("Notes", subject.notes))
+    ranks = [row for run in subject.ranks for row in run.rows()]
+    if ranks:
+        blocks.append(Table("Ranks of the files for runtimes", ("run", "rank", "NPU", "of the machine"), ranks))
+    return blocks
+
+
+def _network(network: Network) -> list[Block]:
+    counts = np.bincount(network.kind, minlength=len(network.kinds)).tolist()
+    rows = [(kind_label(kind), str(count)) for kind, count in zip(network.kinds, counts, strict=True) if count]
+    families = [
+        (family.name, "x".join(map(str, family.shape)) or "1", "switch" if network.is_switch(family.first) else "NPU")
+        for family in network.families
+    ]
+    blocks: list[Block] = [
+        Figure(network_picture(network, title="Topology"), "Numbers are ranks. Each line stands for both directions."),
+        Table("Devices", ("name", "shape", "kind"), families),
+        Table("Links (each direction counts)", ("bandwidth and latency", "links"), rows),
+    ]
+    return blocks
+
+
+def _schedule(use: LinkUse) -> list[Block]:
+    return [
+        Figure(
+            ten_picture(use),
+            "Each line is a transfer: from its source when it starts to its target when it arrives. "
+            "Dashed lines are reduced into what the target holds.",
+        ),
+        Figure(gantt_picture(use), "Each bar is a chunk that occupies a link. Paler: reduced where it arrives."),
+    ]
+
+
+def _load(use: LinkUse) -> list[Block]:
+    order = np.argsort(-use.busy_per_link, kind="stable")[:_BUSIEST].tolist()
+    rows = [
+        (
+            use.network.shown_link(link),
+            shown_bytes(int(use.bytes_per_link[link])),
+            format_time(int(use.busy_per_link[link])),
+            percent(min(1.0, int(use.busy_per_link[link]) / max(1, use.time))),
+        )
+        for link in order
+        if use.bytes_per_link[link]
+    ]
+    return [
+        Figure(_load_picture(use)),
+        Figure(load_map(use), "Row: sender, column: receiver. Cells without colour have no link."),
+        Table("Links that are busy longest", ("link", "bytes", "busy", "of the time"), rows),
+    ]
+
+
+def _load_picture(use: LinkUse) -> Picture:
+    return network_picture(use.network, use.bytes_per_link, "Bytes per link on the topology")
+
+
+_LONGEST: Final = 4
+"""Times of the schedule that the picture of utilisation shows; some alternatives take far longer."""
+
+_UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
+
+
+def _utilisation(use: LinkUse, alternatives: Alternatives | None) -> Picture:
+    others = alternatives.curves if alternatives is not None else ()
+    own = ("this schedule", use.time, use.utilisation(SPANS).tolist())
+    return utilisation_chart([own, *others], until=_LONGEST * use.time)
+
+
+def _utilisation_blocks(use: LinkUse, alternatives: Alternatives | None) -> list[Block]:
+    """The share of links in use, of the schedule and its alternatives, and a table of their times."""
+    caption = _UTILISATION
+    if alternatives is not None and alternatives.curves:
+        caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
+        caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
+    blocks: list[Block] = [Figure(_utilisation(use, alternatives), caption)]
+    if alternatives is not None and alternatives.rows:
+        columns = ("algorithm", "time", "against this schedule", "remark")
+        rows = [("this schedule", format_time(use.time), "1.00 x", ""), *alternatives.rows]
+        if not any(remark for *_, remark in rows):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        blocks.append(Table("Alternatives on the same network", columns, rows))
+    if alternatives is not None and alternatives.remark:
+        blocks.append(Remarks("Alternatives", [alternatives.remark]))
+    return blocks
+
+
+def _threadblocks(subject: Subject) -> Drawing:
+    caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
+    return Drawing("Threadblocks and their steps", subject.drawing, caption)
+
+
+# Single pictures
+
+_DRAWN: Final[Mapping[str, Callable[[LinkUse], Picture]]] = {
+    "ten": ten_picture,
+    "gantt": gantt_picture,
+    "heatmap": load_map,
+    "load": _load_picture,
+}
+
+
+def single_picture(subject: Subject, name: str) -> Picture | None:
+    """One of `pictures.PICTURES`; None where the subject has nothing to draw."""
+    if name == "topology":
+        return None if subject.network is None else network_picture(subject.network, title="Topology")
+    if subject.use is None or not len(subject.use):
+        return None
+    return _utilisation(subject.use, subject.alternatives) if name == "utilisation" else _DRAWN[name](subject.use)

@@ -1,0 +1,286 @@
+"""`collc show`: a report of a program, a schedule or a file for a runtime as one page, or a single picture of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from collc.application.compile.compile_report import CompileReport
+from collc.application.compile.output_files import FROM_NPU_TO_NPU
+from collc.application.program_files import no_size, not_one_schedule
+from collc.application.settings import Progress, Settings
+from collc.application.show.report_page import report_page, single_picture, subject_section
+from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
+from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.base.wording import did_you_mean, listed, plural
+from collc.msccl.file_kinds import FileKind, kind_of
+from collc.pictures import DESIGN_PICTURES
+
+if TYPE_CHECKING:
+    from collc.application.design.design_pages import DesignSubject
+    from collc.application.verify.file_report import FileReport
+    from collc.msccl.check.model import Profile
+    from collc.pictures.link_use import LinkUse
+    from collc.pictures.page import Section
+    from collc.pictures.picture import Picture
+    from collc.source.program import ScheduleRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ShowSettings:
+    """What to show, and where to write it.
+
+    page: the HTML file. svg, png: files for the single picture `picture`, in the colours of `theme`.
+    schedule, design, definitions: of a program, which schedule or design alone, and values of its params.
+    on, size, profile: of a file for a runtime, FILE.coll:TOPOLOGY and the bytes of the buffer, with which it is
+    simulated, and the runtime that will load it.
+    """
+
+    page: Path | None = None
+    svg: Path | None = None
+    png: Path | None = None
+    picture: str = "topology"
+    theme: Literal["light", "dark"] = "light"
+    schedule: str | None = None
+    design: str | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+    on: str | None = None
+    size: int | None = None
+    profile: Profile = "executor"
+
+    @property
+    def compared(self) -> bool:
+        """Whether what is drawn needs the alternatives to a schedule."""
+        return self.page is not None or self.picture == "utilisation"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was shown, and the files that were written."""
+
+    subjects: tuple[Subject, ...]
+    designs: tuple[DesignSubject, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def messages(self) -> tuple[Diagnostic, ...]:
+        """The messages of all subjects."""
+        own = [message for subject in self.subjects for message in subject.messages]
+        return (*own, *(message for design in self.designs for message in design.report.diagnostics))
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `show --json` prints, without its messages."""
+        return {
+            "files": [str(path) for path in self.files],
+            "schedules": [{"name": subject.name, "checks": dict(subject.checks)} for subject in self.subjects],
+            "designs": [design.request.name for design in self.designs],
+        }
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not any(subject.failed for subject in self.subjects)
+
+
+def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
+    """Write a report or a picture of a file; nothing is written where one of them fails.
+
+    A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
+    that cannot be read or has no schedule, UsageError where settings do not fit it (U0106, U0131, U0135 to U0137).
+    """
+    subjects, designs = _subjects(path, settings, progress)
+    texts: dict[Path, bytes] = {}
+    if settings.page is not None:
+        progress(None, "drawing")
+        sections = [*map(subject_section, subjects), *_design_sections(designs)]
+        counts = [(len(subjects), "schedule"), (len(designs), "design")]
+        subtitle = listed(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
+        texts[settings.page] = report_page(path.name, sections, subtitle).encode()
+    if settings.svg is not None or settings.png is not None:
+        picture = _picture(path, subjects, designs, settings)
+        if settings.svg is not None:
+            texts[settings.svg] = picture.file(settings.theme).encode()
+        if settings.png is not None:
+            texts[settings.png] = _png(picture, settings)
+    return Shown(subjects, designs, tuple(_write(texts)))
+
+
+def _write(texts: Mapping[Path, bytes]) -> list[Path]:
+    from collc.base.atomic_files import drafting
+
+    with drafting("name another file with -o, --svg or --png") as draft:
+        for path, text in texts.items():
+            draft.new(path).write_bytes(text)
+        return draft.publish()
+
+
+def _design_sections(designs: Sequence[DesignSubject]) -> list[Section]:
+    if not designs:
+        return []
+    from collc.application.design.design_pages import design_section
+
+    return [design_section(design) for design in designs]
+
+
+# Single pictures
+
+
+def _picture(
+    path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
+) -> Picture:
+    """The one picture. Raises UsageError U0107 where several schedules have it, U0136 where nothing can be drawn."""
+    if settings.picture in DESIGN_PICTURES:
+        return _design_picture(path, designs, settings.picture)
+    if len(subjects) != 1:
+        raise not_one_schedule(path, len(subjects), ", and a picture shows one")
+    picture = single_picture(subjects[0], settings.picture)
+    if picture is None:
+        message = f"there is no picture '{settings.picture}' of {path}: " + (
+            "it names no network" if subjects[0].network is None else "no transfers are known"
+        )
+        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subjects[0].network is None else ""
+        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    return picture
+
+
+def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> Picture:
+    from collc.application.design.design_pages import DRAWN
+
+    if len(designs) != 1:
+        message = f"{path} has {plural(len(designs), 'design')}, and a picture '{name}' shows one"
+        raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
+    picture = DRAWN[name](designs[0])
+    if picture is None:
+        message = f"there is no picture '{name}' of {path}: no constraint of the design is a budget"
+        hint = "a budget limits all bandwidths, as in: require sum(bandwidth) == 800GB/s"
+        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    return picture
+
+
+def _png(picture: Picture, settings: ShowSettings) -> bytes:
+    from collc.pictures.png import MissingConverter, MissingFonts, png_of
+
+    try:
+        return png_of(picture, settings.theme)
+    except MissingConverter as error:
+        hint = "install it with: python -m pip install 'collc[png]', or write --svg"
+        raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
+    except MissingFonts as error:
+        hint = "install one, such as the package fonts-dejavu-core of Debian, or write --svg"
+        raise UsageError(Diagnostic("U0137", "a PNG file needs a font, and the system has none", hint=hint)) from error
+
+
+# Subjects
+
+
+def _subjects(
+    path: Path, settings: ShowSettings, progress: Progress
+) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
+    """The schedules of a file, or the file itself, and the designs of a program."""
+    from collc.application.verify.file_verification import Expectation, verify_file, verify_module
+
+    kind = _kind(path)
+    _check_settings(path, kind, settings)
+    if kind == "coll":
+        return _compiled(path, settings, progress)
+    progress(None, f"checking {path.name}")
+    if kind == "ten":
+        from collc.ten.files import read_module
+
+        module = read_module(path)
+        checked = verify_module(module, Expectation(), path)
+        return (subject_of_module(module, checked, progress if settings.compared else None),), ()
+    found = verify_file(path, Expectation(profile=settings.profile))
+    if not found.summary:
+        found.raise_if_failed()
+    return (_program(path, found, settings),), ()
+
+
+def _kind(path: Path) -> FileKind:
+    """The kind of a file; one of no known kind counts as `.ten`. Raises UsageError U0106 where it can't be opened."""
+    if path == Path("-"):
+        return "coll"
+    try:
+        return kind_of(path) or "ten"
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        hint = "give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)"
+        raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
+
+
+def _check_settings(path: Path, kind: FileKind, settings: ShowSettings) -> None:
+    """Raise UsageError U0131 or U0135 for settings that do not fit the kind of the file."""
+    if kind in ("coll", "ten") and settings.on is not None:
+        raise UsageError(Diagnostic("U0131", f"{path} has a network of its own: --on is for others"))
+    given = {"--schedule": settings.schedule, "--design": settings.design, "-D": settings.definitions or None}
+    option = next((name for name, value in given.items() if value is not None), None)
+    if kind != "coll" and option is not None and not (option == "-D" and settings.on is not None):
+        raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
+    if settings.on is not None and settings.size is None:
+        raise no_size(path)
+
+
+def _compiled(
+    path: Path, settings: ShowSettings, progress: Progress
+) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
+    """The schedules and designs of a program. Raises UsageError U0118 or U0136 where there is none."""
+    from collc.application.design.design_pages import design_subject
+    from collc.source.elaboration.elaborate import load_program
+
+    program = load_program(path, settings.definitions, settings.schedule)
+    designs = [one for one in program.designs if settings.schedule is None and settings.design in (None, one.name)]
+    if settings.design is not None and not designs:
+        names = [one.name for one in program.designs]
+        hint = did_you_mean(settings.design, names, f"there are {listed(names)}" if names else "")
+        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.design}'", hint=hint))
+    schedules = program.schedules if settings.design is None else ()
+    if not schedules and not designs:
+        hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
+    subjects = tuple(_scheduled(schedules, settings, progress))
+    progress(None, "solving designs")
+    return subjects, tuple(design_subject(design) for design in designs)
+
+
+def _scheduled(requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress) -> Iterator[Subject]:
+    """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
+    from collc.application.compile.planning import BuildInput
+    from collc.application.compile.schedule_build import build_schedule
+
+    with tempfile.TemporaryDirectory() as folder:
+        for request in requests:
+
+            def phase(share: float | None, text: str, name: str = request.name) -> None:
+                progress(share, f"{name}: {text}")
+
+            emits = tuple(emit for emit in request.emits if emit.kind in FROM_NPU_TO_NPU)
+            own = Settings(output=Path(folder) / request.name, keep_modules=True)
+            report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
+            if report.module is None:
+                CompileReport((report,)).raise_if_failed()
+            yield subject_of_report(replace(report, files=()), request.network, phase if settings.compared else None)
+
+
+def _program(path: Path, found: FileReport, settings: ShowSettings) -> Subject:
+    """A file for a runtime: its threadblocks and, with a network, its simulation."""
+    from collc.msccl.inspecting.inspect_file import inspection_of
+
+    try:
+        drawing = inspection_of(path, settings.profile).svg()
+    except CheckFailed:
+        drawing = ""
+    use = _simulated_use(path, settings) if settings.on is not None and found.ok else None
+    return subject_of_program(path, found, drawing, use, settings.size)
+
+
+def _simulated_use(path: Path, settings: ShowSettings) -> LinkUse:
+    from collc.application.simulate.simulating import SimulationSettings, simulate_file
+    from collc.pictures.link_use import use_of_simulation
+
+    simulation = SimulationSettings(
+        on=settings.on, size=settings.size, profile=settings.profile, definitions=settings.definitions
+    )
+    return use_of_simulation(simulate_file(path, simulation).simulation)

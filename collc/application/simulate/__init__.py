@@ -1,0 +1,1 @@
+"""`collc simulate`: programs, schedules, files and traces in time."""

@@ -1,0 +1,1 @@
+"""`collc sweep`: a program with many values of its parameters."""

@@ -1,0 +1,153 @@
+"""The table of a sweep: typed columns, written as CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from collc.application.sweep.sweep_case import Cell, Rows
+from collc.base.atomic_files import drafting
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
+
+FORMATS: Final = (".csv", ".json", ".parquet")
+
+_SHOWN: Final = ("network", "synthesizer", "time_ps", "of_ideal", "bus_bandwidth", "error")
+"""The columns of results that the table on the terminal has."""
+
+_TITLES: Final = {"time_ps": "time", "of_ideal": "of ideal", "bus_bandwidth": "bus bandwidth"}
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTable:
+    """The rows, all with the same keys in the same order.
+
+    asked: the columns that say which case a row is of. units: of those that have a dimension: "bytes", "time", "rate".
+    """
+
+    rows: Rows
+    asked: tuple[str, ...]
+    units: dict[str, str]
+
+    @staticmethod
+    def of(rows: Rows, params: Sequence[str]) -> SweepTable:
+        """The table with the values of params as numbers where all of one are (`numbers_of`)."""
+        units: dict[str, str] = {}
+        for name in params:
+            unit, values = numbers_of([str(row[name]) for row in rows])
+            if unit:
+                units[name] = unit
+            for row, value in zip(rows, values, strict=True):
+                row[name] = value
+        columns = list(rows[0]) if rows else []
+        asked = columns[: columns.index("network")] if columns else []
+        return SweepTable([{name: row[name] for name in columns} for row in rows], tuple(asked), units)
+
+    def write(self, path: Path) -> None:
+        """Write the table in the format that the suffix names. Raises UsageError where the file cannot be written."""
+        with drafting("choose another output") as draft:
+            temporary = draft.new(path)
+            if path.suffix == ".parquet":
+                _write_parquet(self.rows, temporary)
+            elif path.suffix == ".json":
+                temporary.write_text(json.dumps(self.rows, indent=1) + "\n", encoding="utf-8")
+            else:
+                temporary.write_text(_csv(self.rows), encoding="utf-8", newline="")
+            draft.publish()
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table for people."""
+        return (*self.asked, *(_TITLES.get(name, name) for name in self._results()))
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows of the table for people."""
+        names = (*self.asked, *self._results())
+        return [tuple(shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
+
+    def _results(self) -> list[str]:
+        return [name for name in _SHOWN if any(row[name] is not None for row in self.rows)]
+
+
+def check_format(path: Path) -> None:
+    """Raise UsageError U0147 for a file of no known format, U0141 where the package for Parquet is not installed."""
+    if path.suffix not in FORMATS:
+        hint = "name a file that ends in .csv, .json or .parquet"
+        raise UsageError(
+            Diagnostic("U0147", f"a table cannot be written to {path}: its format is not known", hint=hint)
+        )
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def _pyarrow(module: str = "pyarrow") -> Any:  # noqa: ANN401 (the package has no types)
+    """A module of pyarrow. Raises UsageError U0141 where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        hint = "install it with: python -m pip install 'collc[sweep]', or write .csv or .json"
+        raise UsageError(Diagnostic("U0141", "a .parquet file needs the package 'pyarrow'", hint=hint)) from error
+
+
+def _write_parquet(rows: Rows, path: Path) -> None:
+    pyarrow, parquet = _pyarrow(), _pyarrow("pyarrow.parquet")
+    kinds: dict[type, Any] = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
+    columns: dict[str, Any] = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        types = {type(value) for value in values if value is not None}
+        if types == {int, float}:
+            types = {float}
+        if len(types) > 1:
+            values, types = [None if value is None else str(value) for value in values], {str}
+        columns[name] = pyarrow.array(values, kinds[types.pop()] if types else kinds[str])
+    parquet.write_table(pyarrow.table(columns), str(path))
+
+
+def _csv(rows: Rows) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def numbers_of(texts: list[str]) -> tuple[str, Sequence[Cell]]:
+    """(unit, values): as numbers, bytes, picoseconds or bytes per second where all are; else the texts, no unit."""
+    found = [_number(text) for text in texts]
+    units = {None if number is None else number[0] for number in found}
+    if len(units) != 1 or None in units:
+        return "", texts
+    return str(units.pop()), [number[1] for number in found if number is not None]
+
+
+def _number(text: str) -> tuple[str, int | float] | None:
+    """(dimension, value) of a number, a size, a time or a rate in the syntax of `.coll`."""
+    plain = text.removeprefix("-")
+    try:
+        dimension, value = quantity(plain) if plain[-1:].isalpha() else ("", number(plain))
+    except (ValueError, KeyError, OverflowError):
+        return None
+    value = value if plain == text else -value
+    return str(dimension), int(value) if value.denominator == 1 else float(value)
+
+
+def shown(name: str, value: Cell, unit: str) -> str:
+    """A cell for people. Sizes, times and rates get units, as in a program."""
+    if value is None:
+        return "-"
+    if name == "time_ps" or unit == Dimension.TIME:
+        return format_time(int(value))
+    if name == "of_ideal":
+        return percent(float(value))
+    if name == "bus_bandwidth":
+        return f"{float(value) / 1e9:.3f}GB/s"
+    if unit == Dimension.RATE:
+        return shown_rate(Fraction(value))
+    return shown_bytes(int(value)) if unit == Dimension.BYTES else str(value)

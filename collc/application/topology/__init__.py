@@ -1,0 +1,1 @@
+"""`collc topology`: what a network is made of."""

@@ -1,0 +1,395 @@
+"""`collc topology`: what a person checks about a network before a schedule is planned on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from collc.application.program_files import named_network
+from collc.base.diagnostics import SourceFile
+from collc.base.units import format_time, shown_bytes, shown_rate
+from collc.base.wording import plural
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_to
+from collc.graph.flow import minimum_cut
+from collc.source.host_lists import compressed_hosts
+from collc.synthesis.bounds import ideal_bound
+from collc.synthesis.translations import find_translations
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.demand import Demand
+from collc.ten.endpoint import least
+from collc.ten.limited import link_rates
+from collc.ten.network import LinkKind, Network
+
+SIZE: Final = 1 << 30
+"""Bytes of the collectives whose bounds are shown."""
+
+COLLECTIVES: Final = ("all_gather", "all_reduce", "all_to_all")
+EXACT_PAIRS: Final = 1024
+"""NPUs up to which distances of all pairs are computed; above, from one NPU of each orbit."""
+
+SHOWN_NAMES: Final = 40
+"""Characters of the names in the machine that a table shows."""
+
+BISECTED: Final = 4096
+"""Devices up to which halves are cut."""
+
+BOUNDED: Final = 10_000
+"""NPUs up to which collectives are bounded: the narrowest set of NPUs takes a flow to each of them."""
+
+DEVICE_COLUMNS: Final = ("devices", "count", "kind", "links out", "rate out", "rate in")
+LINK_COLUMNS: Final = ("links", "count", "bandwidth", "latency")
+FACT_COLUMNS: Final = ("property", "value")
+BOUND_COLUMNS: Final = ("collective", "size", "time at least", "bandwidth at most", "limited by")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """Devices of one family.
+
+    links: out of one, least and most. rate_out, rate_in: bytes per second of the links of one, least and most; None
+    where a link has no bandwidth. labels: what the machine calls the devices, () where nothing says it.
+    """
+
+    name: str
+    count: int
+    is_switch: bool
+    links: tuple[int, int]
+    rate_out: tuple[Fraction, Fraction] | None
+    rate_in: tuple[Fraction, Fraction] | None
+    labels: tuple[str, ...] = ()
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        kind = "switch" if self.is_switch else "NPU"
+        out, into = _rates(self.rate_out), _rates(self.rate_in)
+        return self.name, str(self.count), kind, _span(*map(str, self.links)), out, into
+
+    @property
+    def real_names(self) -> str:
+        """The labels in short: `node[1-4]/GPU[0-7]`."""
+        hosts = dict.fromkeys(label.rpartition("/")[0] for label in self.labels)
+        own = dict.fromkeys(label.rpartition("/")[2] for label in self.labels)
+        parts = [", ".join(compressed_hosts([*names])) for names in (hosts, own)]
+        text = "/".join(part for part in parts if part)
+        return text if len(text) <= SHOWN_NAMES else f"{text[: SHOWN_NAMES - 3]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """Links of one kind between two families. both: whether each is there in both directions; count: of one."""
+
+    ends: tuple[str, str]
+    both: bool
+    count: int
+    kind: LinkKind
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        arrow = "<->" if self.both else "->"
+        bandwidth = "-" if self.kind.bandwidth is None else shown_rate(self.kind.bandwidth)
+        latency = "-" if self.kind.latency is None else format_time(self.kind.latency)
+        return f"{self.ends[0]} {arrow} {self.ends[1]}", str(self.count), bandwidth, latency
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRow:
+    """The least time of a collective. bandwidth: size / time, bytes per second. limit: what sets it."""
+
+    collective: str
+    size: int
+    time: int
+    bandwidth: Fraction
+    limit: str
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        rate = f"{float(self.bandwidth / 10**9):.2f} GB/s"
+        return self.collective, shown_bytes(self.size), format_time(self.time), rate, self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySummary:
+    """What a network is. facts: properties and values, as text; values: the same as numbers, for JSON."""
+
+    name: str
+    network: Network
+    devices: tuple[DeviceRow, ...]
+    links: tuple[LinkRow, ...]
+    facts: tuple[tuple[str, str], ...]
+    values: Mapping[str, object]
+    limits: tuple[LimitRow, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `--json` prints; rates in bytes per second, times in picoseconds."""
+        return {
+            "topology": self.name,
+            "devices": [
+                {
+                    "name": row.name,
+                    "count": row.count,
+                    "switch": row.is_switch,
+                    "labels": list(row.labels),
+                    "links_out": list(row.links),
+                    "rate_out": None if row.rate_out is None else [float(rate) for rate in row.rate_out],
+                    "rate_in": None if row.rate_in is None else [float(rate) for rate in row.rate_in],
+                }
+                for row in self.devices
+            ],
+            "links": [
+                {
+                    "from": row.ends[0],
+                    "to": row.ends[1],
+                    "both": row.both,
+                    "count": row.count,
+                    "bandwidth": None if row.kind.bandwidth is None else float(row.kind.bandwidth),
+                    "latency_ps": row.kind.latency,
+                }
+                for row in self.links
+            ],
+            **self.values,
+            "limits": [
+                {"collective": row.collective, "size": row.size, "time_ps": row.time, "limited_by": row.limit}
+                for row in self.limits
+            ],
+        }
+
+
+def summarize(target: str, definitions: Mapping[str, str]) -> TopologySummary:
+    """The summary of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll. Raises as `named_network`."""
+    network = named_network(target, definitions)
+    return summary_of(network, network.name)
+
+
+def summary_of(network: Network, name: str) -> TopologySummary:
+    """The summary of a network."""
+    rates = [kind.bandwidth for kind in network.kinds]
+    known = len(network.npus) > 1 and network.link_count > 0 and all(rates)
+    known = known and all(kind.latency is not None for kind in network.kinds)
+    facts: list[tuple[str, str]] = []
+    values: dict[str, object] = {}
+    _endpoints(network, facts)
+    _symmetry(network, facts, values)
+    if known:
+        _diameter(network, facts, values)
+        _bisection(network, facts, values)
+    bounded = values.get("diameter_hops") is not None and len(network.npus) <= BOUNDED
+    if len(network.npus) > BOUNDED:
+        facts.append(("collectives", f"not bounded: more than {BOUNDED:,} NPUs"))
+    devices = tuple(_devices(network))
+    return TopologySummary(
+        name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if bounded else ()
+    )
+
+
+def _span(least: str, most: str) -> str:
+    return least if least == most else f"{least} .. {most}"
+
+
+def _rates(rates: tuple[Fraction, Fraction] | None) -> str:
+    return "-" if rates is None else _span(shown_rate(rates[0]), shown_rate(rates[1]))
+
+
+def _families(network: Network) -> list[tuple[str, Int32Array]]:
+    """The name and the present devices of each family; copies of a topology share a row."""
+    found: dict[tuple[str, bool], list[int]] = {}
+    for device in np.flatnonzero(network.present).tolist():
+        found.setdefault((_pattern(network.device_name(device)), network.is_switch(device)), []).append(device)
+    return [(name, np.array(devices, np.int32)) for (name, _), devices in found.items()]
+
+
+def _pattern(name: str) -> str:
+    """The name of a device without its indices: node[*].gpu[*]."""
+    parts = [piece.partition("[") for piece in name.split(".")]
+    return ".".join(head + ("[*]" if bracket else "") for head, bracket, _ in parts)
+
+
+def _devices(network: Network) -> list[DeviceRow]:
+    sums = [_sums(network, sent=sent) for sent in (True, False)]
+    degree = np.bincount(network.source, minlength=network.device_count)
+    rows: list[DeviceRow] = []
+    for name, devices in _families(network):
+        rates = [None if one is None else _range(one, devices) for one in sums]
+        links = int(degree[devices].min()), int(degree[devices].max())
+        switch = network.is_switch(int(devices[0]))
+        real = tuple(network.real_name(device) for device in devices.tolist())
+        labels = real if any(real) else ()
+        rows.append(DeviceRow(name, len(devices), switch, links, rates[0], rates[1], labels))
+    return rows
+
+
+def _range(sums: Sequence[Fraction], devices: Int32Array) -> tuple[Fraction, Fraction]:
+    numbers: list[int] = devices.tolist()
+    return min(sums[device] for device in numbers), max(sums[device] for device in numbers)
+
+
+def _sums(network: Network, *, sent: bool) -> list[Fraction] | None:
+    """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None where
+    a kind has no bandwidth.
+    """
+    ends = network.source if sent else network.target
+    if any(kind.bandwidth is None for kind in network.kinds):
+        return None
+    sums = link_rates(network, ends)
+    for npu in range(len(network.endpoint)):
+        endpoint = network.endpoint_of(npu)
+        sums[npu] = least(endpoint.send if sent else endpoint.receive, sums[npu]) or sums[npu]
+    return sums
+
+
+def _endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
+    """What NPUs can send, receive and use of their memory, a row for each kind of them."""
+    for row, kind in enumerate(network.endpoint_kinds):
+        count = int((network.endpoint == row).sum())
+        if count and kind.is_limited:
+            rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
+            said = [f"{name} {shown_rate(rate)}" for name, rate in rates if rate is not None]
+            mode = f" ({kind.mode})" if kind.memory is not None else ""
+            facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
+
+
+def _links(network: Network) -> list[LinkRow]:
+    pattern = np.zeros(network.device_count, np.int64)
+    names: list[str] = []
+    for number, (name, devices) in enumerate(_families(network)):
+        names.append(name)
+        pattern[devices] = number
+    keys = np.stack([pattern[network.source], pattern[network.target], network.kind], axis=1)
+    found, counts = np.unique(keys, axis=0, return_counts=True)
+    kinds: list[tuple[int, int, int]] = [(int(a), int(b), int(kind)) for a, b, kind in found]
+    table: dict[tuple[int, int, int], int] = dict(zip(kinds, counts.tolist(), strict=True))
+    rows: list[LinkRow] = []
+    for (a, b, kind), count in table.items():
+        both = table.get((b, a, kind)) == count
+        if a == b:
+            inside = np.flatnonzero((keys == (a, b, kind)).all(axis=1))
+            both = _mirrored(network.source[inside], network.target[inside])
+        if both and a > b:
+            continue
+        each = count // 2 if both and a == b else count
+        rows.append(LinkRow((names[a], names[b]), both, each, network.kinds[kind]))
+    return rows
+
+
+def _mirrored(source: Int32Array, target: Int32Array) -> bool:
+    """Whether there is an opposite link for each link."""
+    there, back = np.lexsort((source, target)), np.lexsort((target, source))
+    return np.array_equal(source[there], target[back]) and np.array_equal(target[there], source[back])
+
+
+def _symmetry(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
+    found = find_translations(network)
+    values["translations"] = [] if found is None else list(found.sizes)
+    values["orbits"] = len(network.npus) if found is None else network.npu_count // found.count
+    if found is None:
+        facts.append(("symmetry", "none found"))
+        return
+    orbits = network.npu_count // found.count
+    sizes = " x ".join(str(size) for size in found.sizes)
+    alike = "all NPUs are alike" if orbits == 1 else f"{orbits} kinds of NPUs"
+    facts.append(("symmetry", f"{found.count} translations ({sizes}); {alike}"))
+
+
+def _diameter(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
+    """The most hops and the longest least latency between two NPUs."""
+    graph = Digraph.of(network)
+    exact = len(network.npus) <= EXACT_PAIRS
+    targets = network.npus if exact else network.npus[:1]
+    hops = _most(graph, np.ones(network.link_count, np.int64), targets, network)
+    time = _most(graph, np.maximum(network.latencies[network.kind], 1), targets, network)
+    values["diameter_hops"], values["diameter_ps"] = hops, time
+    values["diameter_exact"] = exact
+    if hops is None or time is None:
+        facts.append(("diameter", "no path leads from some NPU to another"))
+        return
+    seen = "" if exact else f" (to {network.device_name(int(targets[0]))})"
+    facts.append(("diameter", f"{plural(hops, 'hop')}, {format_time(time)} of latency{seen}"))
+
+
+def _most(graph: Digraph, length: Int64Array, targets: Int32Array, network: Network) -> int | None:
+    most = int(distances_to(graph, length, targets)[:, network.npus].max())
+    return None if most >= UNREACHABLE else most
+
+
+def _bisection(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
+    """The least capacity between two halves of the NPUs, of the halves that are tried."""
+    values["bisection_at_most"] = None
+    if network.device_count > BISECTED:
+        return
+    found = [_cut_between(network, half) for half in _halves(network)]
+    least = min(found, default=None)
+    if least is not None:
+        values["bisection_at_most"] = float(least)
+        facts.append(("bisection", f"at most {shown_rate(least)} from half of the NPUs to the others"))
+
+
+def _halves(network: Network) -> list[set[int]]:
+    """Halves of the NPUs: the first ones, those in the lower half of a dimension, every second one."""
+    npus: list[int] = network.npus.tolist()
+    count = len(npus) // 2
+    halves = [set(npus[:count]), set(npus[::2][:count])]
+    width = 1
+    for axis in network.axes:
+        lower = {npu for npu in npus if (npu // width) % axis.size < axis.size // 2}
+        if 2 * len(lower) == len(npus):
+            halves.append(lower)
+        width *= axis.size
+    return halves
+
+
+def _cut_between(network: Network, half: set[int]) -> Fraction:
+    """Bytes per second out of a half of the NPUs to the others, switches on the better side."""
+    rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
+    unit = math.lcm(*(rate.denominator for rate in rates))
+    capacity = [int(rate * unit) for rate in rates]
+    ends: list[list[int]] = [network.source.tolist(), network.target.tolist(), network.kind.tolist()]
+    edges: list[tuple[int, int, int | None]] = [(a, b, capacity[kind]) for a, b, kind in zip(*ends, strict=True)]
+    source, sink = network.device_count, network.device_count + 1
+    edges += [(source, npu, None) if npu in half else (npu, sink, None) for npu in network.npus.tolist()]
+    return Fraction(minimum_cut(edges, source, sink)[0], unit)
+
+
+def _limits(network: Network) -> tuple[LimitRow, ...]:
+    rows: list[LimitRow] = []
+    for collective in COLLECTIVES:
+        parts = len(network.npus)
+        unit = parts * (1 << 20 if parts <= 1 << 10 else 1 << 10)
+        size = SIZE if SIZE % parts == 0 else -(-SIZE // unit) * unit
+        bound = ideal_bound(network, _demand(collective, network, size))
+        if bound.time > 0:
+            bandwidth = Fraction(size * 10**12, bound.time)
+            rows.append(LimitRow(collective, size, bound.time, bandwidth, bound.name))
+    return tuple(rows)
+
+
+def _demand(collective: str, network: Network, size: int) -> Demand:
+    """A collective of the standard library over all NPUs of a network."""
+    from collc.source.elaboration.elaborate import load_program
+
+    gone: list[int] = np.flatnonzero(~network.present[: network.npu_count]).tolist()
+    without = f" without {{ {', '.join(f'npu {npu}' for npu in gone)} }}" if gone else ""
+    text = (
+        "import std.topologies\nimport std.collectives\n"
+        f"topology t = switched({network.npu_count}, bandwidth: 1GB/s, latency: 1us){without}\n"
+        f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
+    )
+    return load_program(SourceFile("summary", text)).schedules[0].demand
+
+
+def tables(summary: TopologySummary) -> Sequence[tuple[Sequence[str], list[tuple[str, ...]]]]:
+    """The tables for a person, each with its columns."""
+    device_columns, devices = DEVICE_COLUMNS, [row.cells() for row in summary.devices]
+    if any(row.labels for row in summary.devices):
+        device_columns = (*DEVICE_COLUMNS, "called")
+        devices = [(*row.cells(), row.real_names) for row in summary.devices]
+    return [
+        (device_columns, devices),
+        (LINK_COLUMNS, [row.cells() for row in summary.links]),
+        (FACT_COLUMNS, [*summary.facts]),
+        (BOUND_COLUMNS, [row.cells() for row in summary.limits]),
+    ]

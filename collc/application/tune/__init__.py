@@ -1,0 +1,1 @@
+"""`collc tune` and `collc calibrate`: the fastest file for each size."""

@@ -1,0 +1,327 @@
+"""`collc tune`: files for all sizes of a collective, each range of sizes with the best schedule, by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+
+from collc.application.emit.file_times import FileKind
+from collc.application.emit.runtime_files import average_note
+from collc.application.program_files import not_one_schedule, read_program
+from collc.application.settings import Progress
+from collc.application.sweep.sweeping import check_names
+from collc.application.tune.tuning_case import (
+    FileOptions,
+    SchedulePlan,
+    TunedProgram,
+    TuningResult,
+    TuningTask,
+    as_written,
+    of_the_group,
+)
+from collc.application.tune.tuning_files import write_tuning
+from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
+from collc.base.units import format_bytes
+from collc.base.wording import listed, plural
+from collc.msccl.options import MscclOptions, Profile
+from collc.parallel.journal import Journal, journal_of, opened_journal
+from collc.parallel.processes import Processes, run_in_processes
+from collc.parallel.tasks import Lost
+from collc.source.program import ScheduleRequest
+from collc.ten.demand import Demand
+from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost
+from collc.tuning.ranges import fewest_ranges
+
+RUN_TASK: Final = "collc.application.tune.tuning_case:run_tuning_task"
+
+PLANNED: Final = (2**14, 2**21, 2**28)
+"""Bytes of the buffers for which synthesizers plan schedules, where they are among the sizes that are tuned."""
+
+SMALL: Final = 16
+"""NPUs up to which synthesizers are asked for more numbers of chunks."""
+
+MANY_CHUNKS: Final = (1, 2, 4, 8)
+FEW_CHUNKS: Final = (1, 4)
+INSTANCES: Final = (1, 2)
+
+PLAN_STARTS: Final = 2**31 - 1
+"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
+
+PLAN_END: Final = 2**32 - 2**22
+"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningSettings:
+    """What is tuned, and how.
+
+    output: the folder. sizes: the smallest and the largest buffer in bytes. schedule: its name; None for the only one.
+    definitions: values of params. kinds: of files. profile: the runtime of MSCCL files. algorithms, chunks, instances:
+    what is tried; () for the defaults. channels: most channels, None for as many as the runtime allows. costs: of the
+    protocols that are tried. tolerance: how much longer than the best a size may take, for fewer ranges.
+    """
+
+    output: Path
+    sizes: tuple[int, int]
+    schedule: str | None = None
+    definitions: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[FileKind, ...] = ("msccl", "mscclpp")
+    profile: Profile = Profile.EXECUTOR
+    algorithms: tuple[str, ...] = ()
+    chunks: tuple[int, ...] = ()
+    instances: tuple[int, ...] = ()
+    channels: tuple[int | None, ...] = (None,)
+    costs: tuple[ProtocolCost, ...] = tuple(DEFAULT_COSTS.values())
+    tolerance: Fraction = Fraction(1, 50)
+    seed: int | None = None
+    processes: Processes = field(default_factory=Processes)
+    scheduler: str | None = None
+
+
+def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> TuningReport:
+    """Try schedules and files for all sizes, and write the best: a folder of files, `tuning.json` and a picture.
+
+    Raises SourceError where the program is wrong, UsageError where the settings are or where the schedule is not of
+    one standard collective with `chunks` (U0160), NoSchedule where nothing could be written for any size. A journal in
+    the folder has what is done; it is removed in the end.
+    """
+    outline = read_program(path)
+    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
+    if settings.schedule is None and len(outline.schedules) != 1:
+        raise not_one_schedule(path, len(outline.schedules))
+    schedule = settings.schedule or outline.schedules[0]
+    tuned = TunedProgram(outline.files, settings.definitions, schedule, settings.seed)
+    request = _tunable(tuned)
+    kinds, notes = _kinds(request.demand, settings.kinds)
+    settings = replace(settings, kinds=kinds)
+    plan_end = PLAN_END // _parts(request) if "mscclpp" in kinds else None
+    sizes = tuned_sizes(*settings.sizes, plan_end)
+    tasks = _tasks(tuned, request, settings, sizes)
+    basis = json.dumps([outline.files.digest(), repr(settings.costs)])
+    with opened_journal(journal_of(settings.output / "tuning.json"), basis) as journal:
+        results = _run(tasks, settings, progress, journal)
+        report = _report(tuned, request, settings, sizes, tasks, results)
+        report = replace(report, notes=(*notes, *report.notes))
+        report = write_tuning(report, tuned, settings.output, progress)
+        journal.remove()
+    return report
+
+
+def tuned_sizes(low: int, high: int, plan_end: int | None = None) -> tuple[int, ...]:
+    """The sizes that are simulated: both ends, and between them the powers of two and the largest size of plans."""
+    powers = [2**k for k in range(low.bit_length(), high.bit_length())]
+    between = powers if plan_end is None else [*powers, plan_end]
+    return tuple(sorted({low, high, *(size for size in between if low < size < high)}))
+
+
+def _tunable(tuned: TunedProgram) -> ScheduleRequest:
+    """The schedule's request. Raises UsageError U0160 where files for sizes make no sense."""
+    request = as_written(tuned)
+    run = request.demand.runs[0]
+    if len(request.demand.runs) != 1 or run.standard is None or request.choice is None:
+        message = f"schedule '{tuned.schedule}' is not one run of a standard collective with 'chunks'"
+        hint = "tune a schedule with one run of all_reduce, all_gather, reduce_scatter, all_to_all, ..."
+        raise UsageError(Diagnostic("U0160", message, hint=hint))
+    in_order = np.array_equal(run.group, request.network.npus)
+    if not in_order and request.runs[0].moves is not None:
+        message = (
+            f"the run of schedule '{tuned.schedule}' is over a part of the NPUs, with an algorithm written by hand"
+        )
+        raise UsageError(Diagnostic("U0160", message, hint="leave out 'using', or tune it on a topology of these NPUs"))
+    return of_the_group(request)
+
+
+def _parts(request: ScheduleRequest) -> int:
+    """By how much the sizes of plans, as their reader counts them, are larger than those of the collective."""
+    run = request.demand.runs[0]
+    return len(run.group) if run.standard is not None and run.standard.kind == "scatter" else 1
+
+
+def _kinds(demand: Demand, kinds: tuple[FileKind, ...]) -> tuple[tuple[FileKind, ...], tuple[str, ...]]:
+    """(the kinds of files that can compute the reduction of a demand, remarks). Raises SourceError M0120 for none."""
+    from collc.msccl.plans.precheck import check_sums, other_reductions
+
+    notes = tuple(filter(None, [average_note(demand)]))
+    others = other_reductions(demand)
+    if not others or "mscclpp" not in kinds:
+        return kinds, notes
+    left: tuple[FileKind, ...] = tuple(kind for kind in kinds if kind != "mscclpp")
+    if not left:
+        check_sums(demand)
+    return left, (*notes, f"no MSCCL++ plans: MSCCL++ only adds, and this is {' and '.join(others)}")
+
+
+def _tasks(
+    tuned: TunedProgram, request: ScheduleRequest, settings: TuningSettings, sizes: tuple[int, ...]
+) -> list[TuningTask]:
+    """All tasks; the first one is what the others are compared with."""
+    small = len(request.network.npus) <= SMALL
+    chunks = settings.chunks or (MANY_CHUNKS if small else FEW_CHUNKS)
+    instances = settings.instances or INSTANCES
+    files = tuple(
+        FileOptions(kind, count, channels, settings.profile if kind == "msccl" else Profile.EXECUTOR)
+        for kind in settings.kinds
+        for count in instances
+        for channels in (settings.channels if kind == "msccl" else (None,))
+    )
+    planned = [size for size in PLANNED if sizes[0] <= size <= sizes[-1]] or [sizes[len(sizes) // 2]]
+    plans = [
+        SchedulePlan(algorithm, count, size)
+        for algorithm, textbook in _algorithms(request, settings)
+        for count in (chunks if settings.chunks or not textbook else FEW_CHUNKS)
+        for size in (planned[-1:] if textbook else planned)
+    ]
+    tasks = [TuningTask(tuned, plan, files if plan else (), settings.costs, sizes) for plan in (None, *plans)]
+    return tasks + _in_network(tasks, request)
+
+
+def _in_network(tasks: Sequence[TuningTask], request: ScheduleRequest) -> list[TuningTask]:
+    """The tasks of synthesizers again, with switches that add and multicast, where a plan can use these (NVLS)."""
+    from collc.msccl.plans.switch_program import may_use_switches
+    from collc.passes.synthesize import SYNTHESIZERS
+
+    found: list[TuningTask] = []
+    if not may_use_switches(request.network, request.demand, MscclOptions()) or request.runs[0].moves is not None:
+        return found
+    for task in tasks:
+        files = tuple(options for options in task.files if options.kind == "mscclpp")
+        if task.plan is not None and files and (task.plan.algorithm is None or task.plan.algorithm in SYNTHESIZERS):
+            found.append(replace(task, plan=replace(task.plan, in_network=True), files=files))
+    return found
+
+
+def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:
+    """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
+    from collc.passes.synthesize import SYNTHESIZERS
+    from collc.source.standard_algorithms import StandardAlgorithms
+    from collc.synthesis.auto.textbook import hierarchical_shape
+
+    if settings.algorithms:
+        return [(name, name not in SYNTHESIZERS) for name in settings.algorithms]
+    standard = request.demand.runs[0].standard
+    by_hand = request.runs[0].moves is not None
+    own: list[tuple[str | None, bool]] = [(None, by_hand)]
+    own += [] if request.synthesizer == "auto" and not by_hand else [("auto", False)]
+    names = StandardAlgorithms.names(standard.kind) if standard is not None else ()
+    if not hierarchical_shape(request.network, len(request.demand.runs[0].group)):
+        names = [name for name in names if name != "hierarchical"]
+    return [*own, *((name, True) for name in names)]
+
+
+# Results
+
+
+def _key(task: TuningTask) -> str:
+    rest = (task.tuned.definitions, task.tuned.schedule, task.tuned.seed, task.sizes)
+    return json.dumps([repr(task.plan), repr(task.files), rest])
+
+
+def _run(
+    tasks: Sequence[TuningTask], settings: TuningSettings, progress: Progress, journal: Journal
+) -> list[TuningResult]:
+    """The result of each task, in order; those that the journal has are not done again."""
+    known = {_key(task) for task in tasks}
+    done = {key: cast("TuningResult", result) for key, result in journal.done.items() if key in known}
+    waiting = [task for task in tasks if _key(task) not in done]
+    progress(len(done) / len(tasks), f"{len(done)} of {plural(len(tasks), 'schedule')}")
+    with closing(_results(waiting, settings)) as results:
+        for number, result in results:
+            key = _key(waiting[number])
+            if isinstance(result, Lost):
+                done[key] = {"synthesizer": "", "files": [], "errors": [f"[U0144] {result.reason}"], "compared": {}}
+            else:
+                done[key] = cast("TuningResult", result)
+                journal.add(key, result)
+            progress(len(done) / len(tasks), f"{len(done)} of {plural(len(tasks), 'schedule')}")
+    return [done[_key(task)] for task in tasks]
+
+
+def _results(tasks: Sequence[TuningTask], settings: TuningSettings) -> Generator[tuple[int, object]]:
+    if settings.scheduler is None:
+        return run_in_processes(RUN_TASK, tasks, settings.processes)
+    from collc.parallel.dask_cluster import run_on_cluster
+
+    return run_on_cluster(RUN_TASK, tasks, settings.scheduler)
+
+
+def _report(
+    tuned: TunedProgram,
+    request: ScheduleRequest,
+    settings: TuningSettings,
+    sizes: tuple[int, ...],
+    tasks: Sequence[TuningTask],
+    results: Sequence[TuningResult],
+) -> TuningReport:
+    """The ranges of each kind of file. Raises NoSchedule S0311 where no file serves any size."""
+    candidates, errors = _candidates(tasks, results)
+    ranges: list[TunedRange] = []
+    notes: list[str] = []
+    latest = PLAN_STARTS // _parts(request)
+    for kind in settings.kinds:
+        own = [candidate for candidate in candidates if candidate.options.kind == kind]
+        starts = [kind == "msccl" or size <= latest for size in sizes]
+        times = [candidate.times for candidate in own]
+        found = fewest_ranges(sizes, times, settings.tolerance, starts)
+        if kind == "mscclpp":
+            notes += _plan_notes(sizes, latest, PLAN_END // _parts(request), served=bool(found))
+            found = [replace(found[0], low=min(found[0].low, latest)), *found[1:]] if found else []
+        ranges += [TunedRange(own[r.candidate], r.low, r.high) for r in found]
+    if not ranges:
+        reason = (*errors, *notes, "nothing was tried")[0]
+        message = f"no file could be written for schedule '{tuned.schedule}': {reason}"
+        kinds = listed(settings.kinds, "or")
+        raise NoSchedule(Diagnostic("S0311", message, hint=f"try it with: collc compile --emit {kinds}"))
+    run = request.demand.runs[0]
+    assert run.standard is not None
+    return TuningReport(
+        schedule=tuned.schedule,
+        network=request.network.name,
+        collective=run.standard.kind,
+        npus=len(run.group),
+        sizes=sizes,
+        costs=settings.costs,
+        tolerance=settings.tolerance,
+        ranges=tuple(ranges),
+        compared=results[0]["compared"],
+        candidates=len(candidates),
+        errors=tuple(errors),
+        notes=tuple(notes),
+    )
+
+
+def _plan_notes(sizes: Sequence[int], latest: int, end: int, *, served: bool) -> list[str]:
+    """Remarks where the limits of plans show: the latest smallest size and the largest one, in bytes."""
+    if sizes[0] > end:
+        return [f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}"]
+    if served and sizes[0] > latest:
+        return [
+            f"the first MSCCL++ plan says {size_words(latest)} as its smallest message, the largest that its reader "
+            f"takes; register_plans.py selects it from {size_words(sizes[0])} on"
+        ]
+    return []
+
+
+def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) -> tuple[list[Candidate], list[str]]:
+    """The files that were simulated, and what failed."""
+    found: list[Candidate] = []
+    errors: list[str] = []
+    for task, result in itertools.islice(zip(tasks, results, strict=True), 1, None):
+        plan = task.plan
+        assert plan is not None
+        name = plan.algorithm or "as the program says"
+        errors += [f"{name}, {plural(plan.chunks, 'chunk')}, {error}" for error in result["errors"]]
+        for row in result["files"]:
+            options = task.files[row["file"]]
+            found.append(Candidate(plan, result["synthesizer"], options, row["protocol"], tuple(row["times"])))
+    if not found and results[0]["errors"]:
+        raise SourceError(Diagnostic("S0311", results[0]["errors"][0]))
+    return found, errors

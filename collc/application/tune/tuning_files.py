@@ -1,0 +1,116 @@
+"""The folder that `collc tune` writes: files for runtimes, a script that registers plans, `tuning.json`, a picture."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from collc.application.emit.file_times import FileKind, read_tasks, times_of
+from collc.application.emit.runtime_files import write_msccl, write_mscclpp
+from collc.application.emit.written_files import Destination, RunRanks, write_ranks
+from collc.application.tune.plan_script import plan_script
+from collc.application.tune.tuning_case import TunedProgram, as_written, file_options, planned_module
+from collc.base.atomic_files import drafting
+from collc.base.diagnostics import CheckFailed, Diagnostic
+from collc.base.interrupts import cleanup_on_termination
+from collc.msccl.communicators import rank_names
+from collc.ten.node_parts import nodes_of
+
+if TYPE_CHECKING:
+    from collc.application.settings import Progress
+    from collc.application.tune.tuning_case import SchedulePlan
+    from collc.application.tune.tuning_report import TunedRange, TuningReport
+    from collc.source.program import ScheduleRequest
+    from collc.ten.module import Module
+    from collc.ten.network import Network
+
+SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json"}
+
+SCRIPT: Final = "register_plans.py"
+
+
+def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progress: Progress) -> TuningReport:
+    """Write everything under temporary names, then rename it. Returns the report with files and their times.
+
+    `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
+    that are not written again are removed, also where a kind of files is not written. Raises CheckFailed where a file
+    fails its checks.
+    """
+    with cleanup_on_termination(), drafting("choose another output folder") as draft:
+        ranges: list[TunedRange] = []
+        networks: list[Network] = []
+        planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}
+        for kind in report.kinds():
+            suffix = SUFFIXES[kind]
+            temporary = draft.new_folder(folder / kind, rf".*{suffix}|register_plans\.py")
+            own = [one for one in report.ranges if one.candidate.options.kind == kind]
+            for number, one in enumerate(own):
+                progress(None, f"writing {kind} file {number + 1} of {len(own)}")
+                basis = repr((tuned.program.digest(), tuned.definitions, one))
+                name = f"{report.schedule}.{number}.{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+                file = f"{report.schedule}.{number}{suffix}"
+                plan = one.candidate.plan
+                if plan not in planned:  # ranges share plans, and differ in protocol, instances and channels
+                    planned[plan] = planned_module(tuned, plan)
+                network, times = _write_range(report, planned[plan], replace(one, name=name), kind, temporary / file)
+                own[number] = replace(one, file=f"{kind}/{file}", name=name, times=times)
+                networks.append(network)
+            ranges += own
+            if kind == "mscclpp":
+                per_node = len(nodes_of(networks[-1])[0])
+                (temporary / SCRIPT).write_text(plan_script(report, own, per_node), encoding="utf-8")
+        for kind, suffix in SUFFIXES.items():
+            if kind not in report.kinds() and (folder / kind).is_dir():  # what an earlier run wrote serves other sizes
+                draft.new_folder(folder / kind, rf"{re.escape(report.schedule)}\.\d+{suffix}|register_plans\.py")
+        report = replace(report, ranges=tuple(ranges))
+        group = as_written(tuned)
+        run = group.demand.runs[0]
+        in_order = np.array_equal(run.group, group.network.npus)
+        ranks = folder / f"{report.schedule}.ranks.json"
+        if not in_order:
+            names = tuple(rank_names(group.network, run.group))
+            write_ranks([RunRanks(0, run.collective, names)], draft.new(ranks))
+        draft.new(folder / "tuning.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
+        draft.new(folder / "tuning.svg").write_text(report.picture().file(), encoding="utf-8")
+        draft.publish()
+    scripts = [f"mscclpp/{SCRIPT}"] if "mscclpp" in report.kinds() else []
+    rest = ["tuning.json", "tuning.svg"] if in_order else [ranks.name, "tuning.json", "tuning.svg"]
+    files = [one.file for one in report.ranges] + scripts + rest
+    return replace(report, files=tuple(str(folder / name) for name in files))
+
+
+def _write_range(
+    report: TuningReport,
+    planned: tuple[ScheduleRequest, Module],
+    one: TunedRange,
+    kind: FileKind | str,
+    path: Path,
+) -> tuple[Network, tuple[int | None, ...]]:
+    """Write and check the file of a range; returns the network, and its times for the sizes in the range.
+
+    planned: the request and the schedule of its plan.
+    """
+    candidate = one.candidate
+    request, module = planned
+    module = replace(module, name=one.name)
+    options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
+    with drafting() as draft:
+        destination = Destination(path, draft)
+        write = write_msccl if kind == "msccl" else write_mscclpp
+        written = write(module, options, destination, lambda _share, _phase: None)
+        if "failed" in written.checks.values():
+            first = written.diagnostics[0] if written.diagnostics else Diagnostic("S0401", "a check failed")
+            raise CheckFailed(first)
+        draft.publish()
+    network = request.network
+    cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
+    tasks = read_tasks(path, network, candidate.options.kind, None, candidate.options.profile)
+    inside = [size for size in report.sizes if one.low <= size <= one.high]
+    times = dict(zip(inside, times_of(network, tasks, cost, candidate.options.kind, inside), strict=True))
+    return network, tuple(times.get(size) for size in report.sizes)

@@ -1,0 +1,270 @@
+"""`collc verify`: all checks of a file or module of any origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from collc.application.impossible_times import check_possible
+from collc.application.program_files import not_one_schedule
+from collc.application.step_count import step_count
+from collc.application.verify.file_report import FileReport, reasons_of
+from collc.application.verify.named_collectives import check_demand, collective_named
+from collc.application.verify.trace_verification import verify_traces
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
+from collc.base.outcome import Outcome
+from collc.base.units import format_time
+from collc.base.wording import listed
+from collc.chakra.reader import trace_ranks
+from collc.msccl.file_kinds import FileKind, kind_of, source_error
+from collc.ten.module import Module
+
+if TYPE_CHECKING:
+    from collc.msccl.check import ExpectedResult, FileVerdict
+    from collc.msccl.check.model import Profile
+    from collc.msccl.check_plan import PlanVerdict
+    from collc.msccl.communicators import Communicator
+    from collc.source.program import ScheduleRequest
+
+_UNCHECKED_NAMES: Final = ("send", "recv", "alltoallv", "custom")
+"""Names of collectives that a file may have although collc does not know their results."""
+
+_ALL_CONTRACTS: Final = 8 * 2**20
+"""Bytes of an MSCCL file up to which the report says also whether the other runtimes accept the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a file is checked against. None: what the file says itself.
+
+    collective, root: the collective over all NPUs that the file must compute, and the rank of its root.
+    profile: the runtime that will load an MSCCL file.
+    program, schedule: a `.coll` file and the name of one of its schedules, whose network and demand count.
+    gpus_per_node: of an MSCCL++ plan, how many consecutive ranks map each other's memory; None: not known.
+    """
+
+    collective: str | None = None
+    root: int | None = None
+    profile: Profile = "executor"
+    program: Path | None = None
+    schedule: str | None = None
+    gpus_per_node: int | None = None
+
+
+def verify_file(path: Path, expected: Expectation) -> FileReport:
+    """Check a `.ten` file (as text or binary), an MSCCL file, an MSCCL++ plan, or Chakra traces PREFIX.<rank>.et.
+
+    Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file
+    is not what the expectation says.
+    """
+    if expected.collective is not None:
+        collective_named(expected.collective, _UNCHECKED_NAMES)
+    if trace_ranks(path):
+        demand = None
+        if expected.program is not None:
+            request = _request(expected.program, expected.schedule)
+            demand = (request.demand, request.network)
+        return verify_traces(path, expected.collective, expected.root, demand)
+    kind = _kind(path)
+    if kind == "coll":
+        raise source_error(path)
+    if kind == "ten":
+        return _verify_ten(path, expected)
+    if expected.gpus_per_node is not None and kind != "mscclpp":
+        message = f"{path} is not an MSCCL++ plan: it has no nodes"
+        raise UsageError(Diagnostic("X0208", message, hint="leave --gpus-per-node out"))
+    return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))
+
+
+def _kind(path: Path) -> FileKind:
+    """The kind of a file; a file of no known kind counts as `.ten`."""
+    try:
+        return kind_of(path) or "ten"
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
+
+
+def _with_reasons(report: FileReport) -> FileReport:
+    """The report with the reason for each skipped check; warning C0208 where no check failed and some were skipped."""
+    reason = f"'{report.summary.get('coll')}' does not say what is computed"
+    hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
+    messages = report.diagnostics
+    skipped = reasons_of(report.checks, reason, unreadable=report.unreadable)
+    if skipped and report.ok:
+        message = f"{listed(list(skipped))} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
+        messages = (*messages, Diagnostic("C0208", message, hint=hint, warning=True))
+    return replace(report, skipped=skipped, diagnostics=messages)
+
+
+# .ten files and modules
+
+
+def _verify_ten(path: Path, expected: Expectation) -> FileReport:
+    from collc.ten.files import read_module
+    from collc.verification import CHECKS
+
+    try:
+        module = read_module(path)
+    except SourceError as error:
+        checks: dict[str, Outcome] = dict.fromkeys(CHECKS, "skipped")
+        reasons = reasons_of(checks, unreadable=True)
+        return FileReport(path, "ten", checks, {}, error.diagnostics, unreadable=True, skipped=reasons)
+    return verify_module(module, expected, path)
+
+
+def verify_module(module: Module, expected: Expectation, path: Path | None = None) -> FileReport:
+    """Check a module, which was read from `path` or is in no file (None). Raises as `verify_file` does."""
+    from collc.verification import verify_schedule
+
+    if expected.program is not None:
+        module = _with_demand_of(module, expected.program, expected.schedule)
+    if expected.collective is not None:
+        check_demand(module, expected.collective, expected.root or 0)
+    verdict = verify_schedule(module)
+    summary: dict[str, object] = {
+        "name": module.name,
+        "npus": len(module.network.npus),
+        "links": module.network.link_count,
+        "chunks": len(module.demand.chunks),
+        "algorithm": module.algorithm,
+        "link_model": module.model.value,
+        "transfers": None if module.schedule is None else len(module.schedule),
+    }
+    warnings: list[Diagnostic] = []
+    skipped = reasons_of(verdict.checks, "there is no schedule")
+    if module.schedule is None:
+        message = f"{path or module.name} has no schedule: there was nothing to check"
+        warnings.append(Diagnostic("C0205", message, warning=True))
+    elif verdict.ok:
+        times, warnings = _times(module)
+        summary |= times
+    return FileReport(path, "ten", verdict.checks, summary, (*verdict.diagnostics, *warnings), skipped=skipped)
+
+
+def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
+    """Time, steps, lower bound and ideal for the summary; warning C0206 where the module claims a higher bound."""
+    from collc.synthesis.bounds import ideal_bound, lower_bound
+
+    ideal = ideal_bound(module.network, module.demand, module.model)
+    bound = lower_bound(module.network, module.demand, module.model, ideal=ideal)
+    time = module.collective_time()
+    check_possible(module.name, time, (bound.time, bound.name), (ideal.time, ideal.name))
+    times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}
+    times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
+    if module.bound is None or module.bound.time <= bound.time:
+        return times, []
+    claimed, found = format_time(module.bound.time), format_time(bound.time)
+    message = f"the file says that no schedule takes less than {claimed}, but collc can only show {found}"
+    return times, [Diagnostic("C0206", message, warning=True)]
+
+
+def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
+    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 where links differ."""
+    request = _request(program, schedule)
+    theirs, ours = request.network, module.network
+    names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
+    if names[0] != names[1]:
+        message = f"the links of '{module.name}' are not those of '{theirs.name}' in {program}"
+        other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
+        difference = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
+        raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {difference}"),)))
+    return replace(module, network=theirs, demand=request.demand)
+
+
+def _request(program: Path, schedule: str | None) -> ScheduleRequest:
+    """The schedule of a program to check against. Raises UsageError U0107 where `schedule` must say which."""
+    from collc.source.elaboration.elaborate import load_program
+
+    requests = load_program(program, {}, schedule).schedules
+    if len(requests) != 1:
+        raise not_one_schedule(program, len(requests))
+    return requests[0]
+
+
+# Files for runtimes
+
+
+class _Check(Protocol):
+    """The check of one file against a collective."""
+
+    def __call__(
+        self, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
+    ) -> FileVerdict | PlanVerdict: ...
+
+
+def _checked(path: Path, expected: Expectation, check: _Check) -> FileVerdict | PlanVerdict:
+    """The verdict on a file; if a program is given, against the run that the file is for."""
+    from collc.msccl.check import Summary, expected_of
+
+    if expected.program is None:
+        return check(collective=expected.collective, root=expected.root)
+    request = _request(expected.program, expected.schedule)
+    seen = check()
+    if seen.summary is None or seen.checks.get("contract") == "failed":
+        return seen  # its numbers may be absurd
+    part = _part_for_file(path, request, seen.summary.coll, seen.summary.ranks)
+    standard = part.demand.standard
+    if standard is not None and seen.summary.coll != "custom":
+        root = standard.root if standard.root >= 0 else None
+        return check(collective=expected.collective or standard.kind, root=root)
+    width = expected_of(part.network, part.demand).width
+    chunks = seen.summary.nchunksperloop if isinstance(seen.summary, Summary) else seen.summary.chunks
+    result = expected_of(part.network, part.demand, max(1, chunks // max(1, width)))
+    return check(collective="custom", expected=result)
+
+
+def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) -> Communicator:
+    """The run of a schedule that a file is for, by its collective and number of ranks, or all runs together.
+
+    Raises CheckFailed V0108 where there is none.
+    """
+    from collc.msccl.check.collectives import canonical
+    from collc.msccl.communicators import communicators_of, confined
+
+    runs = communicators_of(request.network, request.demand)
+    fitting: list[Communicator] = []
+    for communicator in runs:
+        standard = communicator.demand.standard
+        if len(communicator.members) == ranks and (
+            len(runs) == 1 or canonical(standard.kind if standard else "custom") == coll
+        ):
+            fitting.append(communicator)
+    if coll == "custom":
+        # Beside files of single runs, a joint file has no ranks for NPUs in no group.
+        networks = (request.network, confined(request.network, request.demand))
+        joint = [communicators_of(network, request.demand, joint=True)[0] for network in networks]
+        fitting += [communicator for communicator in joint if len(communicator.members) == ranks]
+    if not fitting:
+        what = f"the collective {coll} of {ranks} ranks"
+        message = f"{path} is for {what}, and no run of '{request.name}' is that"
+        raise CheckFailed(Diagnostic("V0108", message, hint="name the schedule that the file was made from"))
+    return fitting[0]
+
+
+def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
+    from collc.msccl.check import check_file, contract_of
+    from collc.msccl.check.model import PROFILES
+
+    verdict = _checked(path, expected, partial(check_file, path, profile=expected.profile))
+    summary = {} if verdict.summary is None else asdict(verdict.summary)
+    checks: dict[str, Outcome] = {**verdict.checks}
+    if summary and path.stat().st_size <= _ALL_CONTRACTS:
+        coll = str(summary["coll"])
+        summary["contracts"] = {
+            profile: checks["contract"] if profile == expected.profile else contract_of(path, profile, coll)
+            for profile in PROFILES
+        }
+    return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
+
+
+def _verify_plan(path: Path, expected: Expectation) -> FileReport:
+    from collc.msccl.check_plan import check_plan
+
+    verdict = _checked(path, expected, partial(check_plan, path, nodes=expected.gpus_per_node))
+    summary = {} if verdict.summary is None else asdict(verdict.summary)
+    checks: dict[str, Outcome] = {**verdict.checks}
+    return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

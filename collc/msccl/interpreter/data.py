@@ -1,0 +1,99 @@
+"""What the steps of a program do with data of any kind, over any transport."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+from collc.msccl.interpreter.operations import StepKind
+
+Data = TypeVar("Data", list[int], NDArray[Any])
+"""The contents of neighbouring slots, with one entry for each: symbols, or rows of numbers."""
+
+
+class Domain(Protocol[Data]):
+    """A kind of data, and the memory of all GPUs that holds it. A slot is a number in that memory."""
+
+    def load(self, slot: int, count: int) -> Data:
+        """A copy of `count` slots."""
+        ...
+
+    def store(self, slot: int, data: Data) -> None:
+        """Write neighbouring slots."""
+        ...
+
+    def add(self, first: Data, second: Data) -> Data:
+        """The sums of two contents, slot by slot."""
+        ...
+
+
+class Transport(Protocol[Data]):
+    """What carries messages. Messages of a connection arrive in the order in which they were sent."""
+
+    def send(self, connection: int, message: Data) -> None:
+        """Send a message."""
+        ...
+
+    def receive(self, connection: int) -> Data:
+        """Take the next message."""
+        ...
+
+
+class Queues(Generic[Data]):
+    """The transport inside one process: a queue for each connection."""
+
+    def __init__(self, connections: int) -> None:
+        self._queues: list[deque[Data]] = [deque() for _ in range(connections)]
+
+    def send(self, connection: int, message: Data) -> None:
+        """Append a message."""
+        self._queues[connection].append(message)
+
+    def receive(self, connection: int) -> Data:
+        """Take the first message. Raises IndexError if there is none."""
+        return self._queues[connection].popleft()
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """For each step its kind, its first source and target slot in memory, its count, and its connections or -1."""
+
+    kind: list[int]
+    source: list[int]
+    target: list[int]
+    count: list[int]
+    receives: list[int]
+    sends: list[int]
+
+
+@dataclass(frozen=True)
+class StepData(Generic[Data]):
+    """Runs steps on data; `Interpreter` or the caller says in which order."""
+
+    operands: Operands
+    domain: Domain[Data]
+    transport: Transport[Data]
+
+    def move(self, step: int, first: int, end: int) -> None:
+        """Execute a step for its chunks from `first` to before `end`, which are one message if it sends or receives."""
+        operands, domain = self.operands, self.domain
+        kind, into, out = operands.kind[step], operands.receives[step], operands.sends[step]
+        if kind == StepKind.NOP:
+            return
+        source, target = operands.source[step] + first, operands.target[step] + first
+        if into >= 0:
+            data = self.transport.receive(into)
+            if kind not in (StepKind.R, StepKind.RCS):
+                data = data[: end - first]
+                data = domain.add(data, domain.load(source, len(data)))
+        else:
+            data = domain.load(source, end - first)
+            if kind == StepKind.RE:
+                data = domain.add(domain.load(target, end - first), data)
+        if kind not in (StepKind.S, StepKind.RRS):
+            domain.store(target, data[: end - first])
+        if out >= 0:
+            self.transport.send(out, data)
