@@ -197,7 +197,8 @@ class Spread:
 
     def _receivers(self) -> tuple[list[dict[int, list[int]]], list[set[int]], list[set[int]]]:
         """By receiver and last link, the paths; by device, the receivers of its paths; by link, of paths over it."""
-        paths, receives = self._problem.paths, self._need.any(axis=1).tolist()
+        paths = self._problem.paths
+        receives: list[bool] = np.logical_or.reduce(self._need, axis=1).tolist()
         ports: list[dict[int, list[int]]] = [{} for _ in receives]
         fed: list[set[int]] = [set() for _ in receives]
         users: list[set[int]] = [set() for _ in range(self._problem.conditions.task.network.link_count)]
