@@ -98,9 +98,8 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
 
 
 def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
-    from collc.chakra.messages import deadlock, matched_messages, waiting_cycle
+    from collc.chakra.messages import deadlock, matched_messages, trace_tasks, waiting_cycle
     from collc.chakra.reader import read_traces
-    from collc.chakra.tasks import trace_tasks
     from collc.chakra.workload import workload_beside
 
     network = _network_of(path, settings)
