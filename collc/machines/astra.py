@@ -7,13 +7,13 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.units import decimal
-from collc.machines.reading import check_devices
+from collc.machines.reading import ImportOptions, check_devices
 from collc.simulation.astra_file import read_astra_file
 
 _SHAPES: Final = {"Ring": "ring", "FullyConnected": "fully_connected", "Switch": "switched"}
 
 
-def read_astra(source: SourceFile) -> str:
+def read_astra(source: SourceFile, _options: ImportOptions) -> str:
     """The expression of the network in the language, as `ring(4, ...) * switched(2, ...)`.
 
     Bandwidths are GiB/s and latencies nanoseconds, as ASTRA-sim counts. Raises SourceError as `read_astra_file`, and

@@ -9,7 +9,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.machines.fabrics import Attachment, Fabric
-from collc.machines.reading import GIGA, line_span, wrong
+from collc.machines.reading import GIGA, ImportOptions, line_span, wrong
 
 _LANE: Final = {
     "SDR": Fraction(2),
@@ -119,7 +119,7 @@ def _rate(source: SourceFile, text: str, line: int) -> Fraction:
     return int(width) * _LANE[speed] / 8 * GIGA
 
 
-def read_ibnetdiscover(source: SourceFile) -> Fabric:
+def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
     """The fabric. Raises SourceError X0601 with the line of what is wrong."""
     cables, guid = _Cables(source), ""
     for line, text in enumerate(source.text.split("\n"), 1):
@@ -155,7 +155,7 @@ _ACTIVE: Final = re.compile(r"(\d{1,3})X\s+(\d{1,4}(?:\.\d+)?)\s+Gbps.*LinkUp")
 _INACTIVE: Final = re.compile(r"Down\s*/|/\s*(Sleep|Polling|Disabled|\w*Training|LinkErrorRecovery|PhyTest)")
 
 
-def read_iblinkinfo(source: SourceFile) -> Fabric:
+def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
     """The fabric, devices told apart by name. Raises SourceError X0601 with the line of what is wrong."""
     cables = _Cables(source)
     devices: dict[str, str] = {}

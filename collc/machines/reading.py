@@ -28,6 +28,7 @@ class ImportOptions:
     direction are in both. pcie: keep or drop paths over PCIe; None: drop them where NVLinks join all GPUs.
     rates: bytes per second, by name of a LinkKind. latencies: seconds, by the same. npu: `attribute=value` of the nodes
     of a graph that are NPUs. capacity, latency: names of edge attributes, each with a unit. chunk: bytes of one chunk.
+    part: of a file of Slurm: the topology, ring or torus to take.
     """
 
     gpu: str | None = None
@@ -42,6 +43,7 @@ class ImportOptions:
     capacity: tuple[str, Fraction] | None = None
     latency: tuple[str, Fraction] | None = None
     chunk: int | None = None
+    part: str | None = None
 
 
 def line_span(source: SourceFile, line: int) -> Span:

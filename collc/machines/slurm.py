@@ -15,6 +15,7 @@ from collc.base.wording import listed
 from collc.machines.fabrics import Attachment, Fabric
 from collc.machines.reading import (
     MAX_DEVICES,
+    ImportOptions,
     check_devices,
     compose_yaml,
     line_span,
@@ -49,15 +50,16 @@ class _Switch:
     span: Span
 
 
-def read_slurm(source: SourceFile, part: str | None = None) -> Fabric | HostGroups:
+def read_slurm(source: SourceFile, options: ImportOptions) -> Fabric | HostGroups:
     """The tree of switches, or the groups of hosts; no bandwidths are in the file.
 
-    part: the topology of a topology.yaml (else the default of the cluster, or the first), or a ring or torus by name.
-    Raises SourceError X0601 with the line of what is wrong, UsageError X0602 where part is missing or unknown.
+    options.part: the topology of a topology.yaml (else the default of the cluster, or the first), or a ring or torus by
+    name.
+    Raises SourceError X0601 with the line of what is wrong, UsageError X0602 if it is missing or unknown.
     """
     is_yaml = re.search(r"^[ \t]*+-[ \t]*+topology[ \t]*+:", source.text, re.MULTILINE) is not None
-    found = _yaml(source, part) if is_yaml else _conf(source, part)
-    return found if isinstance(found, HostGroups) else _tree(source, found)
+    contents = (_yaml if is_yaml else _conf)(source, options.part)
+    return contents if isinstance(contents, HostGroups) else _tree(source, contents)
 
 
 def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:

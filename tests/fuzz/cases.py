@@ -155,7 +155,7 @@ def machine(chance: random.Random, _seeds: dict[str, bytes]) -> Case:
     text = changed_text(texts[chance.choice(sorted(texts))], chance)
     words = ["import"]
     if chance.random() < 0.2:
-        words.append(chance.choice(MACHINE_KINDS))
+        words.append(chance.choice(list(MACHINE_KINDS)))
     words += ["f.txt"]
     for option in ("--gpu h100", "--gpus-per-node 2", "-D nvlink=450GB/s", "-D nic=400Gb/s", "--fabric switch"):
         words += option.split() if chance.random() < 0.3 else []

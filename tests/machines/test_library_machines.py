@@ -7,12 +7,14 @@ neither machine. A fabric manager sees no NVLinks, and ASTRA-sim's products have
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from collc.api.compiling import compile_text
 from collc.api.schedules import verify
-from collc.machines.kinds import KINDS
+from collc.base.diagnostics import SourceFile
+from collc.machines.kinds import KINDS, kind_of
 from tests.machines import formats
 from tests.machines.formats import links, same
 from tests.machines.test_errors import ASTRA, IB, IBLINK, NODE, RATES, SIMGRID, SLURM, SMI, TACCL
@@ -122,8 +124,15 @@ SMALL = [
 ]  # fmt: skip
 
 
-def test_each_kind_has_a_small_file():
+def test_each_kind_has_a_small_file_and_a_place_in_the_manual():
     assert {kind for kind, _, _ in SMALL} == set(KINDS)
+    page = (Path(__file__).parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"`{kind}`" not in page] == []
+
+
+@pytest.mark.parametrize(("kind", "text"), [row[:2] for row in SMALL], ids=[row[0] for row in SMALL])
+def test_the_content_tells_the_kind(kind, text):
+    assert kind_of(SourceFile("f", text)) == kind
 
 
 @pytest.mark.parametrize(("kind", "text", "settings"), SMALL, ids=[f"{at}-{row[0]}" for at, row in enumerate(SMALL)])

@@ -11,6 +11,7 @@ import pytest
 from collc.base.diagnostics import SourceError, UsageError
 from collc.machines.gpu_models import links_of, nvlink_rate
 from collc.machines.infiniband import read_ibnetdiscover
+from collc.machines.reading import ImportOptions
 from tests.machines import formats
 from tests.machines.formats import links
 from tests.machines.test_errors import GRAPH, IB, IBLINK, NODE, SMI, TACCL
@@ -461,7 +462,7 @@ def test_lines_with_more_fields_are_read(imported):
 def test_hosts_are_the_first_words_of_descriptions():
     from collc.base.diagnostics import SourceFile
 
-    fabric = read_ibnetdiscover(SourceFile("f", IB.replace("n1 mlx5_0", "n1 HCA-1 extra")))
+    fabric = read_ibnetdiscover(SourceFile("f", IB.replace("n1 mlx5_0", "n1 HCA-1 extra")), ImportOptions())
     assert {(one.host, one.port) for one in fabric.attachments} == {("n1", "HCA-1"), ("n2", "mlx5_0")}
 
 

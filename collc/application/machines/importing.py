@@ -18,7 +18,7 @@ from collc.machines.domains import are_one_domain, with_domains
 from collc.machines.fabrics import Fabric, machine_of, one_switch, rails
 from collc.machines.gpu_models import MODELS
 from collc.machines.hosts import Host, HostGpu, HostNic, Inside, Kinds, inside_of
-from collc.machines.kinds import FABRIC_KINDS, KINDS, NETWORK_KINDS, NODE_KINDS, kind_of
+from collc.machines.kinds import KINDS, kind_of, kinds_of
 from collc.machines.machine import Machine
 from collc.machines.program import program_text
 from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, missing
@@ -75,7 +75,7 @@ def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lam
     for kind, source in sources:
         if kind not in KINDS:
             raise _usage(f"there is no kind '{kind}'", did_you_mean(kind, KINDS, f"there are {listed(KINDS)}"))
-        if len(sources) > 1 and kind not in NODE_KINDS:
+        if len(sources) > 1 and KINDS[kind].describes != "node":
             raise _usage(f"{source.name} ({kind}) describes all of a network", "import it alone")
     origin = _origin([*sources, *_extra(settings)])
     for path in settings.files:
@@ -83,10 +83,11 @@ def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lam
             remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
     if not sources and settings.fabric is None:
         raise _usage("no file to import", "as in: collc import nccl topo.xml")
-    if sources and sources[0][0] == "astra":
-        return _astra_program(sources[0][1], settings, origin)
-    if sources and sources[0][0] in NETWORK_KINDS:
-        machine = _network(sources[0][0], sources[0][1], options)
+    if sources and KINDS[sources[0][0]].describes == "network":
+        kind, source = sources[0]
+        machine: Machine | str = KINDS[kind].read(source, options)
+        if isinstance(machine, str):
+            return _astra_program(machine, settings, origin)
     else:
         machine = _nodes(settings, options, sources)
     _check_definitions(settings, machine)
@@ -126,64 +127,41 @@ def _origin(sources: Sequence[tuple[str, SourceFile]]) -> str:
     return f"Imported by 'collc import' from {listed(shown)}."
 
 
-def _network(kind: str, source: SourceFile, options: ImportOptions) -> Machine:
-    from collc.machines.graphs import read_networkx, read_sccl, read_taccl
-    from collc.machines.simgrid import read_simgrid
-
-    readers = {"networkx": read_networkx, "taccl": read_taccl, "sccl": read_sccl, "simgrid": read_simgrid}
-    return readers[kind](source, options)
-
-
-def _astra_program(source: SourceFile, settings: ImportSettings, origin: str) -> str:
-    from collc.machines.astra import read_astra
+def _astra_program(expression: str, settings: ImportSettings, origin: str) -> str:
     from collc.source.formatting.format import format_source
 
     lines = [f"# {origin}", "# Bandwidths are GiB/s, as ASTRA-sim counts.", "import std.topologies", ""]
-    text = "\n".join([*lines, f"topology {settings.name} = {read_astra(source)}", ""])
+    text = "\n".join([*lines, f"topology {settings.name} = {expression}", ""])
     if settings.definitions:
         name = next(iter(settings.definitions))
         raise _usage(f"no link of this machine is called '{name}'", "the network file gives all rates and latencies")
     return format_source(SourceFile(settings.name, text))
 
 
-def _read_hosts(kind: str, source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
-    from collc.machines.gpu_matrices import read_nvidia_smi, read_rocm_smi
-    from collc.machines.nccl import read_nccl
-
-    readers = {"nccl": read_nccl, "nvidia-smi": read_nvidia_smi}
-    return readers.get(kind, read_rocm_smi)(source, options)
-
-
-def _read_fabric(kind: str, source: SourceFile, settings: ImportSettings) -> Fabric | HostGroups:
-    from collc.machines.infiniband import read_iblinkinfo, read_ibnetdiscover
-    from collc.machines.slurm import read_slurm
-
-    if kind == "slurm":
-        return read_slurm(source, settings.part)
-    return {"ibnetdiscover": read_ibnetdiscover, "iblinkinfo": read_iblinkinfo}[kind](source)
-
-
 def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple[str, SourceFile]]) -> Machine:
     """The machine of nodes, alone or on a fabric."""
     fabric_source = None
-    if sources and sources[0][0] in FABRIC_KINDS:
+    if sources and KINDS[sources[0][0]].describes == "fabric":
         fabric_source, sources = sources[0], []
         if settings.fabric is not None and settings.joined_by != "nvlink":
             raise _usage("two fabrics", "give the file of the nodes with --node")
     elif settings.fabric is not None and settings.fabric not in FABRICS:
         fabric_source = _kind_and_file(settings.fabric)
-        if fabric_source[0] not in FABRIC_KINDS:
-            raise _usage(f"{fabric_source[0]} describes no fabric", f"{listed(FABRIC_KINDS)} do")
+        if KINDS[fabric_source[0]].describes != "fabric":
+            raise _usage(f"{fabric_source[0]} describes no fabric", f"{listed(kinds_of('fabric'))} do")
     if settings.node is not None:
         sources = [*sources, _kind_and_file(settings.node)]
     hosts, remarks = _all_hosts(sources, options)
-    found = None if fabric_source is None else _read_fabric(*fabric_source, settings)
-    if isinstance(found, HostGroups):
-        machine = _grouped(found, hosts, settings, options)
-        return replace(machine, taken=(*_summary(machine), found.remark(), *dict.fromkeys(remarks)))
+    fabric: Fabric | HostGroups | None = None
+    if fabric_source is not None:
+        fabric = KINDS[fabric_source[0]].read(fabric_source[1], options)
+    if isinstance(fabric, HostGroups):
+        machine = _grouped(fabric, hosts, settings, options)
+        return replace(machine, taken=(*_summary(machine), fabric.remark(), *dict.fromkeys(remarks)))
     if settings.joined_by is not None:
         raise _usage("--joined-by is for blocks, rings and tori of Slurm", "leave it out")
-    fabric = None if found is None else _chosen(found, settings.nodes)
+    if fabric is not None:
+        fabric = _chosen(fabric, settings.nodes)
     kinds = Kinds(options)
     with_ports = fabric is not None or settings.fabric is not None
     insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts or [_plain_host(options)]]
@@ -199,10 +177,10 @@ def _all_hosts(sources: Sequence[tuple[str, SourceFile]], options: ImportOptions
     hosts: list[Host] = []
     remarks: list[str] = []
     for kind, source in sources:
-        if kind not in NODE_KINDS:
-            raise _usage(f"{kind} does not describe the inside of a node", f"{listed(NODE_KINDS)} do")
-        found, notes = _read_hosts(kind, source, options)
-        hosts += found
+        if KINDS[kind].describes != "node":
+            raise _usage(f"{kind} does not describe the inside of a node", f"{listed(kinds_of('node'))} do")
+        hosts_of_file, notes = KINDS[kind].read(source, options)
+        hosts += hosts_of_file
         remarks += notes
     return hosts, remarks
 
@@ -362,6 +340,7 @@ def _options(settings: ImportSettings) -> ImportOptions:
         capacity=_unit(settings.capacity, "--capacity", Dimension.RATE),
         latency=_unit(settings.latency, "--latency", Dimension.TIME),
         chunk=settings.chunk,
+        part=settings.part,
     )
 
 
