@@ -7,19 +7,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+from collc.application.emit.written_files import ranks_name
+
 
 def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:
     """What the ranks of an MSCCL file or a plan are called, by rank: their labels, else the names of the NPUs.
 
-    count: ranks of the file. () where there is no file of ranks that fits.
+    count: ranks of the file. () if there is no file of ranks that fits.
     """
     base = re.sub(r"\.(in|out)$", "", path.stem)
-    numbered = re.fullmatch(r"(.*?)[.-]?(\d+)", base)
-    candidates: list[tuple[str, int | None]] = [(base, None)]
-    if numbered is not None:
-        candidates.append((numbered[1], int(numbered[2])))
+    candidates: list[tuple[str, int | None]] = [(f"{base}.ranks.json", None)]
+    for match in reversed(list(re.finditer(r"\d+", base))):  # any of the numbers in a name may be the run's
+        name = ranks_name(f"{base[: match.start()]}{{run}}{base[match.end() :]}.xml")
+        candidates.append((name, int(match[0])))
     for name, number in candidates:
-        for run in _runs(path.with_name(f"{name}.ranks.json")):
+        for run in _runs(path.with_name(name)):
             if number in (None, run.get("run")):
                 names = [str(label or npu) for label, npu in zip(_labels(run), run["ranks"], strict=False)]
                 return tuple(names) if len(names) == count else ()

@@ -11,7 +11,8 @@ import pytest
 
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.emit.written_files import ranks_name
+from collc.application.emit.written_files import ranks_name, run_name
+from collc.application.rank_names import names_of_ranks
 from collc.application.settings import Settings
 from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base.diagnostics import CheckFailed
@@ -105,6 +106,15 @@ def test_names_with_the_number_of_the_run(tmp_path: Path) -> None:
     report = compiled(tmp_path, on_mesh(TWO + 'emit msccl("x-{run}.xml", profile: "old")'))
     names = {path.name for path in report.files}
     assert names == {"x-0.out.xml", "x-0.in.xml", "x-1.out.xml", "x-1.in.xml", "x.ranks.json"}
+
+
+@pytest.mark.parametrize("name", ["x-{run}.xml", "{run}-a.xml", "a{run}-b2.xml", "{run}.xml", "a.xml"])
+def test_the_file_of_ranks_is_found_from_the_name_of_a_program(tmp_path: Path, name: str) -> None:
+    compiled(tmp_path, on_mesh(TWO + f'emit msccl("{name}")'))
+    (ranks,) = tmp_path.glob("*.ranks.json")
+    for run in json.loads(ranks.read_text())["runs"]:
+        path = tmp_path / run_name(name, run["run"], several=True)
+        assert names_of_ranks(path, len(run["ranks"])) == tuple(run["ranks"])
 
 
 @pytest.mark.parametrize(

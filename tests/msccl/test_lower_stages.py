@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from collc.msccl.interpreter.replay import longest_chain
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, exceeded_limits
 from collc.msccl.lowering.assign import Policy, assign
 from collc.msccl.lowering.deadlock import chunks_per_message, deadlocking_message_sizes, largest_size, terminates
 from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.final_steps import list_steps
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.quality import Quality, longest_chain, quality
+from collc.msccl.lowering.quality import Quality, quality
 from collc.msccl.lowering.replay import replay_time
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
@@ -260,7 +262,7 @@ def test_replay_knows_that_connections_are_full():
 
 
 def test_longest_chain_counts_across_gpus():
-    assert longest_chain(depend(assign(line(5), Policy(), 32, 32))) == 5
+    assert longest_chain(list_steps(depend(assign(line(5), Policy(), 32, 32))).waits) == 5
 
 
 @pytest.mark.sampled(3)

@@ -8,12 +8,14 @@ from typing import Final
 
 from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import plural
+from collc.msccl.interpreter.replay import longest_chain
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
+from collc.msccl.lowering.final_steps import list_steps
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.replay import busiest_link, fullest_pair, replay_time
 from collc.msccl.options import Protocol
-from collc.msccl.program import FUSED, Point, Program
+from collc.msccl.program import FUSED, Program
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 
@@ -127,7 +129,7 @@ def quality(program: Program, module: Module) -> Quality:
         scratch=max((gpu.scratch_chunks for gpu in program.gpus), default=0),
         scratch_saved=program.scratch_needed * program.instances - used,
         fused=1000 * fused // max(1, fused + unfused_relays(program)),
-        chain=longest_chain(program),
+        chain=longest_chain(list_steps(program).waits),
         replay=replay,
         schedule=schedule,
         busiest_link=busiest_link(program, module.network, model),
@@ -135,23 +137,3 @@ def quality(program: Program, module: Module) -> Quality:
         as_scheduled=as_scheduled,
         model=model,
     )
-
-
-def longest_chain(program: Program) -> int:
-    """The most steps of which each needs the one before, by order, dependency or message."""
-    rows = sorted(
-        (step.when, position, gpu.rank, number)
-        for gpu in program.gpus
-        for number, tb in enumerate(gpu.threadblocks)
-        for position, step in enumerate(tb.steps)
-    )
-    depth: dict[tuple[int, Point], int] = {}
-    sent: dict[int, int] = {}
-    for _, position, rank, number in rows:
-        step = program.gpus[rank].threadblocks[number].steps[position]
-        before = [depth.get((rank, point), 0) for point in (Point(number, position - 1), *step.waits)]
-        deepest = 1 + max(*before, sent.get(step.receive, 0))
-        depth[rank, Point(number, position)] = deepest
-        if step.send >= 0:
-            sent[step.send] = deepest
-    return max(depth.values(), default=0)
