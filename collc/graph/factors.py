@@ -11,33 +11,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-from collc.base.disjoint_sets import DisjointSets
-
 Neighbours = Mapping[int, set[int]]
 """The vertices next to each vertex; symmetric."""
 
 
-def _edge(a: int, b: int) -> tuple[int, int]:
-    return (a, b) if a < b else (b, a)
+class _Classes:
+    """A partition of edges, joined step by step."""
+
+    def __init__(self) -> None:
+        self.parent: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def find(self, a: int, b: int) -> tuple[int, int]:
+        """The representative of an edge."""
+        edge = (a, b) if a < b else (b, a)
+        while (above := self.parent.setdefault(edge, edge)) != edge:
+            self.parent[edge] = edge = self.parent[above]
+        return edge
+
+    def join(self, one: tuple[int, int], other: tuple[int, int]) -> None:
+        """Put two edges into one class."""
+        a, b = self.find(*one), self.find(*other)
+        self.parent[max(a, b)] = min(a, b)
 
 
 def cartesian_factors(near: Neighbours) -> list[dict[int, set[int]]]:
     """The graph of each factor: the edges of one class, on all vertices. In order of the least edge of each class."""
-    classes = DisjointSets[tuple[int, int]]()
+    classes = _Classes()
     for v in sorted(near):
         for a, b in combinations(sorted(near[v]), 2):
             common = near[a] & near[b]
             if b in near[a] or len(common) != 2:
-                classes.join(_edge(v, a), _edge(v, b))
+                classes.join((v, a), (v, b))
             else:
                 (w,) = common - {v}
-                classes.join(_edge(v, a), _edge(b, w))
-                classes.join(_edge(v, b), _edge(a, w))
-    factors: dict[tuple[int, int], dict[int, set[int]]] = {}
+                classes.join((v, a), (b, w))
+                classes.join((v, b), (a, w))
+    found: dict[tuple[int, int], dict[int, set[int]]] = {}
     for v in sorted(near):
         for a in sorted(near[v]):
-            factors.setdefault(classes.root(_edge(v, a)), {u: set() for u in near})[v].add(a)
-    return list(factors.values())
+            found.setdefault(classes.find(v, a), {u: set() for u in near})[v].add(a)
+    return list(found.values())
 
 
 def components(graphs: list[dict[int, set[int]]]) -> list[tuple[int, ...]]:
