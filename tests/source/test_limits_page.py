@@ -14,7 +14,7 @@ from collc.machines import reading as machines
 from collc.msccl.check import limits as msccl
 from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
-from collc.msccl.running import limits as running
+from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
