@@ -18,30 +18,12 @@ DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uin
 OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-MOST_BYTES: Final = 2**30
-"""Bytes of the buffers of all gpus; results, messages and the comparison take up to five times as much again."""
-
-
 def check_choices(dtype: str, op: str | None) -> None:
     """Raise UsageError (X0200) for an unknown type or reduction; op None: that of the file."""
     if dtype not in DTYPES or (op is not None and op not in OPS):
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
         what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
         raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
-
-
-def check_size(slots: int, elements: int, itemsize: int, unit: int) -> None:
-    """Raise UsageError (X0205) if `slots` slots of `elements` elements of `itemsize` bytes are too large.
-
-    unit: elements of --count for one element in each slot.
-    """
-    needed = slots * elements * itemsize
-    if needed <= MOST_BYTES:
-        return
-    most = MOST_BYTES // (slots * itemsize) * unit
-    message = f"the buffers of all ranks would take {needed / 2**30:,.1f} GiB, and 'collc run' takes {MOST_BYTES >> 30}"
-    hint = f"--count {most} at most, or a smaller --dtype"
-    raise UsageError(Diagnostic("X0205", message, hint=hint))
 
 
 def op_of(redop: str, path: Path) -> str:
