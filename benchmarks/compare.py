@@ -15,7 +15,8 @@ from typing import Final
 from collc.application.compare.comparing import compare
 from collc.application.compare.comparison_report import Comparison
 from collc.application.compile.compile_report import CompileReport
-from collc.application.compile.schedule_build import ScheduleBuild
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.source.elaboration.elaborate import load_program
@@ -93,9 +94,7 @@ def compared(evaluation: Evaluation) -> tuple[Comparison, float]:
     """
     request = replace(load_program(SourceFile(evaluation.name, text)).schedules[0], emits=())
     began = time.process_time()
-    report = ScheduleBuild(
-        request, Settings(keep_modules=True), lambda _share, _phase: None, lambda _text: None
-    ).report()
+    report = build_schedule(BuildInput(request, Settings(keep_modules=True)))
     CompileReport((report,)).raise_if_failed()
     seconds = time.process_time() - began
     return compare(report.kept_module(), request.network, lambda _share, _phase: None), seconds

@@ -14,7 +14,8 @@ from typing import Final
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
 from collc.application.compile.compile_report import CompileReport
-from collc.application.compile.schedule_build import ScheduleBuild
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.emit.msccl import write_xml
@@ -51,7 +52,7 @@ SIZE: Final = 64 << 20
 def measure_replay(text: str) -> Result:
     request = load_program(SourceFile("p.coll", text)).schedules[0]
     settings = Settings(planned_for=("msccl",), keep_modules=True)
-    report = ScheduleBuild(request, settings, lambda _share, _phase: None, lambda _text: None).report()
+    report = build_schedule(BuildInput(request, settings))
     CompileReport((report,)).raise_if_failed()
     module = report.kept_module()
     watch = Watch()

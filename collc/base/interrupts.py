@@ -1,5 +1,5 @@
-"""Handlers of signals: Ctrl-C ends a search, which keeps its best schedule; a clock ends what does not stop when it is
-asked to; SIGTERM and SIGHUP first remove temporary files.
+"""Handlers of signals: the first Ctrl-C, SIGTERM or SIGHUP ends a search, which keeps its best schedule; a clock ends
+what does not stop when it is asked to; elsewhere SIGTERM and SIGHUP first remove temporary files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from collc.base.diagnostics import CollcError
 
@@ -49,10 +49,6 @@ class _Clock:
     raised: bool = False
     _cpu: float = 0.0
     _wall: float = 0.0
-
-    def used(self) -> float:
-        """Seconds of processor time since the first signal; 0 before it."""
-        return time.process_time() - self._cpu if self._wall else 0.0
 
     def start(self, seconds: float) -> None:
         """Let the grace begin after that many seconds."""
@@ -114,16 +110,16 @@ def _has_clock() -> bool:
 
 
 @contextmanager
-def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[Callable[[], float]]:
+def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
     """What runs inside is ended by OutOfTime after that many seconds and `grace` seconds of processor time.
 
     seconds: None: only after a Ctrl-C. Where the processor is busy with others, the grace takes up to _BUSY times as
     long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and where
-    the clock of the process (ITIMER_REAL) is in use. Yields a function that says how much of the grace is used. Where C
-    code, as NumPy's, takes OutOfTime for an error of its own and raises another one, that is OutOfTime too.
+    the clock of the process (ITIMER_REAL) is in use. If C code, as NumPy's, takes OutOfTime for an error of its own and
+    raises another one, OutOfTime is raised all the same.
     """
     if not _has_clock():
-        yield lambda: 0.0
+        yield
         return
     clock = _Clock(grace)
     signal.signal(signal.SIGALRM, clock)
@@ -131,7 +127,7 @@ def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[Callab
         clock.start(seconds)
     try:
         with _never_lost():
-            yield clock.used
+            yield
     except CollcError:
         raise
     except Exception as error:
@@ -145,11 +141,12 @@ def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[Callab
 
 
 @contextmanager
-def stopping_at_interrupt() -> Generator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C was pressed. A second Ctrl-C raises KeyboardInterrupt.
+def stopping_at_signals() -> Generator[Callable[[], bool]]:
+    """Yield a function that says whether a signal came: Ctrl-C, SIGTERM or SIGHUP. The second one raises
+    KeyboardInterrupt.
 
-    The previous handler is restored at the end. Python handles signals only in the main thread; in other threads the
-    function returns False, and no handler is installed.
+    The previous handlers are restored at the end; SIGTERM and SIGHUP stay ignored if they were. Python handles signals
+    only in the main thread; in other threads the function returns False, and no handler is installed.
     """
     interrupted = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -157,7 +154,7 @@ def stopping_at_interrupt() -> Generator[Callable[[], bool]]:
         yield interrupted.is_set
         return
 
-    def handle(_number: int, _frame: object) -> None:
+    def interrupt(_number: int, _frame: object) -> None:
         if interrupted.is_set():
             raise KeyboardInterrupt
         interrupted.set()
@@ -166,11 +163,25 @@ def stopping_at_interrupt() -> Generator[Callable[[], bool]]:
             clock.grace = GRACE
             clock.start(0)
 
-    signal.signal(signal.SIGINT, handle)
+    terminations = _caught_terminations()
+    signal.signal(signal.SIGINT, interrupt)
+    for number in terminations:
+        signal.signal(number, _raise_interrupt)  # Z3 catches SIGINT while it works, and no other signal
     try:
         yield interrupted.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in {signal.SIGINT: before, **terminations}.items():
+            signal.signal(number, handler)
+
+
+def _caught_terminations() -> dict[signal.Signals, Any]:
+    """The handlers of the termination signals that are not ignored."""
+    before = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
+    return {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+
+
+def _raise_interrupt(_number: int, _frame: object) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -194,8 +205,7 @@ def cleanup_on_termination() -> Generator[None]:
             received.append(number)
             raise _Terminated
 
-    before = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
-    caught = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    caught = _caught_terminations()
     for number in caught:
         signal.signal(number, handle)
     try:

@@ -1,13 +1,16 @@
-"""Which send and receive of the traces belong together, and whether all nodes can run."""
+"""Which send and receive of the traces belong together, whether all nodes can run, and nodes as simulated tasks."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, Note
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError
 from collc.chakra.schema import NodeType
 from collc.chakra.traces import Traces
+from collc.simulation.routing import NoRoute, shortest_routes
+from collc.simulation.tasks import DONE, Edges, TaskGraph
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.network import Network
 
 
 def matched_messages(traces: Traces) -> tuple[Int32Array, Int32Array]:
@@ -52,24 +55,33 @@ def _unmatched(
     return CheckFailed(Diagnostic("X0506", f"{traces.label(lonely)}: no {other} matches it ({what})"))
 
 
-def waiting_cycle(traces: Traces, sends: Int32Array, receives: Int32Array) -> list[int]:
-    """Nodes that wait for one another, each for the next one and the last for the first; [] if all can run."""
+def nodes_in_order(traces: Traces, sends: Int32Array, receives: Int32Array) -> list[int]:
+    """The nodes that can run, each after those that it waits for. sends, receives: as from `matched_messages`."""
     before = np.concatenate([traces.before, sends])
     after = np.concatenate([traces.after, receives])
     order = np.argsort(before, kind="stable")
     offsets = np.searchsorted(before[order], np.arange(len(traces) + 1)).tolist()
     followers: list[int] = after[order].tolist()
-    left: list[int] = np.bincount(after, minlength=len(traces)).tolist()
-    free = [node for node, count in enumerate(left) if count == 0]
+    waits: list[int] = np.bincount(after, minlength=len(traces)).tolist()
+    free = [node for node, count in enumerate(waits) if count == 0][::-1]
+    nodes: list[int] = []
     while free:
         node = free.pop()
+        nodes.append(node)
         for follower in followers[offsets[node] : offsets[node + 1]]:
-            left[follower] -= 1
-            if left[follower] == 0:
+            waits[follower] -= 1
+            if waits[follower] == 0:
                 free.append(follower)
-    stuck = np.flatnonzero(np.array(left, np.int64) > 0)
+    return nodes
+
+
+def waiting_cycle(traces: Traces, sends: Int32Array, receives: Int32Array) -> list[int]:
+    """Nodes that wait for one another, each for the next one and the last for the first; [] if all can run."""
+    stuck = np.setdiff1d(np.arange(len(traces)), nodes_in_order(traces, sends, receives))
     if not len(stuck):
         return []
+    before = np.concatenate([traces.before, sends])
+    after = np.concatenate([traces.after, receives])
     blocking = np.isin(before, stuck) & np.isin(after, stuck)
     waits_for = dict(zip(after[blocking].tolist(), before[blocking].tolist(), strict=True))
     seen: dict[int, int] = {}
@@ -86,3 +98,38 @@ def deadlock(traces: Traces, cycle: list[int]) -> CheckFailed:
     last = f"and {len(cycle) - 8} more wait" if len(cycle) > 8 else f"{traces.label(cycle[0])} again"
     message = f"{traces.prefix}: {len(cycle)} nodes wait for one another forever"
     return CheckFailed(Diagnostic("X0507", message, notes=(*shown, Note(last))))
+
+
+def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
+    """One task for each node: a send is a message, over the route with the fewest hops.
+
+    A receive is done when its message has arrived. Compute takes its duration, or 1 ns where that is 0.
+    unit: picoseconds per unit of time. Raises SourceError X0510 where the network has another number of NPUs, X0511
+    where no path leads to a receiver; CheckFailed X0506.
+    """
+    if traces.ranks != len(network.npus):
+        message = f"there are traces of {traces.ranks} ranks, but {network.name} has {len(network.npus)} NPUs"
+        raise SourceError(Diagnostic("X0510", message))
+    sends, receives = matched_messages(traces)
+    device = np.repeat(network.npus, np.diff(traces.first))
+    target = device.copy()
+    target[sends] = network.npus[traces.peer[sends]]
+    route = np.full(len(traces), -1, np.int32)
+    try:
+        routes, route[sends] = shortest_routes(network, device[sends], target[sends])
+    except NoRoute as error:
+        node = int(sends[(device[sends] == error.source) & (target[sends] == error.target)][0])
+        ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
+        message = f"{traces.label(node)}: {network.name} has no path from {ends}"
+        raise SourceError(Diagnostic("X0511", message)) from error
+    compute = np.where(traces.kind == NodeType.COMP, np.maximum(1, traces.duration * 1000), 0)
+    edges = [Edges.all_of(traces.before, traces.after, DONE), Edges.all_of(sends, receives, DONE)]
+    return TaskGraph(
+        size=np.where(traces.kind == NodeType.SEND, traces.size, 0),
+        route=route,
+        duration=compute * (1000 // unit),
+        source=device,
+        target=target,
+        routes=routes,
+        edges=Edges.joined(edges),
+    )

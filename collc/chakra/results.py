@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note
-from collc.chakra.names import chunk_in, is_kept, origin_in
+from collc.chakra.messages import nodes_in_order
 from collc.chakra.schema import NodeType
-from collc.chakra.traces import Traces
+from collc.chakra.traces import Traces, chunk_in, is_kept, origin_in
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -117,7 +117,7 @@ def result_errors(
     sender = dict(zip(receives.tolist(), sends.tolist(), strict=True))
     before = _dependencies(traces)
     ranks = np.repeat(np.arange(traces.ranks), np.diff(traces.first)).tolist()
-    for node in _order(traces, sends, receives):
+    for node in nodes_in_order(traces, sends, receives):
         chunk, kind = chunks[node], traces.kind[node]
         if not chunk:
             continue
@@ -183,22 +183,3 @@ def _dependencies(traces: Traces) -> list[list[int]]:
     for before, after in pairs:
         found[after].append(before)
     return found
-
-
-def _order(traces: Traces, sends: Int32Array, receives: Int32Array) -> Iterator[int]:
-    """All nodes, each after those that it waits for."""
-    followers: list[list[int]] = [[] for _ in range(len(traces))]
-    left = [0] * len(traces)
-    edges = np.stack([np.append(traces.before, sends), np.append(traces.after, receives)], axis=1)
-    pairs: list[list[int]] = edges.tolist()
-    for before, after in pairs:
-        followers[before].append(after)
-        left[after] += 1
-    free = [node for node, count in enumerate(left) if count == 0][::-1]
-    while free:
-        node = free.pop()
-        yield node
-        for follower in followers[node]:
-            left[follower] -= 1
-            if left[follower] == 0:
-                free.append(follower)

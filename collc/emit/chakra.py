@@ -13,10 +13,10 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import percent
 from collc.chakra.algorithm import REDUCTION_NS, Algorithm, TimeOfTraces, algorithm_of
-from collc.chakra.names import node_name
+from collc.chakra.messages import trace_tasks
 from collc.chakra.reader import read_traces
 from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
-from collc.chakra.tasks import trace_tasks
+from collc.chakra.traces import node_name
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_between, messages_of
 from collc.simulation.engine import simulate

@@ -1,4 +1,4 @@
-"""Tasks on processes of this machine.
+"""Tasks on processes of this machine, and how many processes and how much memory they may use.
 
 A process that dies (of a crash, or killed because memory was short) takes no other task with it: its task is tried once
 more by a new process, then given up. All processes end when this one ends, however it ends.
@@ -16,10 +16,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any, Final, cast
 
-from collc.base.memory import limit_memory
-from collc.parallel.machine import memory_per_process, usable_cores
+from collc.base.memory import LEAST, free_memory, limit_memory
 from collc.parallel.tasks import Lost, named_function
 
 ATTEMPTS: Final = 2
@@ -162,3 +162,29 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """The cores that this process may use: its affinity, and the quota of its control group."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    quota, _, period = _read(_CGROUP / "cpu.max").partition(" ")
+    if quota.isdigit() and period.isdigit() and int(period):
+        cores = min(cores, max(1, round(int(quota) / int(period))))
+    return max(1, cores)
+
+
+def memory_per_process(processes: int) -> int | None:
+    """Bytes that each of `processes` processes may take, at least LEAST; None where the system does not tell."""
+    free = free_memory()
+    return None if free is None else max(LEAST, free // processes)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -51,6 +51,31 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
+class ShortestPaths:
+    """Plans all chunks along shortest paths, in little time, if a search ends without a schedule.
+
+    If all NPUs are alike in an All-to-All without switches, the schedule is the paths of one NPU and their
+    translations.
+    """
+
+    name: str = field(default="shortest paths", init=False)
+
+    def run(self, module: Module, context: PassContext) -> Module:
+        """See Pass."""
+        from collc.synthesis.reductions.compose import solve
+        from collc.synthesis.shortest_paths import along_shortest_paths
+        from collc.synthesis.symmetric.cluster import translated_paths
+
+        schedule = translated_paths(module)
+        if schedule is None:
+            solved = solve(module, along_shortest_paths)
+        else:
+            solved = replace(module, schedule=schedule, notes=(*module.notes, "planned for one NPU, and translated"))
+        algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
+        return replace(solved, algorithm=algorithm)
+
+
+@dataclass(frozen=True, slots=True)
 class Invert:
     """Reverses the schedules of inverse problems, and joins the phases of reductions."""
 

@@ -52,50 +52,6 @@ class Synthesize:
         return replace(solved, algorithm=algorithm, seed=effort.seed)
 
 
-@dataclass(frozen=True, slots=True)
-class ShortestPaths:
-    """Plans all chunks along shortest paths, in little time; for where the time of a synthesizer ends without one.
-
-    Where all NPUs are alike, those of one NPU and their translations; where a search from every NPU would take longer
-    than there is, those to one NPU and from there to all. The notes say so.
-    """
-
-    name: str = field(default="shortest paths", init=False)
-
-    def run(self, module: Module, context: PassContext) -> Module:
-        """See Pass."""
-        from collc.synthesis.symmetric.cluster import translated_paths
-
-        schedule = translated_paths(module)
-        if schedule is not None:
-            solved = replace(module, schedule=schedule, notes=(*module.notes, "planned for one NPU, and translated"))
-        else:
-            solved = _along_paths(module, context)
-        algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
-        return replace(solved, algorithm=algorithm)
-
-
-def _along_paths(module: Module, context: PassContext) -> Module:
-    """The module with its phases along shortest paths, or over one NPU where that would take too long to find."""
-    from collc.synthesis.conditions import conditions_of
-    from collc.synthesis.one_tree import along_one_tree, serves
-    from collc.synthesis.reductions.compose import solve
-    from collc.synthesis.shortest_paths import along_shortest_paths
-
-    notes: list[str] = []
-
-    def plan(task: Task) -> Schedule:
-        conditions = conditions_of(task)
-        found = along_one_tree(conditions) if serves(conditions) else None
-        if found is None:
-            return along_shortest_paths(task, context.effort.stop)
-        notes[:] = ["there was no time for a search from every NPU: these paths all lead over one NPU"]
-        return found
-
-    solved = solve(module, plan)
-    return replace(solved, notes=(*solved.notes, *notes))
-
-
 def _by_phase(
     load: Callable[[], Callable[[Task, Effort], Schedule]],
 ) -> Callable[[Module, Effort, IntOptions], Module]:

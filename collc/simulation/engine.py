@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from collc.kernels.compiled import compiled, interruptible, is_compiled, numbers, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
-from collc.simulation.hops import Hops, durations_alone
-from collc.simulation.ports import PortRows, with_ports
+from collc.simulation.hops import Hops, PortRows, durations_alone, with_ports
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
 from collc.ten.arrays import Int64Array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
 from time import monotonic
@@ -84,7 +85,13 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
         limits.progress(1 - left / limits.seconds)
         solver.set("rlimit", part)
         solver.set("timeout", min(_LONGEST, int(left * 1000) + 1))
-        said = str(solver.check())
+        with ThreadPoolExecutor(1) as pool:  # so that Python's handlers of signals run meanwhile
+            check = pool.submit(solver.check)
+            try:
+                said = str(check.result())
+            except BaseException:
+                solver.interrupt()
+                raise
         reason = str(solver.reason_unknown()) if said == "unknown" else ""
         if "interrupt" in reason:
             signal.raise_signal(signal.SIGINT)  # for Python's handler, which may raise KeyboardInterrupt

@@ -1,247 +1,195 @@
 """Chunks along shortest paths, one message after another: a schedule that takes little time to plan.
 
-It is used when a time limit leaves no time for a better one. Each chunk follows the tree of shortest paths from its
-holders, and NPUs forward what they have. A message crosses switches alone and without a pause, so the schedule is valid
-on any switch: with any buffer, without multicast, and backwards for reductions. Messages are sent in rounds, in which
-NPU i sends to NPU i + d, and start when all their links are free. Planning a transfer takes a few microseconds in plain
-Python and a tenth of one in compiled code, for any demand.
+It serves when a search ends without any schedule. Each chunk follows the tree of shortest paths from its holders, and
+NPUs forward what they have. A message crosses switches alone and without a pause, so the schedule is valid on any
+switch: with any buffer, without multicast, and backwards for reductions. Messages are sent in rounds, in which NPU i
+sends to NPU i + d, and start when all their links are free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, send
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.radix_order import sorted_by
 from collc.synthesis.task import Task
-from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.schedule import LATEST_KEY, RowSchedule, Schedule, Transfers
-
-if TYPE_CHECKING:
-    from collc.kernels.shortest_messages import LinkTable, RowTable
+from collc.ten.arrays import Int32Array, Int64Array, grouped
+from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 COMPILED: Final = 100_000
-"""Chunks and devices that want one from which the kernels are compiled."""
+"""Hops from which the kernel is compiled."""
 
-ROOM: Final = 1 << 20
-"""Hops between two calls of `stop`, where they are compiled."""
-
-BATCH: Final = 4096
-"""The same in plain Python; messages too."""
+TREES: Final = 64
+"""Trees of shortest paths that are searched at a time; it bounds the memory of their distances."""
 
 
-def along_shortest_paths(task: Task, stop: Callable[[], bool] = lambda: False) -> Schedule:
-    """A schedule of copies on any network. Raises SourceError where no path leads to a device that wants a chunk, and
-    NoSchedule where `stop` returns True before the end.
-    """
+def along_shortest_paths(task: Task) -> Schedule:
+    """A schedule of copies on any network. Raises SourceError if no path leads to a device that wants a chunk."""
     conditions = conditions_of(task)
-    large = len(conditions.wanting) >= COMPILED
-    links = _link_table(conditions, large)
-    messages = _messages(conditions, links, large, stop)
-    start = _sent(conditions, links, messages, large, stop)
-    _check(stop)
-    chunk = np.repeat(conditions.chunk[messages.row], np.diff(messages.first))
-    link = messages.link
-    del messages
-    if large:
-        start, link, chunk = _in_order(start, link, chunk, stop)
-    return RowSchedule(task.model, Transfers.of(chunk, link, start))
-
-
-def _in_order(
-    start: Int64Array, link: Int32Array, chunk: Int32Array, stop: Callable[[], bool]
-) -> tuple[Int64Array, Int32Array, Int32Array]:
-    """Starts, links and chunks by start and link, in less time than `Transfers.of` needs to sort them, if possible."""
-    unit = max(1, int(np.gcd.reduce(start)))
-    links = int(link.max(initial=0)) + 1
-    if int(start.max(initial=0)) // unit >= LATEST_KEY // links:
-        return start, link, chunk
-    keys = start // unit
-    keys *= links
-    keys += link
-    keys, chunk = sorted_by(keys, chunk, partial(_check, stop))
-    steps = keys // links
-    keys -= steps * links
-    steps *= unit
-    return steps, keys.astype(np.int32), chunk
-
-
-def _check(stop: Callable[[], bool]) -> None:
-    if stop():
-        raise NoSchedule(Diagnostic("S0201", "stopped before there was any schedule", hint="give it more time"))
-
-
-def _link_table(conditions: Conditions, large: bool) -> LinkTable:
-    from collc.kernels.shortest_messages import LinkTable
-
-    network, clock = conditions.task.network, conditions.clock
-    offsets = np.zeros(network.device_count + 1, np.int64)
-    np.cumsum(np.bincount(network.source, minlength=network.device_count), out=offsets[1:])
-    total = clock.total[network.kind].T.ravel()
-    return LinkTable(
-        npus=network.npu_count,
-        offsets=numbers(offsets, large),
-        out=numbers(np.argsort(network.source, kind="stable"), large),
-        source=numbers(network.source.astype(np.int64), large),
-        target=numbers(network.target.astype(np.int64), large),
-        length=numbers(np.maximum(total, 1), large),
-        busy=numbers(clock.busy[network.kind].T.ravel(), large),
-        total=numbers(total, large),
+    trees = _trees(conditions)
+    offsets, order = grouped(trees, int(trees.max(initial=-1)) + 1)
+    messages = _Messages.joined(
+        [
+            _messages(conditions, trees, order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]])
+            for low in range(0, len(offsets) - 1, TREES)
+        ],
     )
+    chunk = np.repeat(conditions.chunk[messages.row], messages.hops)
+    return RowSchedule(task.model, Transfers.of(chunk, messages.link, _starts(conditions, messages)))
+
+
+def _trees(conditions: Conditions) -> Int32Array:
+    """int32[rows]: the number of the tree that a chunk follows, which depends on its size and its holders."""
+    numbers_of: dict[tuple[int, bytes], int] = {}
+    sizes: list[int] = conditions.column.tolist()
+    keys = ((size, conditions.row(row)[0].tobytes()) for row, size in enumerate(sizes))
+    return np.array([numbers_of.setdefault(key, len(numbers_of)) for key in keys], np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class _Messages:
-    """All messages, from NPU to NPU, each once: see MessageTable."""
+    """Messages from NPU to NPU, one item each: the number of NPUs that the chunk passed before (level), its row in the
+    conditions, sender and receiver, and the number of links. link: int32[hops], those of all messages in order.
+    """
 
-    level: Int32Array
-    row: Int32Array
-    gap: Int32Array
-    tail: Int32Array
-    first: Int64Array
+    level: Int64Array
+    row: Int64Array
+    sender: Int64Array
+    receiver: Int64Array
+    hops: Int64Array
     link: Int32Array
-    slot: Int32Array
-    ready: Int64Array
 
-    def order(self, stop: Callable[[], bool] | None) -> NDArray[np.integer]:
-        """The order in which they are sent: by level, distance in numbers, chunk and first link.
-
-        stop: None: by NumPy, else by compiled code, which asks it.
-        """
-        row, level = self.row, self.level
-        if stop is not None and bool(((row[1:] > row[:-1]) | ((row[1:] == row[:-1]) & (level[1:] > level[:-1]))).all()):
-            keys = level * np.int64(int(self.gap.max(initial=0)) + 1) + self.gap  # chunks are in order already
-            return sorted_by(keys, np.arange(len(keys), dtype=np.int32), partial(_check, stop))[1]
-        link = self.link[self.first[:-1]]
-        keys = (self.level, self.gap, self.row, link)
-        widths = [int(key.max(initial=0)) + 1 for key in keys]
-        if np.prod(np.array(widths, np.float64)) < 2**62:  # one number to sort by is several times faster than four
-            number = np.zeros(len(link), np.int64)
-            for key, width in zip(keys, widths, strict=True):
-                number = number * width + key
-            return np.argsort(number)
-        return np.lexsort(keys[::-1])
+    @staticmethod
+    def joined(parts: list[_Messages]) -> _Messages:
+        """All messages of several parts."""
+        names = ("level", "row", "sender", "receiver", "hops")
+        columns = {
+            name: np.concatenate([np.empty(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names
+        }
+        return _Messages(**columns, link=np.concatenate([np.empty(0, np.int32), *(part.link for part in parts)]))
 
 
-def _messages(conditions: Conditions, links: LinkTable, large: bool, stop: Callable[[], bool]) -> _Messages:
-    from collc.kernels.shortest_messages import MessageTable, PathWork, follow
+def _messages(conditions: Conditions, trees: Int32Array, rows: Int32Array) -> _Messages:
+    """The messages of some rows, which are in order of their trees. Raises SourceError if a path is missing.
 
-    devices = conditions.task.network.device_count
-    rows = _row_table(conditions, large)
-    none = np.full(devices, -1)
-    work = PathWork(
-        into=numbers(none.copy(), large),
-        distance=numbers(none.copy(), large),
-        level=numbers(none.copy(), large),
-        slot=numbers(none.copy(), large),
-        path=zeros(devices, large),
-        seen=zeros(devices, large),
-        counters=numbers(np.array([-1, 0, 0, 0, 0]), large),
-    )
-    run = compiled(follow) if large else follow
-    room = (ROOM if large else BATCH) + 2 * devices
-    found = MessageTable(*(zeros(0, large, dtype) for dtype in _TYPES))
-    at = 0
-    while at < len(conditions):
-        _check(stop)
-        for column, used in zip(found, _used(work.counters), strict=True):
-            _grow(column, used + room)
-        following = run(links, rows, work, found, at, room)
-        if following < 0:
-            conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
-        room = room * 2 if following == at else room
-        at = following
-    _grow(found.first, 1)
-    columns = zip(found, _used(work.counters), _TYPES, strict=True)
-    return _Messages(*(np.asarray(column[:used], cast("Any", dtype)) for column, used, dtype in columns))
-
-
-def _row_table(conditions: Conditions, large: bool) -> RowTable:
-    from collc.kernels.shortest_messages import RowTable
-
-    tree = _trees(conditions)
-    return RowTable(
-        order=numbers(np.argsort(tree, kind="stable"), large),
-        tree=numbers(tree, large),
-        size=numbers(conditions.column.astype(np.int64), large),
-        holder_offsets=numbers(conditions.holder_offsets, large),
-        holders=numbers(conditions.holders.astype(np.int64), large),
-        wanting_offsets=numbers(conditions.wanting_offsets, large),
-        wanting=numbers(conditions.wanting.astype(np.int64), large),
-        release=numbers(conditions.release, large),
+    A vertex is a device in one of these trees: tree * devices + device.
+    """
+    network = conditions.task.network
+    devices, npus = network.device_count, network.npu_count
+    first_rows, tree = np.unique(trees[rows], return_index=True, return_inverse=True)[1:]
+    link = _links_into(conditions, rows[first_rows])
+    vertex = np.arange(len(link))
+    before = np.where(link < 0, vertex, vertex // devices * devices + network.source[link])
+    sender, hops = before, (link >= 0).astype(np.int64)
+    while (inside := (sender % devices >= npus) & (link[sender] >= 0)).any():
+        hops += inside
+        sender = np.where(inside, before[sender], sender)
+    level, ancestor = np.zeros(len(link), np.int64), vertex
+    while (below := link[ancestor] >= 0).any():
+        level += below
+        ancestor = sender[ancestor]
+    counts = np.diff(conditions.wanting_offsets)[rows]
+    shift = conditions.wanting_offsets[rows] - np.cumsum(counts) + counts
+    members = np.repeat(shift, counts) + np.arange(int(counts.sum()))
+    row, wanted = np.repeat(np.arange(len(rows)), counts), conditions.wanting[members]
+    wanted = tree[row] * devices + wanted
+    if (link[wanted] < 0).any():
+        conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
+    row, wanted = _with_forwarding(row, wanted, level, sender)
+    return _Messages(
+        level[wanted],
+        rows[row].astype(np.int64),
+        sender[wanted] % devices,
+        wanted % devices,
+        hops[wanted],
+        _hop_links(wanted, link, before, hops[wanted]),
     )
 
 
-def _trees(conditions: Conditions) -> Int64Array:
-    """int64[rows]: the number of the tree that a chunk follows, which depends on its holders and its size."""
-    if len(conditions.holders) == len(conditions):
-        return conditions.column * np.int64(conditions.task.network.device_count) + conditions.holders
-    seen: dict[tuple[int, bytes], int] = {}
-    sizes: list[int] = conditions.column.tolist()
-    keys = ((size, conditions.row(row)[0].tobytes()) for row, size in enumerate(sizes))
-    return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+def _links_into(conditions: Conditions, rows: Int32Array) -> Int64Array:
+    """int64[rows * devices]: the last link of the shortest path from the holders of a row to each device, or -1."""
+    network, sizes = conditions.task.network, conditions.column[rows]
+    link = np.full((len(rows), network.device_count), -1, np.int64)
+    for size in np.unique(sizes).tolist():
+        length = np.maximum(1, conditions.clock.total[network.kind, size])
+        holders = np.unique(np.concatenate([conditions.row(int(row))[0] for row in rows[sizes == size]]))
+        distances = distances_to(Digraph.of(network).reversed(), length, holders)
+        for tree in np.flatnonzero(sizes == size).tolist():
+            distance = distances[np.searchsorted(holders, conditions.row(int(rows[tree]))[0])].min(axis=0)
+            reached = distance[network.source] < UNREACHABLE
+            tight = np.flatnonzero(reached & (distance[network.source] + length == distance[network.target]))
+            link[tree, network.target[tight[::-1]]] = tight[::-1]
+    return link.ravel()
 
 
-_TYPES: Final = (np.int32, np.int32, np.int32, np.int32, np.int64, np.int32, np.int32, np.int64)
-"""Of the columns of MessageTable."""
+def _with_forwarding(
+    row: Int64Array, vertex: Int64Array, level: Int64Array, sender: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Rows and vertices that receive a chunk: those that want it, and those that only forward it to them."""
+    count = len(level)
+    keys = row * count + vertex
+    depth = level[vertex]
+    all_keys, following = [np.empty(0, np.int64)], np.empty(0, np.int64)
+    for wanted_level in range(int(depth.max(initial=0)), 0, -1):
+        following = np.union1d(keys[depth == wanted_level], following)
+        all_keys.append(following)
+        following = following // count * count + sender[following % count]
+    return np.divmod(np.concatenate(all_keys), count)
 
 
-def _used(counters: Sequence[int]) -> tuple[int, ...]:
-    """How many rows of each column of MessageTable are used."""
-    _, messages, hops, slots, _ = counters
-    return messages, messages, messages, messages, messages + 1, hops, hops, slots
+def _hop_links(vertex: Int64Array, link: Int64Array, before: Int64Array, hops: Int64Array) -> Int32Array:
+    """int32[hops]: the links of the messages to some vertices, the first one first."""
+    result = np.empty(int(hops.sum()), np.int32)
+    position, left = np.cumsum(hops), hops
+    while len(vertex):
+        position = position - 1
+        result[position] = link[vertex]
+        more = left > 1
+        vertex, position, left = before[vertex[more]], position[more], left[more] - 1
+    return result
 
 
-def _grow(column: MutableSequence[int], size: int) -> None:
-    """Add zeros up to a size; the system moves the pages of a large array, which no other one may view."""
-    more = size - len(column)
-    if isinstance(column, np.ndarray):
-        if more > 0:
-            column.resize(size, refcheck=False)
-    else:
-        column.extend([0] * more)
-
-
-def _sent(
-    conditions: Conditions, links: LinkTable, messages: _Messages, large: bool, stop: Callable[[], bool]
-) -> Int64Array:
-    """int64[hops]: when each link is entered. Messages are put behind what is there already."""
-    from collc.kernels.shortest_messages import SendTable, SendWork, send
-
-    task, clock = conditions.task, conditions.clock
-    network = task.network
+def _starts(conditions: Conditions, messages: _Messages) -> Int64Array:
+    """int64[hops]: when each link is entered. Messages are put behind the transfers that the task has already."""
+    task, clock, network = conditions.task, conditions.clock, conditions.task.network
     begin = 0
     if task.reserved is not None and len(task.reserved):
         begin = int((task.reserved.start + clock.total_of(task.reserved)).max())
+    first = np.concatenate([[0], np.cumsum(messages.hops)])
+    gap = (messages.receiver - messages.sender) % network.npu_count
+    order = np.lexsort((messages.link[first[:-1]], messages.row, gap, messages.level))
+    visits = np.concatenate(
+        [
+            messages.row * network.device_count + messages.sender,
+            np.repeat(messages.row, messages.hops) * network.device_count + network.target[messages.link],
+        ]
+    )
+    visit, slots = np.unique(visits, return_inverse=True)
+    row, device = np.divmod(visit, network.device_count)
+    ready = np.where(device < network.npu_count, conditions.release[row], 0)
     buffers = np.zeros(network.device_count + 1, np.int64)
     np.cumsum(np.maximum(network.buffers, 0), out=buffers[network.npu_count + 1 :])
+    large = len(messages.link) >= COMPILED
+    columns = {
+        "source": network.source.astype(np.int64),
+        "target": network.target.astype(np.int64),
+        "busy": clock.busy[network.kind].T.ravel(),
+        "total": clock.total[network.kind].T.ravel(),
+    }
+    links = LinkTable(**{name: numbers(column, large) for name, column in columns.items()})
     base = conditions.column[messages.row] * np.int64(network.link_count)
-    columns = (
-        messages.order(stop if large else None),
-        messages.tail,
-        messages.first,
-        base,
-        messages.link,
-        messages.slot,
-    )
-    table = SendTable(*(numbers(column, large) for column in columns))
+    tail, slot = slots[: len(order)], slots[len(order) :]
+    table = SendTable(*(numbers(column, large) for column in (order, tail, first, base, messages.link, slot)))
+    free = np.full(network.link_count, begin)
     work = SendWork(
-        numbers(np.full(network.link_count, begin), large),
-        numbers(messages.ready, large),
-        numbers(buffers, large),
-        zeros(int(buffers[-1]), large),
-        zeros(len(messages.link), large),
+        *(numbers(column, large) for column in (free, ready, buffers)),
+        *(zeros(count, large) for count in (int(buffers[-1]), len(messages.link))),
     )
-    run, step = (compiled(send), ROOM) if large else (send, BATCH)
-    for low in range(0, len(base), step):
-        _check(stop)
-        run(links, table, work, low, min(low + step, len(base)))
+    (compiled(send) if large else send)(links, table, work)
     return np.asarray(work.start, np.int64)

@@ -12,7 +12,7 @@ import pytest
 import collc
 from collc.application.compile import chunk_search
 from collc.application.compile.chunk_search import ChunkSearch
-from collc.application.compile.synthesis_options import SearchLimit
+from collc.application.compile.planning import SearchLimit
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.command.cli import main
 from collc.source import load_program
@@ -378,11 +378,11 @@ def test_factored_schedules_are_as_large_as_their_representatives() -> None:
 def test_a_time_limit_is_shared_by_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
-    def remembered(interrupted, seconds: float | None, reserved: float = 0.0, used: float = 0.0) -> SearchLimit:
+    def remembered(interrupted, seconds: float | None) -> SearchLimit:
         limits.append(seconds)
-        return SearchLimit(interrupted, seconds, reserved, used)
+        return SearchLimit(interrupted, seconds)
 
-    monkeypatch.setattr("collc.application.compile.schedule_build.SearchLimit", remembered)
+    monkeypatch.setattr("collc.application.compile.planning.SearchLimit", remembered)
     compiled("all_gather(t.npus, size: 8MiB, chunks: auto)", time_limit=100)
     assert limits[:3] == [100, 50, 20]
     assert set(limits[3:]) <= {20}

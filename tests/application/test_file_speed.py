@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compile.output_files import OutputFiles
+from collc.application.compile.output_files import write_files
 from collc.application.emit import file_speed
 from collc.application.emit.file_speed import plan_speed_notes, simulated_file, switched_notes
 from collc.application.emit.file_times import FileKind, write_file
@@ -63,7 +63,7 @@ def test_a_slow_plan_says_why_and_what_to_try(tmp_path: Path, monkeypatch: pytes
     assert "what it sends over npu[0] -> npu[1] takes " in loads
     (_, packets) = notes_of(module, path, replace(MORE, protocol=Protocol.LL))
     assert "packets have 8 bytes of flag for 8 bytes of data" in packets
-    monkeypatch.setattr(file_speed, "MOST_MESSAGES", 3)
+    monkeypatch.setattr(file_speed, "MAX_SIMULATED_MESSAGES", 3)
     assert notes_of(module, path) == ("MSCCL++: the plan was not simulated: the schedule has over 3 transfers",)
 
 
@@ -103,10 +103,8 @@ def test_files_of_unwound_switches_are_simulated_over_them(tmp_path: Path) -> No
     network = request.network
     module = scheduled(unwound(network, joined=True), request.demand)
     with drafting() as draft:
-        files = OutputFiles(module, network, tmp_path, draft, lambda _share, _phase: None, lambda _: "")
-        files.write(request.emits)
-        notes = files.collect().notes
-        files.discard()
+        target = (tmp_path, draft)
+        notes = write_files(module, network, request.emits, target, lambda _share, _phase: None, lambda _: "").notes
         draft.publish()
     kinds: tuple[tuple[str, FileKind, str], ...] = (("MSCCL", "msccl", "s.xml"), ("MSCCL++", "mscclpp", "s.json"))
     for name, kind, file in kinds:

@@ -9,11 +9,12 @@ import pytest
 
 from collc.application.compile import plan_choice
 from collc.application.compile.plan_choice import faster_plan, fastest_plan
-from collc.application.compile.schedule_build import quiet_report
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.program_files import load_files, read_program
 from collc.application.settings import Settings
 from collc.msccl.options import MscclOptions
-from collc.msccl.simulating.plan_times import plan_time
+from collc.msccl.simulating.plan_tasks import plan_time
 from collc.passes.context import PassContext
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
@@ -41,7 +42,7 @@ OPTIONS = MscclOptions(gpus_per_node=4)
 
 def built(request: ScheduleRequest, *kinds: str) -> Module:
     settings = Settings(planned_for=kinds, keep_modules=True)
-    return quiet_report(replace(request, emits=()), settings).kept_module()
+    return build_schedule(BuildInput(replace(request, emits=()), settings)).kept_module()
 
 
 def time_of(module: Module, network: Network) -> int:

@@ -19,9 +19,9 @@ from collc.application.verify.trace_verification import verify_traces
 from collc.base.diagnostics import SourceError
 from collc.base.units import serialization_time
 from collc.chakra import reader
+from collc.chakra.messages import trace_tasks
 from collc.chakra.reader import read_traces
 from collc.chakra.schema import NodeType, schema
-from collc.chakra.tasks import trace_tasks
 from collc.command.cli import main
 from collc.emit.chakra import algorithm_of_module, write_chakra
 from collc.simulation.engine import simulate

@@ -81,9 +81,9 @@ def test_symbolic_links_in_a_circle(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_output_folder_is_looked_at_before_synthesis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in its place, and a folder that may not be written (root may write to all)."""
-    from collc.application.compile.schedule_build import ScheduleBuild
+    from collc.application.compile import compilation
 
-    monkeypatch.setattr(ScheduleBuild, "report", lambda self: pytest.fail("it was synthesized first"))
+    monkeypatch.setattr(compilation, "build_schedule", lambda _given: pytest.fail("it was synthesized first"))
     assert main(["compile", "p.coll", "-o", "p.coll/sub"]) == 2
     monkeypatch.setattr(os, "access", lambda *_arguments: False)
     with pytest.raises(UsageError):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compile.schedule_build import ScheduleBuild
+from collc.application.compile import schedule_build
+from collc.application.compile.planning import BuildInput
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 
@@ -27,14 +28,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fail_schedule(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
     """The schedule with this name raises an unexpected error."""
-    original = ScheduleBuild._scheduled
+    original = schedule_build.plan_schedule
 
-    def scheduled(self: ScheduleBuild, emits: object) -> object:
-        if self.request.name == name:
+    def planned(given: BuildInput) -> object:
+        if given.request.name == name:
             raise error
-        return original(self, emits)
+        return original(given)
 
-    monkeypatch.setattr(ScheduleBuild, "_scheduled", scheduled)
+    monkeypatch.setattr(schedule_build, "plan_schedule", planned)
 
 
 ERRORS = {
@@ -92,7 +93,7 @@ def test_an_internal_error_is_reported_as_json(
 SLOW = """
 import os, signal, sys, threading, time
 from contextlib import nullcontext
-from collc.base.interrupts import stopping_at_interrupt
+from collc.base.interrupts import stopping_at_signals
 from collc.smt.script import Script, any_of
 from collc.smt.solver import Interrupted, SolverLimits, solve
 
@@ -128,7 +129,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("finite", ["True", "False"])
 @pytest.mark.parametrize(
     ("handler", "printed"),
-    [("stopping_at_interrupt()", "the proof was interrupted by Ctrl-C"), ("nullcontext()", "KeyboardInterrupt")],
+    [("stopping_at_signals()", "the proof was interrupted by Ctrl-C"), ("nullcontext()", "KeyboardInterrupt")],
     ids=["command line", "Python API"],
 )
 def test_ctrl_c_in_a_proof_reaches_the_handler_of_python(finite: str, handler: str, printed: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from collc.application.settings import Settings
-from collc.base.interrupts import stopping_at_interrupt
+from collc.base.interrupts import stopping_at_signals
 from collc.base.synthesizers import COMMON, SEARCH, SYNTHESIZERS
 from collc.command.cli import main
 from collc.passes.registry import PASSES
@@ -210,7 +210,7 @@ def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, synthesize
 
 def test_a_second_interrupt_is_raised_and_the_handler_is_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with stopping_at_interrupt() as interrupted:
+    with stopping_at_signals() as interrupted:
         assert not interrupted()
         signal.raise_signal(signal.SIGINT)
         assert interrupted()
@@ -224,7 +224,7 @@ def test_other_threads_are_left_alone() -> None:
     seen: list[bool] = []
 
     def work() -> None:
-        with stopping_at_interrupt() as interrupted:
+        with stopping_at_signals() as interrupted:
             seen.append(interrupted() or signal.getsignal(signal.SIGINT) is not before)
 
     thread = threading.Thread(target=work)

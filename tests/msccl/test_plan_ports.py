@@ -12,10 +12,10 @@ from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
-from collc.msccl.plans.nodes import nodes_of_ranks
 from collc.msccl.plans.plan import plan_of, remarks_of
+from collc.msccl.plans.precheck import nodes_of_ranks
 from collc.msccl.running.run_plan import run_plan_file
-from collc.msccl.simulating.plan_times import plan_time
+from collc.msccl.simulating.plan_tasks import plan_time
 from collc.ten.network import LinkKind
 from tests import support
 

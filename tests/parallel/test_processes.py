@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.parallel.machine import memory_per_process, usable_cores
-from collc.parallel.processes import Processes, run_in_processes
+from collc.parallel.processes import Processes, memory_per_process, run_in_processes, usable_cores
 from collc.parallel.tasks import Lost
 
 HERE = "tests.parallel.functions"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collc.application.compile import build_clock, early_checks, files_in_time, reserved_time
+from collc.application.compile import early_checks
 from collc.application.sweep import sweeping
 from collc.application.topology import topology_summary
 from collc.base import interrupts, memory, reading
@@ -14,7 +14,7 @@ from collc.machines import reading as machines
 from collc.msccl.check import limits as msccl
 from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
-from collc.msccl.running import limits as running
+from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
@@ -103,10 +103,4 @@ def test_the_page_states_the_memory_of_the_code() -> None:
 def test_the_page_states_the_times_of_the_code() -> None:
     text = " ".join(PAGE.split())
     assert f"ended after {interrupts.GRACE:g} s of processor time" in text
-    assert f"have {build_clock.ALLOWANCE:g} s of processor time, minus what" in text
-    assert f"but at least {build_clock.ALLOWANCE / 2:g} s; and a tenth of the limit in addition" in text
-    assert f"(as text up to {files_in_time.TEXT_TRANSFERS:,} transfers, in the binary form above)" in text
-    assert f"({1e6 * reserved_time.EACH:g} us for each transfer" in text
-    assert f"at most {100 * reserved_time.MOST:g} % of the limit" in text
-    assert build_clock.SHARE == 0.1
     assert f"up to {interrupts._BUSY:g} times as long" in text

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.schedule_build import ScheduleBuild
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import SourceFile
@@ -45,7 +46,7 @@ def compiled(network: str, run: str, algorithm: str = "", options: str = "") -> 
         schedule s on m {{ run {run} allow congestion {options} }}
     """
     request = load_program(SourceFile("p.coll", text)).schedules[0]
-    return ScheduleBuild(request, Settings(keep_modules=True), _no_progress, _no_text).report()
+    return build_schedule(BuildInput(request, Settings(keep_modules=True)))
 
 
 def right(report: ScheduleReport) -> Module:
@@ -100,7 +101,7 @@ def _planned(network: str, run: str, synthesizer: str) -> Module:
     text = f"import std.topologies\nimport std.clusters\nimport std.collectives\ntopology m = {network}\n"
     text += f'schedule s on m {{ run {run} synthesize {synthesizer}(link_model: "pipelined") }}'
     request = load_program(SourceFile("p.coll", text)).schedules[0]
-    report = ScheduleBuild(request, Settings(keep_modules=True), _no_progress, _no_text).report()
+    report = build_schedule(BuildInput(request, Settings(keep_modules=True)))
     assert report.diagnostics == ()
     return report.kept_module()
 

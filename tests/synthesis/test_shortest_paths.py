@@ -7,16 +7,14 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis import shortest_paths
 from collc.synthesis.auto.synthesizer import auto
-from collc.synthesis.conditions import conditions_of
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.shortest_paths import along_shortest_paths
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
@@ -72,15 +70,6 @@ def test_messages_of_a_switch_follow_each_other() -> None:
     assert built.collective_time() == 8 * 2_000_000
 
 
-def test_it_stops_when_it_is_asked_to() -> None:
-    ring = support.ring(4, KIND)
-    demand = support.all_gather(list(range(4)), 1000, 1)
-    task = Task(ring, demand, LinkModel.STORE, np.arange(len(demand.chunks), dtype=np.int32))
-    assert len(conditions_of(task)) == 4
-    with pytest.raises(NoSchedule):
-        along_shortest_paths(task, lambda: True)
-
-
 def bytes_of(seed: int) -> tuple[bytes, ...]:
     """The schedule of a random module, or nothing where no path leads to a device."""
     try:
@@ -92,9 +81,9 @@ def bytes_of(seed: int) -> tuple[bytes, ...]:
     return rows.chunk.tobytes(), rows.link.tobytes(), rows.start.tobytes()
 
 
-def test_pieces_of_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_of_several_searches_are_one_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [bytes_of(seed) for seed in range(60)]
-    monkeypatch.setattr(shortest_paths, "BATCH", 1)
+    monkeypatch.setattr(shortest_paths, "TREES", 1)
     assert [bytes_of(seed) for seed in range(60)] == whole
 
 
@@ -102,8 +91,6 @@ def test_pieces_of_work_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compiled_kernels_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = [bytes_of(seed) for seed in range(200)]
     monkeypatch.setattr(shortest_paths, "COMPILED", 0)
-    assert [bytes_of(seed) for seed in range(200)] == plain
-    monkeypatch.setattr(shortest_paths, "ROOM", 1)
     assert [bytes_of(seed) for seed in range(200)] == plain
 
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
 from collc.application.compile.output_files import KINDS, file_names, unknown_kind
-from collc.application.compile.schedule_build import ScheduleBuild
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder
-from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
-from collc.base.interrupts import OutOfTime, ended_after
+from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.interrupts import stopping_at_signals
 from collc.base.reading import real_path
 from collc.passes.pipeline import parse_pipeline
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import EmitRequest, Program, ScheduleRequest
 from collc.source.textbook_names import synthesizer_hint
-
-ALLOWANCE: Final = 2.0
-"""Seconds of processor time after the time limit in which a program is read and elaborated."""
-
-UNCOUNTED: Final = 1.0
-"""Seconds of processor time for reading and elaborating the program that the time limit of its first schedule does not
-count."""
 
 _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
 """Suffixes of the files that collc writes, with the kind of the file."""
@@ -41,9 +35,7 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     """
     callbacks = callbacks or Callbacks()
     _check_settings(settings)
-    began = time.process_time()
-    program = _loaded(source, settings)
-    used = max(0.0, time.process_time() - began - UNCOUNTED)
+    program = load_program(source, settings.definitions, settings.only, chunks=settings.chunks)
     if settings.chunks is not None and program.schedules and all(s.choice is None for s in program.schedules):
         message = f"--chunks {settings.chunks}: no run of the program is of a standard collective with 'chunks'"
         raise UsageError(Diagnostic("U0117", message, hint="leave it out"))
@@ -53,31 +45,20 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     warnings = (*_output_warnings(settings), *_program_warnings(program))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
-    for number, request in enumerate(program.schedules, 1):
+    with stopping_at_signals() if settings.keep_best else nullcontext(lambda: False) as interrupted:
+        for number, request in enumerate(program.schedules, 1):
+            if interrupted():
+                raise KeyboardInterrupt
 
-        def progress(share: float | None, phase: str, number: int = number, name: str = request.name) -> None:
-            which = name if count == 1 else f"{name} ({number} of {count})"
-            callbacks.progress(share, f"{which}: {phase}")
+            def progress(share: float | None, phase: str, number: int = number, name: str = request.name) -> None:
+                which = name if count == 1 else f"{name} ({number} of {count})"
+                callbacks.progress(share, f"{which}: {phase}")
 
-        own = _settings_of_schedule(settings, request, count)
-        reports.append(ScheduleBuild(request, own, progress, callbacks.module_text, used).report())
-        callbacks.finished(reports[-1])
-        used = 0.0
+            own = _settings_of_schedule(settings, request, count)
+            given = BuildInput(request, own, progress, callbacks.module_text, interrupted)
+            reports.append(build_schedule(given))
+            callbacks.finished(reports[-1])
     return CompileReport(tuple(reports), warnings)
-
-
-def _loaded(source: Path | SourceFile, settings: Settings) -> Program:
-    """The program. Raises what `load_program` does, and NoSchedule S0202 where the time limit ends before it is known.
-
-    A time limit in the program itself is only known then.
-    """
-    try:
-        with ended_after(settings.time_limit, ALLOWANCE):
-            return load_program(source, settings.definitions, settings.only, chunks=settings.chunks)
-    except OutOfTime:
-        message = f"stopped at the time limit of {settings.time_limit:g} s while the program was elaborated"
-        hint = "give it more time with --time-limit, or use fewer chunks or a smaller network"
-        raise NoSchedule(Diagnostic("S0202", f"{message}: nothing was planned or written", hint=hint)) from None
 
 
 def _output_warnings(settings: Settings) -> tuple[Diagnostic, ...]:

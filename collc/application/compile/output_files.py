@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -219,88 +219,57 @@ def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
     return names
 
 
-_ORDER: Final = {"ten": 0, "report": 2}
-"""When files of a kind are written: `.ten` takes least time, and a report tells of the other files."""
+def write_files(
+    module: Module,
+    network: Network,
+    emits: Sequence[EmitRequest],
+    output: tuple[Path, Draft],
+    progress: Progress,
+    page: Callable[[WrittenFile], str],
+) -> WrittenFile:
+    """Write the files of a schedule, the report last, and check those that can be read back.
 
-
-@dataclass(slots=True)
-class OutputFiles:
-    """The files of a schedule, written under temporary names; those that can be read back are checked.
-
-    network: as the program declares it; the schedule may be for one whose switches are unwound. page: the text of the
-    report, for `emit report`, from what is known of the other files. draft: gets the files that are complete.
+    network: as the program declares it; the schedule may be for one whose switches are unwound. output: the folder, and
+    the draft that gets the files. page: the text of the report, from what is known of the other files. Raises
+    CollcError if a file cannot be written.
     """
-
-    module: Module
-    network: Network
-    folder: Path
-    draft: Draft
-    progress: Progress
-    page: Callable[[WrittenFile], str]
-    _written: dict[int, tuple[WrittenFile, Draft, str]] = field(
-        default_factory=dict[int, tuple[WrittenFile, Draft, str]]
-    )
-
-    def write(self, emits: Sequence[EmitRequest]) -> None:
-        """Write and check the files, `.ten` first, a report last. Raises CollcError where one cannot be."""
-        order = sorted(range(len(emits)), key=lambda number: _ORDER.get(emits[number].kind, 1))
-        for number in order:
-            own = Draft(self.draft.hint)
-            try:
-                self._written[number] = self._write(emits[number], own)
-            finally:
-                if number not in self._written:
-                    own.discard()
-
-    def missing(self, emits: Sequence[EmitRequest]) -> list[EmitRequest]:
-        """Those that `write` has not completed."""
-        return [emit for number, emit in enumerate(emits) if number not in self._written]
-
-    def collect(self) -> WrittenFile:
-        """What is known of the complete files, which go to the draft in the order of the program."""
-        written = [self._written[number] for number in sorted(self._written)]
-        ranks: dict[str, tuple[RunRanks, ...]] = {}
-        for found, own, name in written:
-            self.draft.take(own)
-            if found.ranks:
-                ranks[ranks_name(name)] = found.ranks
-        for name, of_runs in ranks.items():
-            write_ranks(of_runs, self.draft.new(self.folder / name))
-        return combined([found for found, _, _ in written])
-
-    def discard(self) -> None:
-        """Remove the files that `collect` has not collected."""
-        for _, own, _ in self._written.values():
-            own.discard()
-
-    def _write(self, emit: EmitRequest, draft: Draft) -> tuple[WrittenFile, Draft, str]:
-        module = self.module
+    folder, draft = output
+    written: list[WrittenFile] = []
+    ranks: dict[str, tuple[RunRanks, ...]] = {}
+    for emit in sorted(emits, key=lambda emit: emit.kind == "report"):
         name = main_file(emit, module.name)
-        path = path_inside(self.folder, name, emit.span, is_folder=emit.kind in FOLDERS)
-        destination = Destination(path, draft)
+        destination = Destination(path_inside(folder, name, emit.span, is_folder=emit.kind in FOLDERS), draft)
         try:
             if emit.kind == "report":
-                others = combined([self._written[number][0] for number in sorted(self._written)])
-                found = _emit_report(partial(self.page, others), destination, self.progress)
+                file = _emit_report(partial(page, combined(written)), destination, progress)
             else:
-                found = WRITERS[emit.kind](module, emit, destination, self.progress)
-                if emit.kind in CHECKED and module.network.unwound and "failed" not in found.checks.values():
-                    found = replace(found, notes=(*found.notes, *self._over_switches(emit, destination)))
+                file = _write_file(module, network, emit, destination, progress)
         except CollcError as error:
             renamed = [_with_final_names(message, destination) for message in error.diagnostics]
             raise type(error)(*(d if d.span else replace(d, span=emit.span) for d in renamed)) from error
-        messages = [_with_final_names(message, destination) for message in found.diagnostics]
-        if "failed" in found.checks.values() and messages:
-            messages[0] = _as_internal_fault(messages[0], path)
-        return replace(found, diagnostics=tuple(messages)), draft, name
+        messages = [_with_final_names(message, destination) for message in file.diagnostics]
+        if "failed" in file.checks.values() and messages:
+            messages[0] = _as_internal_fault(messages[0], destination.path)
+        written.append(replace(file, diagnostics=tuple(messages)))
+        if file.ranks:
+            ranks[ranks_name(name)] = file.ranks
+    for name, of_runs in ranks.items():
+        write_ranks(of_runs, draft.new(folder / name))
+    return combined(written)
 
-    def _over_switches(self, emit: EmitRequest, destination: Destination) -> tuple[str, ...]:
-        """Remarks on files that were planned without the switches that the program declares."""
-        from collc.application.emit.file_speed import switched_notes
 
-        kind = "mscclpp" if emit.kind == "mscclpp" else "msccl"
-        paths = list(destination.finals)
-        return switched_notes(paths, kind, self.module, self.network, _options(emit))
+def _write_file(
+    module: Module, network: Network, emit: EmitRequest, destination: Destination, progress: Progress
+) -> WrittenFile:
+    """Write one file; of one planned without the switches that the program declares, remarks on its speed."""
+    file = WRITERS[emit.kind](module, emit, destination, progress)
+    if emit.kind not in CHECKED or not module.network.unwound or "failed" in file.checks.values():
+        return file
+    from collc.application.emit.file_speed import switched_notes
+
+    kind = "mscclpp" if emit.kind == "mscclpp" else "msccl"
+    notes = switched_notes(list(destination.finals), kind, module, network, _options(emit))
+    return replace(file, notes=(*file.notes, *notes))
 
 
 def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:

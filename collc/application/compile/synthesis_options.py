@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -112,35 +110,3 @@ class SynthesisOptions:
     def _synthesizer(self) -> Pass:
         """The pass that synthesizes, with its own options; the context has the common ones."""
         return make_pass(self.settings.synthesizer or self.request.synthesizer, self.own)
-
-
-@dataclass(slots=True)
-class SearchLimit:
-    """Ends a search at Ctrl-C or at its time limit, and remembers why.
-
-    interrupted: whether Ctrl-C was pressed. seconds: the time limit, counted from the creation of this object.
-    reserved: how many seconds earlier it ends. used: how many are used up before it begins. note: the remark for the
-    report; "" while the search goes on.
-    """
-
-    interrupted: Callable[[], bool]
-    seconds: float | None
-    reserved: float = 0.0
-    used: float = 0.0
-    note: str = ""
-    _deadline: float = math.inf
-
-    def __post_init__(self) -> None:
-        if self.seconds is not None:
-            self._deadline = time.monotonic() + self.seconds - self.reserved - self.used
-
-    def reached(self) -> bool:
-        """Whether the search must end now."""
-        if self.interrupted():
-            self.note = "stopped by Ctrl-C: this is the best schedule found until then"
-        elif time.monotonic() >= self._deadline:
-            early = f"{self.reserved:.2g} s before" if self.reserved else "at"
-            self.note = (
-                f"stopped {early} the time limit of {self.seconds:g} s: this is the best schedule found until then"
-            )
-        return bool(self.note)

@@ -83,8 +83,8 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan
-    from collc.msccl.plans.nodes import nodes_of_ranks
     from collc.msccl.plans.plan import remarks_of
+    from collc.msccl.plans.precheck import nodes_of_ranks
 
     def write(part: Module, run: int | None) -> WrittenFile:
         chosen, sizes_note = _sized(part, options, "mscclpp", progress)

@@ -247,7 +247,8 @@ def _compiled(
 
 def _scheduled(requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
-    from collc.application.compile.schedule_build import ScheduleBuild
+    from collc.application.compile.planning import BuildInput
+    from collc.application.compile.schedule_build import build_schedule
 
     with tempfile.TemporaryDirectory() as folder:
         for request in requests:
@@ -257,7 +258,7 @@ def _scheduled(requests: Sequence[ScheduleRequest], settings: ShowSettings, prog
 
             emits = tuple(emit for emit in request.emits if emit.kind in FROM_NPU_TO_NPU)
             own = Settings(output=Path(folder) / request.name, keep_modules=True)
-            report = ScheduleBuild(replace(request, emits=emits), own, phase, lambda _text: None).report()
+            report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
             yield subject_of_report(replace(report, files=()), request.network, phase if settings.compared else None)

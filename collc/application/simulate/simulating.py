@@ -98,9 +98,8 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
 
 
 def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
-    from collc.chakra.messages import deadlock, matched_messages, waiting_cycle
+    from collc.chakra.messages import deadlock, matched_messages, trace_tasks, waiting_cycle
     from collc.chakra.reader import read_traces
-    from collc.chakra.tasks import trace_tasks
     from collc.chakra.workload import workload_beside
 
     network = _network_of(path, settings)
@@ -191,7 +190,8 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
     schedule, definitions: which one, and values of params. Raises what the compilation raises.
     """
     from collc.application.compile.compile_report import CompileReport
-    from collc.application.compile.schedule_build import quiet_report
+    from collc.application.compile.planning import BuildInput
+    from collc.application.compile.schedule_build import build_schedule
     from collc.application.program_files import not_one_schedule
     from collc.application.settings import Settings
     from collc.source.elaboration.elaborate import load_program
@@ -200,7 +200,7 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
     if len(program.schedules) != 1:
         raise not_one_schedule(path, len(program.schedules))
     request = program.schedules[0]
-    report = quiet_report(request, Settings(keep_modules=True, write=False))
+    report = build_schedule(BuildInput(request, Settings(keep_modules=True, write=False)))
     CompileReport((report,)).raise_if_failed()
     return report.kept_module(), request.network
 

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Final, Literal, TypedDict
 
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.schedule_build import quiet_report
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, SourceError
@@ -107,7 +108,7 @@ def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
     for request in program.schedules:
         try:
             plain = with_textbook_algorithm(replace(request, emits=()), textbook) if textbook else request
-            report = quiet_report(plain, settings)
+            report = build_schedule(BuildInput(plain, settings))
         except CollcError as error:
             yield _failure(case, error.diagnostics, error.exit) | {"schedule": request.name}
             continue

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from collc.application.compile.compile_report import CompileReport
-from collc.application.compile.schedule_build import quiet_report
+from collc.application.compile.planning import BuildInput
+from collc.application.compile.schedule_build import build_schedule
 from collc.application.emit.file_times import FileKind, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
@@ -156,7 +157,7 @@ def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleReq
         planned_for=plan.kinds,
         keep_modules=True,
     )
-    report = quiet_report(request, settings)
+    report = build_schedule(BuildInput(request, settings))
     CompileReport((report,)).raise_if_failed()
     return request, report.kept_module()
 

@@ -16,7 +16,7 @@ from collc.msccl.lowering.deadlock import MESSAGES_IN_FLIGHT
 from collc.msccl.lowering.final_steps import FinalSteps, list_steps
 from collc.msccl.program import Program
 from collc.simulation.engine import Deadlock, simulate
-from collc.simulation.send_order import send_order
+from collc.simulation.routing import send_order
 from collc.simulation.tasks import Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.arrays import Int64Array

@@ -28,10 +28,9 @@ from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
 from collc.msccl.plans.large_groups import is_large, large_groups_fit, with_helpers
-from collc.msccl.plans.nodes import node_notes, nodes_of_ranks
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
-from collc.msccl.plans.precheck import check_sums, smallest_message
+from collc.msccl.plans.precheck import check_sums, node_notes, nodes_of_ranks, smallest_message
 from collc.msccl.plans.routes import routes_of
 from collc.msccl.plans.sums_first import partial_sums_first, threadblocks_for_sums
 from collc.msccl.plans.switch_program import switch_program

@@ -14,7 +14,7 @@ from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.large_groups import large_groups_fit
-from collc.msccl.plans.nodes import nodes_of_ranks
+from collc.msccl.plans.precheck import nodes_of_ranks
 from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, usable, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
 from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes

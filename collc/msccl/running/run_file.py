@@ -35,6 +35,7 @@ from collc.msccl.running.data import (
     OPS,
     Array,
     check_choices,
+    check_size,
     differences,
     expected_data,
     op_of,
@@ -42,7 +43,6 @@ from collc.msccl.running.data import (
     undefined_data,
     unknown_result,
 )
-from collc.msccl.running.limits import check_size
 
 THREADS_LIMIT: Final = 512
 SHOWN: Final = 8

@@ -30,13 +30,13 @@ from collc.msccl.running.data import (
     OPS,
     Array,
     check_choices,
+    check_size,
     differences,
     expected_data,
     random_data,
     undefined_data,
     unknown_result,
 )
-from collc.msccl.running.limits import check_size
 from collc.msccl.running.run_file import RunReport, WrongChunk
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}

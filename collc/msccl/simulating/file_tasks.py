@@ -17,8 +17,7 @@ from collc.msccl.check.model import CAPACITY, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.msccl.interpreter.operations import SENDS
 from collc.msccl.interpreter.times import step_edges
-from collc.simulation.routing import shortest_routes
-from collc.simulation.send_order import send_order
+from collc.simulation.routing import send_order, shortest_routes
 from collc.simulation.tasks import TaskGraph
 from collc.ten.network import Network
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,14 @@ from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semap
 from collc.msccl.check_plan.memory import total_chunks
 from collc.msccl.check_plan.model import PACKETS, Operation, Plan
 from collc.msccl.check_plan.packets import Packet, packets_read, packets_written
-from collc.msccl.check_plan.reader import read_plan
-from collc.simulation.engine import Deadlock
-from collc.simulation.routing import shortest_routes
-from collc.simulation.send_order import send_order
+from collc.msccl.check_plan.reader import plan_of_values, read_plan
+from collc.msccl.slots import slot_bytes
+from collc.simulation.engine import Deadlock, simulate
+from collc.simulation.routing import send_order, shortest_routes
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
+from collc.simulation.timing import ExactTiming
 from collc.ten.arrays import Int32Array
+from collc.ten.module import Module
 from collc.ten.network import Network
 
 
@@ -215,3 +218,15 @@ class _TaskInterpreter(PlanInterpreter[int]):
         self.edges += [(message, come, DONE) for message in self.unsignalled[tb, target]]
         self.unsignalled[tb, target] = [come]
         return come
+
+
+def plan_time(values: dict[str, Any], module: Module, instances: int = 1) -> int:
+    """Picoseconds of a plan, as the values of its JSON, for the demand of a module.
+
+    instances: of the plan, each for a part of every chunk. Raises PlanError where it cannot be understood, NoRoute and
+    Deadlock as `plan_tasks` does.
+    """
+    plan = plan_of_values(values, Findings())
+    chunks = counted_chunks(plan)
+    size = max(1, chunks * slot_bytes(module.demand) // instances)
+    return simulate(module.network, plan_tasks(plan, chunks, module.network, size), ExactTiming()).time_ps

@@ -1,0 +1,259 @@
+"""The schedule of a request: that of the synthesizer or, if a search ends without any, one along shortest paths."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from collc.application.compile.chunk_search import Attempt, ChunkSearch
+from collc.application.compile.confined_runs import confined_module, keep_inside, laid_out_inside
+from collc.application.compile.handwritten_runs import has_handwritten
+from collc.application.compile.output_files import (
+    FROM_NPU_TO_NPU,
+    check_feasible,
+    emits_of,
+    stays_in_groups,
+    switch_options,
+)
+from collc.application.compile.synthesis_options import SynthesisOptions
+from collc.application.settings import Progress, Settings
+from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError, UsageError
+from collc.base.interrupts import OutOfTime, ended_after
+from collc.base.wording import plural
+from collc.passes.context import Pass, PassContext
+from collc.passes.registry import Fixed, Invert, ShortestPaths
+from collc.source.program import EmitRequest, ScheduleRequest
+from collc.synthesis.experience import Experience
+from collc.ten.module import Module
+
+FIRST_PART: Final = 0.5
+OTHER_PARTS: Final = 0.2
+"""With `chunks: auto` the search with one number of chunks ends after this part of the time limit, if there is one."""
+
+
+@dataclass(frozen=True, eq=False)
+class BuildInput:
+    """What a schedule is compiled from.
+
+    module_text: receives the modules that `Settings.print_after` asks for. interrupted: whether a signal has asked to
+    end the search.
+    """
+
+    request: ScheduleRequest
+    settings: Settings
+    progress: Progress = lambda _share, _phase: None
+    module_text: Callable[[str], None] = lambda _text: None
+    interrupted: Callable[[], bool] = lambda: False
+
+    @property
+    def emits(self) -> tuple[EmitRequest, ...]:
+        """The files to write; their kinds also decide which schedules are fit."""
+        return emits_of(self.request, self.settings.emit)
+
+    @property
+    def options(self) -> SynthesisOptions:
+        """The options of the synthesis."""
+        return SynthesisOptions(self.request, self.settings)
+
+
+@dataclass(slots=True)
+class SearchLimit:
+    """Ends a search at a signal or at its time limit, and remembers why.
+
+    interrupted: whether a signal came. seconds: the time limit, counted from the creation of this object.
+    note: the remark for the report; "" while the search goes on.
+    """
+
+    interrupted: Callable[[], bool]
+    seconds: float | None
+    note: str = ""
+    _deadline: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None:
+            self._deadline = time.monotonic() + self.seconds
+
+    def reached(self) -> bool:
+        """Whether the search must end now."""
+        if self.interrupted():
+            self.note = "stopped by Ctrl-C: this is the best schedule found until then"
+        elif time.monotonic() >= self._deadline:
+            self.note = f"stopped at the time limit of {self.seconds:g} s: this is the best schedule found until then"
+        return bool(self.note)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A request with its number of chunks, the module with the schedule, and remarks.
+
+    search, attempt: if collc picked the number of chunks. search_stopped: whether a limit or a signal ended the search.
+    """
+
+    request: ScheduleRequest
+    module: Module
+    notes: tuple[str, ...] = ()
+    search: ChunkSearch | None = None
+    attempt: Attempt | None = None
+    search_stopped: bool = False
+
+    def with_fewer_chunks(self) -> Plan | None:
+        """The plan with the shortest schedule of fewer chunks, if collc picks their number and has such a schedule."""
+        if self.search is None or self.attempt is None:
+            return None
+        fewer = self.search.best_below(self.attempt.number)
+        return fewer and replace(_plan_of(self.search, fewer), search_stopped=self.search_stopped)
+
+
+def plan_schedule(given: BuildInput) -> Plan:
+    """A schedule by the synthesizer or, if its time ends before it has any, along shortest paths.
+
+    Raises what the passes raise.
+    """
+    limit = SearchLimit(given.interrupted, given.options.time_limit)
+    try:
+        with ended_after(limit.seconds):
+            plan = _with_best_chunks(given, limit)
+    except OutOfTime:
+        if limit.seconds is None and not given.settings.keep_best:  # the time of a command is over
+            raise
+        limit.reached()
+        plan = _along_shortest_paths(given, "no schedule was found until then")
+    except NoSchedule as error:
+        own = given.options.own  # such as points or steps, which others do not give
+        if not limit.reached() or given.settings.passes is not None or own:
+            raise
+        plan = _along_shortest_paths(given, error.diagnostics[0].message)
+    return replace(plan, notes=(*plan.notes, limit.note), search_stopped=True) if limit.note else plan
+
+
+def _along_shortest_paths(given: BuildInput, reason: str) -> Plan:
+    """All chunks along shortest paths; the fewest chunks if collc picks their number."""
+    choice = given.request.choice
+    if choice is not None and choice.automatic:
+        given = replace(given, request=choice.request(choice.numbers[0]))
+    given.progress(None, "planning along shortest paths")
+    passes = (*given.options.by_hand(), ShortestPaths(), Invert())
+    module = _run_passes(given, passes, given.options.context(lambda: False, given.progress))
+    if module.network.has_endpoints:
+        from collc.synthesis.endpoints import retimed_for_endpoints
+
+        module = retimed_for_endpoints(module, module.network)
+    return Plan(given.request, module, (f"{reason}: all chunks take shortest paths",))
+
+
+def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
+    """The schedule of the synthesizer, with the best number of chunks if the program leaves it to collc."""
+    choice = given.request.choice
+    if choice is None or not choice.automatic:
+        return Plan(given.request, _synthesize(given, limit))
+    texts: list[tuple[Module, list[str]]] = []
+
+    def synthesize(request: ScheduleRequest, number: int) -> Module:
+        check_feasible(request, given.emits)
+        given.progress(None, f"trying {plural(number, 'chunk')} per block")
+        part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
+        share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
+        text: list[str] = []
+        module = _synthesize(replace(given, request=request, module_text=text.append), share, search.experience)
+        texts.append((module, text))
+        _check_handwritten(request, module)
+        return module
+
+    search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(given.emits))
+    try:
+        best = search.best()
+    except OutOfTime:
+        if not search.tried:
+            raise
+        best = search.shortest()
+    except CheckFailed:  # the report says what is wrong with the first one
+        given = replace(given, request=choice.request(choice.numbers[0]))
+        return Plan(given.request, _synthesize(given, limit))
+    for text in next(text for module, text in texts if module is best.module):
+        given.module_text(text)
+    return _plan_of(search, best)
+
+
+def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
+    """The plan of one of the numbers of chunks that were tried."""
+    return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
+
+
+def _check_handwritten(request: ScheduleRequest, module: Module) -> None:
+    """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
+    from collc.verification import verify_schedule
+
+    if has_handwritten(request) and not verify_schedule(module).ok:
+        raise CheckFailed
+
+
+def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | None = None) -> Module:
+    """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`."""
+    passes = given.options.pipeline()
+    names = [step.name for step in passes]
+    for name in given.settings.print_after:
+        if name not in names:
+            message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
+            raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
+    return _run_passes(given, passes, given.options.context(limit.reached, given.progress, experience))
+
+
+def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:
+    """The module after all passes, fit for the files to write. Raises what they raise."""
+    kinds = {emit.kind for emit in given.emits} | set(given.settings.planned_for)
+    plan = switch_options(given.emits, kinds, given.request)
+    if plan is not None:
+        from collc.msccl.plans.switch_program import has_plan
+
+        module = _module_after(given, passes, context, relays=False)
+        if has_plan(module, plan):
+            if given.options.time_limit is not None or "auto" not in [step.name for step in passes]:
+                return module
+            from collc.application.compile.plan_choice import faster_plan
+
+            silent = BuildInput(given.request, given.settings, given.progress)
+
+            def plan_again(context: PassContext) -> Module:
+                return _module_after(silent, passes, context, relays=False)
+
+            return faster_plan(module, given.request.network, plan, plan_again, context)
+    return _module_after(given, passes, context, relays=not kinds.isdisjoint(FROM_NPU_TO_NPU))
+
+
+def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContext, *, relays: bool) -> Module:
+    """The module after all passes. relays: whether switches only pass on."""
+    request, settings = given.request, given.settings
+    confine = settings.passes is None and stays_in_groups(given.emits) and any(r.moves is None for r in request.runs)
+    whole = Module(request.name, request.network, request.demand, given.options.link_model, relays=relays)
+    module = blank = confined_module(whole) if confine else whole
+    for step in passes:
+        given.progress(None, f"running {step.name}")
+        if confine and isinstance(step, Fixed):
+            module = blank = laid_out_inside(module, whole, context)
+            continue
+        module = step.run(module, context)
+        if step.name in settings.print_after:
+            from collc.ten.text.write import format_module
+
+            given.module_text(format_module(module))
+    _check_complete(given, module)
+    return keep_inside(blank, module, context) if confine else module
+
+
+def _check_complete(given: BuildInput, module: Module) -> None:
+    """Raise UsageError U0104 or SourceError S0307 if the passes have not scheduled all runs."""
+    if module.schedule is None or module.phases:
+        message = f"the pipeline leaves '{module.name}' without a schedule"
+        raise UsageError(Diagnostic("U0104", message, hint='end it as in "tacos,invert,verify"'))
+    if module.planned is None:
+        return
+    if given.settings.passes is None:
+        message = f"no run of '{module.name}' but those with 'using' is planned by 'synthesize fixed'"
+        hint = "give the others algorithms with 'using', or use another synthesizer: 'synthesize auto'"
+        raise SourceError(Diagnostic("S0307", message, given.request.synthesizer_span, hint=hint))
+    message = f"the pipeline plans only {len(module.planned)} of the {len(given.request.runs)} runs"
+    hint = 'synthesize the others, as in "fixed,tacos,invert,verify"'
+    raise UsageError(Diagnostic("U0104", f"{message} of '{module.name}'", hint=hint))
