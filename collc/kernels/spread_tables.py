@@ -1,26 +1,32 @@
-"""The tables of rarest-first spreading (rarest_first.py), its events, and when links are reserved.
+"""The tables of rarest-first spreading (rarest_first.py), and when links and the slots of switches are reserved.
 
-D devices, K chunks, P paths, H hops of all paths, L links, S chunk sizes, C classes of slow paths, W words of 64 bits
-for a set. All tables are parts of two arrays, `fixed` and `state`, and begin where `SpreadLayout` says: a call
-counts the references of all arrays that it is given, which would take most of the time.
+D devices, K chunks, P paths, H hops of all paths, L links, S chunk sizes, C classes of slow paths, W words for a set of
+chunks. All tables are parts of one array, `memory`, and begin where `SpreadLayout` says: a call counts the references
+of all arrays that it is given, which would take most of the time.
 
 Events wait in a heap of (time, number): number d * K + k: chunk k arrives at device d; D * K + d * K + k: a slot of
-switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. The reserved intervals of a link, but
-those that are over, are a chain of nodes (the next one, start, end), ascending; none touches another.
+switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. Reserved intervals that are not over are
+chains of nodes (the next one, start, end): for each link, ascending, none of which touches another; for each switch
+with a limited buffer, one for each slot, by their ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import MutableSequence
 from typing import NamedTuple
 
-from collc.kernels.compiled import inlined
+import numpy as np
 
-MISSING, NEEDED, PLANNED, END, WORK, HEAP, NODES, BEGUN = range(8)
-"""Counters: chunks that devices must still get; chunks that they need, with those that they may relay; transfers
-planned; the last arrival; work done; entries of the heap; nodes in use; whether the attempt has begun."""
+from collc.kernels.compiled import compiled_as, inlined
+from collc.ten.arrays import Int64Array
+
+Memory = MutableSequence[int]
+Events = list[tuple[int, int]]
 
 COUNTERS = 8
+MISSING, NEEDED, PLANNED, END, WORK, EVENTS, NODES, BEGUN = range(COUNTERS)
+"""The first cells of `memory`: chunks that devices must still get; chunks that they need, with those that they may
+relay; transfers planned; the last arrival; work done; events between two calls; nodes in use; whether it has begun."""
 
 PASSING, REPEATING, MULTICASTING = 0, 1, 2
 """Kinds of devices: a switch that repeats sends what it holds one after another, one that multicasts at once."""
@@ -29,26 +35,30 @@ PASSING, REPEATING, MULTICASTING = 0, 1, 2
 class SpreadLayout(NamedTuple):
     """Sizes, and where tables begin.
 
-    In `fixed`: source, slow, non_minimal: [P], where a path begins, its class, 0: fast, and whether it is one of
+    Constant tables: source, slow, non_minimal: [P], where a path begins, its class, 0: fast, and whether it is one of
     the non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1],
     the last links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in
     `path`. serve_work: [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from
     a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds after which paths
     enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the one of lower
-    rank comes first. switch: [D], number of a repeater. of_size: [S * W], the chunks of each size. wanted: [D * W].
+    rank comes first. switch: [D], number of a repeater. buffer: [D], slots of a limited buffer, or -1. woken_first,
+    woken: links over which a path may be able to start if a slot of a switch becomes free. sums: [D], whether a chunk
+    may come into a switch only once. of_size: [S * W], the chunks of each size. wanted: [D * W].
     component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that
     lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
 
-    In `state`: counters. have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D *
-    W], what each component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D],
-    chunks to pass on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. blocked:
-    [S * P]; blocked_all: [P], the same table where S = 1; closed: [ports]; times before which a path, or every path of
-    a port, cannot start. head: [L + 1], the first node of a link, -1: none; last, of those that are free. bits: [(most
-    paths into a device + most ports + 1) * W], rows, row_port: [most paths into a device], chosen, seen, stack_chunk,
-    stack_port: [most ports + 1], touched: [D]: scratch space.
+    State: have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D * W], what each
+    component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D], chunks to pass
+    on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. received: [D * W], what
+    has come into each switch that sums. blocked: [S * P]; blocked_all: [P], the same table if S = 1; closed: [ports];
+    times before which a path, or every path of a port, cannot start. head: [L + D + 1], the first node of a link or
+    switch, -1: none; last, of those that are free. bits: [(most paths into a device + most ports + 1) * W], rows,
+    row_port: [most paths into a device], chosen, seen, stack_chunk, stack_port: [most ports + 1], touched: [D]:
+    scratch space.
 
     in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes
-    to other components once before it goes again.
+    to other components once before it goes again. turns: 2 if non-minimal paths come after all others, else 1.
+    sends, intervals: of one time the most sends, and of each the most intervals that it reserves.
     """
 
     devices: int
@@ -59,8 +69,16 @@ class SpreadLayout(NamedTuple):
     sizes: int
     classes: int
     words: int
+    shift: int
+    mask: int
+    sends: int
+    intervals: int
+    turns: int
     in_turn: bool
     fresh: bool
+    is_limited: bool
+    is_summing: bool
+    inverted: bool
     source: int
     slow: int
     non_minimal: int
@@ -84,12 +102,15 @@ class SpreadLayout(NamedTuple):
     kind: int
     rank: int
     switch: int
+    buffer: int
+    woken_first: int
+    woken: int
+    sums: int
     of_size: int
     wanted: int
     component: int
     weight: int
     own: int
-    counters: int
     have: int
     need: int
     held: int
@@ -99,6 +120,7 @@ class SpreadLayout(NamedTuple):
     urgency: int
     duties: int
     idle: int
+    received: int
     blocked: int
     blocked_all: int
     closed: int
@@ -113,97 +135,117 @@ class SpreadLayout(NamedTuple):
     touched: int
 
 
-def push_event(
-    time: int, number: int, of: SpreadLayout, state: MutableSequence[int], heap: MutableSequence[int]
-) -> None:
-    """Add an event."""
-    place = state[of.counters + HEAP]
-    state[of.counters + HEAP] += 1
-    while place > 0:
-        above = (place - 1) >> 1
-        if heap[2 * above] <= time:
-            break
-        heap[2 * place] = heap[2 * above]
-        heap[2 * place + 1] = heap[2 * above + 1]
-        place = above
-    heap[2 * place] = time
-    heap[2 * place + 1] = number
+def _with_size_array(cells: Int64Array, size: int) -> Int64Array:
+    wider = np.zeros(size, np.int64)
+    wider[: min(size, len(cells))] = cells[:size]
+    return wider
 
 
-def pop_event(of: SpreadLayout, state: MutableSequence[int], heap: MutableSequence[int]) -> int:
-    """Remove the first event; returns its number."""
-    first = heap[1]
-    state[of.counters + HEAP] -= 1
-    count = state[of.counters + HEAP]
-    time, number = heap[2 * count], heap[2 * count + 1]
-    place = 0
-    while True:
-        below = 2 * place + 1
-        if below >= count:
-            break
-        if below + 1 < count and heap[2 * below + 2] < heap[2 * below]:
-            below += 1
-        if heap[2 * below] >= time:
-            break
-        heap[2 * place] = heap[2 * below]
-        heap[2 * place + 1] = heap[2 * below + 1]
-        place = below
-    heap[2 * place] = time
-    heap[2 * place + 1] = number
-    return first
+@compiled_as(_with_size_array)
+def with_size(cells: Memory, size: int) -> Memory:
+    """The first `size` cells, with zeros behind them where there are fewer."""
+    return [*cells[:size], *[0] * (size - len(cells))]
+
+
+def with_room(layout: SpreadLayout, memory: Memory, nodes: Memory) -> Memory:
+    """The nodes, with room for those that the sends of one time take."""
+    free = layout.head + layout.links + layout.devices
+    count, needed = len(nodes) // 3, memory[NODES] + min(layout.sends, memory[NEEDED]) * layout.intervals
+    if needed <= count:
+        return nodes
+    more = max(2 * count, needed)
+    nodes = with_size(nodes, 3 * more)
+    for node in range(more - 1, count - 1, -1):
+        nodes[3 * node] = memory[free]
+        memory[free] = node
+    return nodes
 
 
 @inlined
-def _free(node: int, of: SpreadLayout, state: MutableSequence[int], nodes: MutableSequence[int]) -> None:
+def _free(node: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> None:
     """Give a node back."""
-    nodes[3 * node] = state[of.head + of.links]
-    state[of.head + of.links] = node
-    state[of.counters + NODES] -= 1
+    free = layout.head + layout.links + layout.devices
+    nodes[3 * node] = memory[free]
+    memory[free] = node
+    memory[NODES] -= 1
 
 
-def reserve_link(
-    link: int, begin: int, end: int, of: SpreadLayout, state: MutableSequence[int], nodes: MutableSequence[int]
-) -> None:
-    """Reserve a link, joining the interval with those that it overlaps or touches."""
-    previous, node = -1, state[of.head + link]
+def reserve(chain: int, begin: int, end: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> None:
+    """Reserve a link, joining the interval with those that it overlaps or touches, or a slot of a switch.
+
+    chain: the number of the link, or the number of links + that of the switch.
+    """
+    previous, node = -1, memory[layout.head + chain]
     while node >= 0 and nodes[3 * node + 2] < begin:
         previous, node = node, nodes[3 * node]
-    while node >= 0 and nodes[3 * node + 1] <= end:
-        begin, end = min(begin, nodes[3 * node + 1]), max(end, nodes[3 * node + 2])
-        behind = nodes[3 * node]
-        _free(node, of, state, nodes)
-        node = behind
-    fresh = state[of.head + of.links]
-    state[of.head + of.links] = nodes[3 * fresh]
-    state[of.counters + NODES] += 1
+    if chain < layout.links:
+        while node >= 0 and nodes[3 * node + 1] <= end:
+            begin, end = min(begin, nodes[3 * node + 1]), max(end, nodes[3 * node + 2])
+            behind = nodes[3 * node]
+            _free(node, layout, memory, nodes)
+            node = behind
+    else:
+        while node >= 0 and nodes[3 * node + 2] < end:
+            previous, node = node, nodes[3 * node]
+    free = layout.head + layout.links + layout.devices
+    fresh = memory[free]
+    memory[free] = nodes[3 * fresh]
+    memory[NODES] += 1
     nodes[3 * fresh], nodes[3 * fresh + 1], nodes[3 * fresh + 2] = node, begin, end
     if previous >= 0:
         nodes[3 * previous] = fresh
     else:
-        state[of.head + link] = fresh
+        memory[layout.head + chain] = fresh
 
 
-def blocked_until(
-    path: int,
-    size: int,
-    now: int,
-    of: SpreadLayout,
-    fixed: Sequence[int],
-    state: MutableSequence[int],
-    nodes: MutableSequence[int],
+@inlined
+def _first_to_come(chain: int, now: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> int:
+    """The first node of a chain that is not over, -1: none; gives back those before it."""
+    node = memory[layout.head + chain]
+    while node >= 0 and nodes[3 * node + 2] <= now:
+        behind = nodes[3 * node]
+        memory[layout.head + chain] = behind
+        _free(node, layout, memory, nodes)
+        node = behind
+    return node
+
+
+def _full_until(
+    switch: int, begin: int, end: int, now: int, layout: SpreadLayout, memory: Memory, nodes: Memory
 ) -> int:
-    """A time before which a path cannot start with a chunk of a size; `now` where it can start now."""
-    for hop in range(fixed[of.first + path], fixed[of.first + path + 1]):
-        link, start = fixed[of.link + hop], fixed[of.start + size * of.hops + hop]
-        node = state[of.head + link]
-        while node >= 0 and nodes[3 * node + 2] <= now:  # over for good
-            behind = nodes[3 * node]
-            state[of.head + link] = behind
-            _free(node, of, state, nodes)
-            node = behind
-        at = now + start
-        while node >= 0 and nodes[3 * node + 2] <= at:
+    """`begin` if a slot of a switch is free from begin to end; else a later time before which none is for as long."""
+    first = node = _first_to_come(layout.links + switch, now, layout, memory, nodes)
+    begun, ended = 0, 0
+    while node >= 0:
+        begun += nodes[3 * node + 1] < end
+        ended += nodes[3 * node + 2] <= begin
+        node = nodes[3 * node]
+    if begun - ended < memory[layout.buffer + switch]:
+        return begin
+    for _ in range(begun - memory[layout.buffer + switch]):
+        first = nodes[3 * first]
+    return nodes[3 * first + 2]
+
+
+def blocked_until(path: int, size: int, now: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> int:
+    """A time before which a path cannot start with a chunk of a size; `now` if it can start now."""
+    starts, busies = layout.start + size * layout.hops, layout.busy + size * layout.hops
+    low, high = memory[layout.first + path], memory[layout.first + path + 1]
+    for hop in range(low, high):
+        start = memory[starts + hop]
+        node = _first_to_come(memory[layout.link + hop], now, layout, memory, nodes)
+        while node >= 0 and nodes[3 * node + 2] <= now + start:
             node = nodes[3 * node]
-        if node >= 0 and nodes[3 * node + 1] < at + fixed[of.busy + size * of.hops + hop]:
+        if node >= 0 and nodes[3 * node + 1] < now + start + memory[busies + hop]:
             return nodes[3 * node + 2] - start
+    if layout.is_limited:
+        for hop in range(low, high - 1):
+            switch, begin = memory[layout.ends + memory[layout.link + hop]], memory[starts + hop + 1]
+            if memory[layout.buffer + switch] >= 0:
+                end = begin + memory[busies + hop + 1]
+                if layout.inverted:
+                    begin, end = begin - memory[busies + hop], begin
+                until = _full_until(switch, now + begin, now + end, now, layout, memory, nodes)
+                if until > now + begin:
+                    return until - begin
     return now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -106,29 +106,6 @@ class SlotTimeline:
                 free = self.times[k + 1]
         self.scanned += k
         return free
-
-
-class OverlappingIntervals:
-    """Intervals that may overlap one another; counts those that overlap a given one."""
-
-    __slots__ = ("_ends", "_starts")
-
-    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
-        pairs = list(intervals)
-        self._starts = sorted(start for start, _ in pairs)
-        self._ends = sorted(end for _, end in pairs)
-
-    def reserve(self, start: int, end: int) -> None:
-        """Adds an interval; start < end."""
-        insort(self._starts, start)
-        insort(self._ends, end)
-
-    def full_until(self, start: int, end: int, most: int) -> int:
-        """`start` where fewer than `most` intervals overlap [start, end); else a later time before which no interval
-        of this length that starts from `start` on has fewer, whatever is added.
-        """
-        begun = bisect_left(self._starts, end)
-        return start if begun - bisect_right(self._ends, start) < most else self._ends[begun - most]
 
 
 def link_timelines(transfers: Transfers | None, busy: Int64Array | None) -> dict[int, Timeline]:

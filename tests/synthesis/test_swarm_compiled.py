@@ -11,10 +11,9 @@ from collc.base.diagnostics import CollcError
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.reductions.compose import solve
 from collc.synthesis.swarm import swarm
-from collc.synthesis.swarm.compiled import CompiledSpread
-from collc.synthesis.swarm.pipelined import as_stored
+from collc.synthesis.swarm.plans import PathTransfers, as_stored
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
-from collc.synthesis.swarm.rarest_first import PathTransfers, RarestFirst, SpreadRule
+from collc.synthesis.swarm.spread import Spread, SpreadRule
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Op
 from collc.ten.module import Module
@@ -45,8 +44,8 @@ def problems_of(module: Module) -> list[SwarmProblem]:
 
 def attempt(problem: SwarmProblem, rule: SpreadRule, limit: int | None, most: int | None) -> tuple[object, int]:
     """What a plain attempt finds, and its work; asserts that a compiled one is the same."""
-    plain, fast = RarestFirst(problem, rule, limit), CompiledSpread(problem)
-    found = plain.run(lambda: most is not None and plain.work > most)
+    plain, fast = Spread(problem, compile_it=False), Spread(problem, compile_it=True)
+    found = plain.run(rule, limit, lambda: False, most)
     assert fast.run(rule, limit, lambda: False, most) == found
     assert fast.work == plain.work
     return found, plain.work
@@ -55,7 +54,7 @@ def attempt(problem: SwarmProblem, rule: SpreadRule, limit: int | None, most: in
 @pytest.mark.parametrize("seed", range(40))
 def test_random_problems(seed: int) -> None:
     problems = problems_of(random_module(random.Random(seed)))
-    for problem in filter(CompiledSpread.serves, problems):
+    for problem in filter(Spread.can_be_compiled, problems):
         for rule in RULES:
             found, work = attempt(problem, SpreadRule(*rule), None, None)
             attempt(problem, SpreadRule(*rule), None, work // 2)
@@ -77,6 +76,6 @@ def test_reductions_over_switches_with_several_sizes(relays: bool) -> None:
     assert {len(problem.sizes) for problem in problems} == {2}
     assert any(problem.later for problem in problems)
     for problem in problems:
-        assert CompiledSpread.serves(problem)
+        assert Spread.can_be_compiled(problem)
         for rule in RULES:
             attempt(problem, SpreadRule(*rule), None, None)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collc.synthesis.timeline import OverlappingIntervals, SlotTimeline, Timeline, interval_table, link_timelines
+from collc.synthesis.timeline import SlotTimeline, Timeline, interval_table, link_timelines
 from collc.ten.schedule import Transfers
 
 LAST = 24
@@ -80,23 +80,6 @@ def test_a_buffer_is_full_where_all_slots_are_occupied(
         return
     free = (t for t in range(full[-1] + 1, 2 * LAST) if all(occupied(intervals, t + k) < size for k in range(least)))
     assert found == next(free)
-
-
-@given(INTERVALS, INTERVAL, st.integers(1, 4), INTERVALS)
-def test_overlapping_intervals_are_counted(
-    intervals: list[tuple[int, int]], asked: tuple[int, int], most: int, later: list[tuple[int, int]]
-) -> None:
-    start, end = asked
-    grown = OverlappingIntervals(intervals[:3])
-    for interval in intervals[3:]:
-        grown.reserve(*interval)
-
-    def is_full(time: int, planned: list[tuple[int, int]]) -> bool:
-        return sum(a < time + end - start and time < b for a, b in planned) >= most
-
-    free = grown.full_until(start, end, most)
-    assert (free > start) == is_full(start, intervals)
-    assert all(is_full(time, [*intervals, *later]) for time in range(start, free))
 
 
 def test_the_timelines_of_links_are_those_of_their_transfers() -> None:

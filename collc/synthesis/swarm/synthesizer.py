@@ -1,7 +1,7 @@
 """Synthesis by rarest-first spreading, for chunks that few NPUs hold: broadcast, multicast and, inverted, reduce.
 
 Where all chunks come from one NPU, its links must carry different ones, which the receivers then exchange. Each
-receiver asks for the rarest chunk (rarest_first.py). Several rules are tried, and the best schedule is kept.
+receiver asks for the rarest chunk (spread.py). Several rules are tried, and the best schedule is kept.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from collc.base.memory import require_for_search
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.swarm.compiled import CompiledSpread
-from collc.synthesis.swarm.pipelined import as_stored, moved_earlier
+from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, pruned
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
-from collc.synthesis.swarm.pruned import pruned
-from collc.synthesis.swarm.rarest_first import PATHS_LOOKED_AT, SERVE_WORK, PathTransfers, RarestFirst, SpreadRule
+from collc.synthesis.swarm.spread import COMPILED_TIMES, PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
 from collc.synthesis.swarm.switch_paths import SwitchPaths
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
@@ -44,9 +42,6 @@ PLAIN_WORK, LOAD_WORK = 150_000, 100_000
 """Work of attempts in plain Python after which further ones are compiled; where more is granted all are, and loading
 the compiler counts as LOAD_WORK.
 """
-
-COMPILED_TIMES = 10
-"""How many times as fast compiled attempts are."""
 
 SHARED = 2
 """NPUs that want a chunk, on average, from which other NPUs may relay in the first attempts, too: that is often better
@@ -129,10 +124,10 @@ class _Attempts:
         self.widths = (False,) if wide is None else (False, True)
         self._problem, self._effort = problem, effort
         self._variants = {(False, False): problem} | ({} if wide is None else {(True, False): wide})
-        self._compiled: dict[tuple[bool, bool], CompiledSpread] = {}
-        self._is_served = CompiledSpread.serves(problem)
+        self._spreads: dict[tuple[bool, bool, bool], Spread] = {}
+        self._can_be_compiled = Spread.can_be_compiled(problem)
         relayed = 0 if wide is None else sum(bits.bit_count() for bits in wide.welcome)
-        each = _work_of_copy(problem.paths) if self._is_served else 0
+        each = _work_of_copy(problem.paths) if self._can_be_compiled else 0
         self._large = {
             with_relays
             for with_relays in self.widths
@@ -140,7 +135,7 @@ class _Attempts:
         }
         work = effort.work
         is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
-        self._plain_work = PLAIN_WORK if is_long and self._is_served else 0
+        self._plain_work = PLAIN_WORK if is_long and self._can_be_compiled else 0
         work.add(LOAD_WORK if self._plain_work else 0)
 
     def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
@@ -151,31 +146,25 @@ class _Attempts:
         most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
         if (wide, stores) not in self._variants:
             self._variants[wide, stores] = as_stored(self._variants[wide, False])
-        if self._is_served and (wide in self._large or self._plain_work >= PLAIN_WORK):
-            planned = self._fast(rule, most, (wide, stores))
-        else:
-            planned = self._plain(rule, most, self._variants[wide, stores])
+        compile_it = self._can_be_compiled and (wide in self._large or self._plain_work >= PLAIN_WORK)
+        planned = self._run(rule, most, (wide, stores), compile_it)
         if planned is None:
             return None
         kept = pruned(self._problem, planned)
         return moved_earlier(self._problem, kept) if stores else kept
 
-    def _plain(self, rule: SpreadRule, most: int | None, problem: SwarmProblem) -> PathTransfers | None:
-        work, stop = self._effort.work, self._effort.stop
-        search = RarestFirst(problem, rule, most)
-        planned = search.run(lambda: stop() or work.is_too_much(search.work))
-        work.add(search.work)
-        self._plain_work += search.work
-        return planned
-
-    def _fast(self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool]) -> PathTransfers | None:
-        work = self._effort.work
-        search = self._compiled.get(variant)
-        if search is None:
-            search = self._compiled[variant] = CompiledSpread(self._variants[variant])
-        left = None if work.most is None else COMPILED_TIMES * (work.most - work.spent)
+    def _run(
+        self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool], compile_it: bool
+    ) -> PathTransfers | None:
+        work, times = self._effort.work, COMPILED_TIMES if compile_it else 1
+        key = *variant, compile_it
+        if key not in self._spreads:
+            self._spreads[key] = Spread(self._variants[variant], compile_it)
+        search = self._spreads[key]
+        left = None if work.most is None else times * (work.most - work.spent)
         planned = search.run(rule, most, self._effort.stop, left)
-        work.add(search.work // COMPILED_TIMES)
+        work.add(search.work // times)
+        self._plain_work += 0 if compile_it else search.work
         return planned
 
 

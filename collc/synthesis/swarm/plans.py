@@ -1,15 +1,42 @@
-"""Schedules for the link model `pipelined`, in which a link is free again before the chunk has arrived.
+"""Plans of swarm, and what shortens them: transfers that are of no use go, others start earlier.
 
-Choosing at every time at which some link becomes free, just before chunks arrive, gives longer schedules than choosing
-when whole transfers end. So a schedule is made for the link model `store`, and its transfers are then moved earlier.
+Choosing at every time at which some link becomes free, just before chunks arrive, gives longer schedules for the link
+model `pipelined` than choosing when whole transfers end. So a schedule is made for the link model `store`, and its
+transfers are then moved earlier.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from collc.synthesis.swarm.problem import SwarmProblem
-from collc.synthesis.swarm.rarest_first import PathTransfers
+
+
+@dataclass(frozen=True, slots=True)
+class PathTransfers:
+    """Chunks sent over switch paths, in order of start: rows of the conditions, paths, starts; and the last arrival."""
+
+    row: list[int]
+    path: list[int]
+    start: list[int]
+    end: int
+
+
+def pruned(problem: SwarmProblem, planned: PathTransfers) -> PathTransfers:
+    """The transfers whose chunk goes, perhaps over further ones, to an NPU that wants it."""
+    paths, conditions = problem.paths, problem.conditions
+    ends: list[int] = conditions.task.network.target.tolist()
+    column: list[int] = conditions.column.tolist()
+    used = {(npu, row) for row in range(len(conditions)) for npu in conditions.row(row)[1].tolist()}
+    kept: list[tuple[int, int, int]] = []
+    end = 0
+    for row, path, start in reversed(list(zip(planned.row, planned.path, planned.start, strict=True))):
+        if any((ends[link], row) in used for link in paths.links[path]):
+            used.add((paths.source[path], row))
+            kept.append((row, path, start))
+            end = max(end, start + paths.total[column[row]][path])
+    rows, numbers, starts = (list(reversed(part)) for part in zip(*kept, strict=True))
+    return PathTransfers(rows, numbers, starts, end)
 
 
 def as_stored(problem: SwarmProblem) -> SwarmProblem:
