@@ -85,7 +85,7 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
                 if fewer is None:
                     raise
                 build, steps = fewer, list(_STEPS_AFTER_PLAN)
-        if steps:
+        if "failed" in build.report.checks.values():
             raise CheckFailed
     except UsageError:
         raise
