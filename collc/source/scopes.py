@@ -81,9 +81,9 @@ class FoundDeclaration:
 class FileScope:
     """The declarations of one file.
 
-    module: "std.topologies" for a file of the standard library, else None. names: name space -> name ->
-    declarations. imports: the imported files.
-    chosen: the statements of those branches of top-level `if`s whose condition holds; elaboration fills it.
+    module: "std.topologies" for a file of the standard library, else None. names: name space -> name -> declarations.
+    imports: the imported files. chosen: the statements of those branches of top-level `if`s whose condition holds;
+    elaboration fills it.
     """
 
     source: SourceFile
@@ -103,14 +103,13 @@ class FileScope:
                     _check_new(node, space, self.named(space, node.name.name))
                 self.names.setdefault(space, {}).setdefault(node.name.name, []).append(node)
 
-    def examined(self) -> Iterator[Statement]:
+    def all_statements(self) -> Iterator[Statement]:
         """All statements at the top of the file and those of chosen branches, in order."""
-        yield from self.statements
-        yield from self.chosen
+        yield from (*self.statements, *self.chosen)
 
     def params(self) -> list[str]:
         """The names of all params, in order."""
-        return [node.name.name for node in self.examined() if isinstance(node, Param)]
+        return [node.name.name for node in self.all_statements() if isinstance(node, Param)]
 
     def declared(self, space: str) -> list[Declaration]:
         """All declarations of a name space, in order."""

@@ -123,4 +123,5 @@ def test_without_lanes_removes_the_last_ones(tmp_path: Path) -> None:
 topology t = d without { link a -> b lanes 1 }"""
     (tmp_path / "t.coll").write_text(body)
     network = load_topology(tmp_path / "t.coll", "t")
-    assert [network.kinds[k].bandwidth for k in network.kind.tolist()] == [10 * 10**9, 20 * 10**9]
+    rates = [network.kinds[int(kind)].bandwidth for kind in network.kind]
+    assert rates == [10 * 10**9, 20 * 10**9]

@@ -139,7 +139,7 @@ def average_note(demand: Demand) -> str:
 def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:
     """Write the MSCCL program of each run after each stage of the lowering, as text for people."""
     from collc.msccl.communicators import communicators_of
-    from collc.msccl.lowering.stages import stages_of, stages_text
+    from collc.msccl.lowering.files import stages_of, stages_text
 
     found = communicators_of(module.network, module.demand, joint=options.custom)
     with path.open("w", encoding="utf-8", newline="\n") as out:

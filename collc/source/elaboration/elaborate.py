@@ -224,7 +224,7 @@ def _check_only(file: FileScope, only: str | None) -> None:
 def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
     """Evaluate every value and topology of the file, so that errors in unused ones are reported too."""
     file = context.file
-    nodes = list(file.examined())
+    nodes = list(file.all_statements())
     for node in nodes:
         with problems.collect():
             if isinstance(node, Let | Param | Group):

@@ -118,8 +118,10 @@ class TableReader:
             end = text.rfind("\n", match.start(), match.end() - 1) + 1
             table = self._line_table(match.start(), end) if end > match.start() else None
             if table is not None:
-                first_line = self._tokens(match.start(), text.index("\n", match.start()))
-                yield _Place(match.start(), end, first_line, table)
+                yield _Place(match.start(), end, self._first_line(match.start()), table)
+
+    def _first_line(self, start: int) -> list[Token]:
+        return self._tokens(start, self._source.text.index("\n", start))
 
     def _line_table(self, start: int, end: int) -> LinkTable | DeviceTable | None:
         text = self._source.text[start:end]
