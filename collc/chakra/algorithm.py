@@ -69,15 +69,15 @@ def algorithm_of(
     hop_starts: int64[hops], picoseconds at which the hops enter their links in the schedule, message by message; None:
     a message waits before its second hop only.
     time_of_traces: decides where messages come to a switch at one moment, whose order depends on that of the nodes.
-    Raises CheckFailed S0401 if a chunk is never at its sender, Deadlock, ValueError where a link has no bandwidth.
+    Raises CheckFailed S0401 if a chunk is never at its sender, Deadlock, ValueError if a link has no bandwidth.
     """
     plan = _Plan.of(network, demand, moves, routes, route, reduce)
-    best = _simulated(plan, np.zeros(len(route), np.int64))
+    best = _simulate_algorithm(plan, np.zeros(len(route), np.int64))
     times = None if plan.direct else _hop_times(plan, hop_starts)
     if times is None:
         return best
     for begin in chain([best.begin], times.candidates()):
-        other = replace(_simulated(plan, begin), schedule_time=times.time)
+        other = replace(_simulate_algorithm(plan, begin), schedule_time=times.time)
         if time_of_traces is not None and (other.time == times.time or begin is best.begin):
             other = replace(other, time=time_of_traces(other))
         if begin is best.begin:
@@ -115,7 +115,7 @@ class _Plan:
 
 
 def _hop_times(plan: _Plan, hop_starts: Int64Array | None) -> HopTimes | None:
-    """The messages at their first and last links; None where the order of the schedule at other links is not known.
+    """The messages at their first and last links; None if the order of the schedule at other links is not known.
 
     Each hop of a message is a task, which waits for the hop before and for its turn on the link. hop_starts: see
     `algorithm_of`.
@@ -176,7 +176,7 @@ def _planned_starts(plan: _Plan, offsets: Int64Array, links: Int32Array) -> Int6
     return planned
 
 
-def _simulated(plan: _Plan, begin: Int64Array) -> Algorithm:
+def _simulate_algorithm(plan: _Plan, begin: Int64Array) -> Algorithm:
     """The algorithm whose messages are sent from `begin` on (int64[n], nanoseconds).
 
     Where this is 0 for all, more dependencies let them enter their first links in the order of the schedule.

@@ -16,7 +16,7 @@ from collc.ten.network import Network
 def matched_messages(traces: Traces) -> tuple[Int32Array, Int32Array]:
     """(sends, receives): int32[messages], the nodes at both ends of each message, in order of the send.
 
-    The k-th send goes with the k-th receive of the same tag, ranks and size. Raises CheckFailed (X0506) where one of
+    The k-th send goes with the k-th receive of the same tag, ranks and size. Raises CheckFailed (X0506) if one of
     them is left.
     """
     rank = np.repeat(np.arange(traces.ranks), np.diff(traces.first))
@@ -29,7 +29,7 @@ def matched_messages(traces: Traces) -> tuple[Int32Array, Int32Array]:
         number[len(sends) :], minlength=len(keys)
     )
     if balance.any():
-        raise _unmatched(traces, sends, receives, number.reshape(-1), balance)
+        raise _unmatched_error(traces, sends, receives, number.reshape(-1), balance)
     by_key = sends[np.argsort(number[: len(sends)], kind="stable")]
     partner = receives[np.argsort(number[len(sends) :], kind="stable")]
     order = np.argsort(by_key)
@@ -43,7 +43,7 @@ def _keys(
     return np.stack([traces.tag[nodes], source, target, traces.size[nodes]], axis=1).astype(np.int64)
 
 
-def _unmatched(
+def _unmatched_error(
     traces: Traces, sends: Int64Array, receives: Int64Array, number: Int64Array, balance: Int64Array
 ) -> CheckFailed:
     """The error about the first node without a partner."""
@@ -104,7 +104,7 @@ def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
     """One task for each node: a send is a message, over the route with the fewest hops.
 
     A receive is done when its message has arrived. Compute takes its duration, or 1 ns where that is 0.
-    unit: picoseconds per unit of time. Raises SourceError X0510 where the network has another number of NPUs, X0511
+    unit: picoseconds per unit of time. Raises SourceError X0510 if the network has another number of NPUs, X0511
     where no path leads to a receiver; CheckFailed X0506.
     """
     if traces.ranks != len(network.npus):

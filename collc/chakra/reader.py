@@ -55,18 +55,18 @@ def read_traces(prefix: Path) -> Traces:
         message = f"there are traces of {plural(len(ranks), 'rank')}, up to rank {ranks[-1]}, but not of rank {missing}"
         raise SourceError(Diagnostic("X0501", f"{trace_path(prefix, missing)} is missing: {message}"))
     if len(ranks) > MAX_RANKS:
-        raise _too_much(prefix, f"{len(ranks)} ranks, more than {MAX_RANKS}")
+        raise _limit_error(prefix, f"{len(ranks)} ranks, more than {MAX_RANKS}")
     reader = _Reader(prefix, len(ranks), schema())
     for rank in ranks:
         reader.read(rank)
-    return reader.finished()
+    return reader.as_traces()
 
 
-def _too_much(path: Path, what: str) -> SourceError:
+def _limit_error(path: Path, what: str) -> SourceError:
     return SourceError(Diagnostic("X0508", f"{path} has {what}"))
 
 
-def _damaged(path: Path, what: str) -> SourceError:
+def _damaged_error(path: Path, what: str) -> SourceError:
     return SourceError(Diagnostic("X0502", f"{path}: {what}", hint="check that the file is a complete Chakra trace"))
 
 
@@ -78,24 +78,24 @@ def messages_of(path: Path) -> Iterator[tuple[int, bytes]]:
     except OSError as error:
         raise SourceError(Diagnostic("X0501", f"cannot read {path}: {error.strerror or error}")) from error
     if len(data) > MAX_BYTES:
-        raise _too_much(path, f"more than {MAX_BYTES >> 20} MiB")
+        raise _limit_error(path, f"more than {MAX_BYTES >> 20} MiB")
     at = 0
     while at < len(data):
         begin, length, shift = at, 0, 0
         while True:
             if at == len(data):
-                raise _damaged(path, f"the file is cut off at byte {at}")
+                raise _damaged_error(path, f"the file is cut off at byte {at}")
             byte = data[at]
             at, length, shift = at + 1, length | (byte & 127) << shift, shift + 7
             if byte < 128:
                 break
             if shift > 28:
-                raise _damaged(path, f"at byte {begin}, the length of a message is too long")
+                raise _damaged_error(path, f"at byte {begin}, the length of a message is too long")
         if length > MAX_MESSAGE:
-            raise _too_much(path, f"a message of {length} bytes at byte {begin}, more than {MAX_MESSAGE >> 20} MiB")
+            raise _limit_error(path, f"a message of {length} bytes at byte {begin}, more than {MAX_MESSAGE >> 20} MiB")
         if at + length > len(data):
             rest = len(data) - at
-            raise _damaged(
+            raise _damaged_error(
                 path, f"the file is cut off: the message at byte {begin} has {length} bytes, {rest} are there"
             )
         yield begin, data[at : at + length]
@@ -132,11 +132,11 @@ class _Reader:
             try:
                 node.ParseFromString(data)
             except self.schema.decode_error as error:
-                raise _damaged(path, f"the message at byte {begin} is not a node") from error
+                raise _damaged_error(path, f"the message at byte {begin} is not a node") from error
             if node.id in rows:
-                raise self._wrong(path, node, "X0505", "there are two nodes with this id")
+                raise self._node_error(path, node, "X0505", "there are two nodes with this id")
             if len(self.id) + len(rows) >= MAX_NODES:
-                raise _too_much(path, f"too many nodes, with those of all ranks more than {MAX_NODES}")
+                raise _limit_error(path, f"too many nodes, with those of all ranks more than {MAX_NODES}")
             rows[node.id] = self._row(path, rank, node)
             deps = [*node.data_deps, *node.ctrl_deps]
             if deps:
@@ -152,7 +152,7 @@ class _Reader:
         except self.schema.decode_error:
             metadata.version = ""
         if not metadata.version:
-            raise _damaged(path, "the file does not begin with the metadata of a Chakra trace")
+            raise _damaged_error(path, "the file does not begin with the metadata of a Chakra trace")
 
     def _row(self, path: Path, rank: int, node: Node) -> tuple[int, int, int, int, int, str]:
         """(kind, size, peer, tag, duration, name) of a node. Raises SourceError X0503, X0504."""
@@ -162,21 +162,21 @@ class _Reader:
             hint = "a custom collective has compute, send and receive nodes only"
             if kind == NodeType.COLL:
                 hint = "this is a workload, which names a collective; give the traces of its algorithm"
-            raise self._wrong(path, node, "X0503", f"nodes of type {name} cannot be simulated", hint)
+            raise self._node_error(path, node, "X0503", f"nodes of type {name} cannot be simulated", hint)
         if node.id >= _LARGEST or node.duration_micros >= 2**42:
-            raise self._wrong(path, node, "X0504", "its id or duration is out of range")
+            raise self._node_error(path, node, "X0504", "its id or duration is out of range")
         if kind == NodeType.COMP:
             return kind, 0, -1, 0, node.duration_micros, node.name[:MAX_NAME]
         values = _whole_numbers(node)
         end = "comm_dst" if kind == NodeType.SEND else "comm_src"
         size, peer, tag = values.get("comm_size", 0), values.get(end, -1), values.get("comm_tag", 0)
         if not 0 < size < _LARGEST:
-            raise self._wrong(path, node, "X0504", "comm_size is missing, or not a positive number of bytes")
+            raise self._node_error(path, node, "X0504", "comm_size is missing, or not a positive number of bytes")
         if not 0 <= peer < self.ranks or peer == rank:
             what = "missing" if end not in values else f"{peer}"
-            raise self._wrong(path, node, "X0504", f"{end} is {what}, not another of the {self.ranks} ranks")
+            raise self._node_error(path, node, "X0504", f"{end} is {what}, not another of the {self.ranks} ranks")
         if not -_LARGEST < tag < _LARGEST:
-            raise self._wrong(path, node, "X0504", "comm_tag is out of range")
+            raise self._node_error(path, node, "X0504", "comm_tag is out of range")
         return kind, size, peer, tag, 0, node.name[:MAX_NAME]
 
     def _add(
@@ -201,15 +201,15 @@ class _Reader:
                 self.before.append(number[dependency])
                 self.after.append(number[node])
         if len(self.before) > MAX_DEPENDENCIES:
-            raise _too_much(path, f"too many dependencies, with those of all ranks more than {MAX_DEPENDENCIES}")
+            raise _limit_error(path, f"too many dependencies, with those of all ranks more than {MAX_DEPENDENCIES}")
         self.first.append(len(self.id))
 
     @staticmethod
-    def _wrong(path: Path, node: Node, code: str, what: str, hint: str = "") -> SourceError:
+    def _node_error(path: Path, node: Node, code: str, what: str, hint: str = "") -> SourceError:
         name = f" ({node.name[:MAX_NAME]})" if node.name else ""
         return SourceError(Diagnostic(code, f"{path}: node {node.id}{name}: {what}", hint=hint))
 
-    def finished(self) -> Traces:
+    def as_traces(self) -> Traces:
         """All nodes as arrays."""
         return Traces(
             self.prefix,

@@ -47,7 +47,7 @@ def wanted_by(demand: Demand, network: Network) -> dict[str, Wanted]:
 
 
 def node_chunks(traces: Traces) -> list[str] | None:
-    """The chunk of each node, "" for compute that reduces nothing; None where names do not say it."""
+    """The chunk of each node, "" for compute that reduces nothing; None if names do not say it."""
     chunks = [chunk_in(name, kind) for name, kind in zip(traces.names, traces.kind.tolist(), strict=True)]
     for chunk, kind in zip(chunks, traces.kind.tolist(), strict=True):
         if chunk is None and kind != NodeType.COMP:
@@ -70,15 +70,15 @@ class _Values:
         wanted = self.wanted[chunk]
         return wanted.pre if wanted.reduction else 1
 
-    def held(self, chunk: str, rank: int) -> int:
+    def held_value(self, chunk: str, rank: int) -> int:
         """The value that a rank has at first."""
         wanted = self.wanted[chunk]
         mine = wanted.pre >> rank & 1
         return mine << rank if wanted.reduction else mine
 
-    def combined(self, chunk: str, rank: int, nodes: list[int], at: int) -> int:
+    def combined_value(self, chunk: str, rank: int, nodes: list[int], at: int) -> int:
         """What a rank holds of a chunk after some nodes. A complete value replaces, partials are added."""
-        full, value = self.full(chunk), self.held(chunk, rank)
+        full, value = self.full(chunk), self.held_value(chunk, rank)
         kind = self.traces.kind
         if any(self.value[node] == full and kind[node] != NodeType.COMP for node in nodes):
             return full
@@ -86,17 +86,17 @@ class _Values:
             return max([value, *(self.value[node] for node in nodes)])
         stored = [node for node in nodes if kind[node] != NodeType.COMP]
         if len(stored) + (value != 0) > 1:
-            self.wrong(
+            self.add_error(
                 stored[-1], f"it replaces the partial of chunk {chunk} that rank {rank} holds; nothing adds them"
             )
         for node in nodes:
             twice = value & self.value[node]
             if twice:
-                self.wrong(at, f"the contribution of rank {twice.bit_length() - 1} to chunk {chunk} occurs twice")
+                self.add_error(at, f"the contribution of rank {twice.bit_length() - 1} to chunk {chunk} occurs twice")
             value |= self.value[node]
         return value
 
-    def wrong(self, node: int, what: str) -> None:
+    def add_error(self, node: int, what: str) -> None:
         """Note an error at a node."""
         if len(self.errors) < MOST_ERRORS:
             self.errors.append(Diagnostic("X0512", f"{self.traces.label(node)}: {what}"))
@@ -130,17 +130,17 @@ def result_errors(
                 last = max(relayed, default=-1)
                 values.value[node] = values.value[last] if last >= 0 else 0
             else:
-                values.value[node] = values.combined(chunk, ranks[node], producers, node)
+                values.value[node] = values.combined_value(chunk, ranks[node], producers, node)
             if not values.value[node]:
-                values.wrong(node, f"rank {ranks[node]} does not hold chunk {chunk} when it sends it")
+                values.add_error(node, f"rank {ranks[node]} does not hold chunk {chunk} when it sends it")
         elif kind == NodeType.RECV:
             if chunks[sender[node]] != chunk:
-                values.wrong(node, f"chunk {chunks[sender[node]]} arrives, not {chunk}")
+                values.add_error(node, f"chunk {chunks[sender[node]]} arrives, not {chunk}")
             values.value[node] = values.value[sender[node]]
         elif len(producers) == 1:
             values.value[node] = values.value[producers[0]]
         else:
-            values.wrong(node, f"it reduces {len(producers)} receives of chunk {chunk}, not one")
+            values.add_error(node, f"it reduces {len(producers)} receives of chunk {chunk}, not one")
     _check_ends(values, ranks, before)
     return values.errors
 
@@ -162,7 +162,7 @@ def _check_ends(values: _Values, ranks: list[int], before: list[list[int]]) -> N
         for rank in _ranks(wanted.post):
             nodes = arrived.get((chunk, rank), [])
             last = nodes[-1] if nodes else int(traces.first[rank])
-            missing = values.full(chunk) & ~values.combined(chunk, rank, nodes, last)
+            missing = values.full(chunk) & ~values.combined_value(chunk, rank, nodes, last)
             if missing:
                 of = f" the contribution of rank {missing.bit_length() - 1} to" if wanted.reduction else ""
                 message = f"{traces.prefix}: rank {rank} ends without{of} chunk {chunk}"

@@ -79,7 +79,7 @@ def node_name(kind: NodeType, chunk: str, peer: int, origin: int = -1, *, kept: 
 
 
 def chunk_in(name: str, kind: int) -> str | None:
-    """The chunk that the name of a node of a type says; None where it says none."""
+    """The chunk that the name of a node of a type says; None if it says none."""
     match = _NAME.fullmatch(name) or _RELAY.fullmatch(name)
     return match[2] if match and _KINDS[match[1]] == kind else None
 

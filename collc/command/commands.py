@@ -14,6 +14,7 @@ from collc.base.interrupts import OutOfTime, ended_after
 from collc.command.arguments import ENDED
 from collc.command.machine_commands import calibrate_command, import_command, topology_command
 from collc.command.terminal import print_json, print_messages, print_table, progress_bar
+from collc.command.values import settings_of
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
@@ -37,25 +38,7 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
     from collc.application.compile.compile_report import CompileReport
     from collc.application.settings import Callbacks, Settings
 
-    settings = Settings(
-        output=chosen.output,
-        only=chosen.schedule,
-        definitions=dict(chosen.definitions),
-        emit=tuple(chosen.emit),
-        synthesizer=chosen.synthesizer,
-        seed=chosen.seed,
-        trials=chosen.trials,
-        threads=chosen.threads,
-        time_limit=chosen.time_limit,
-        link_model=chosen.link_model,
-        chunks=chosen.chunks,
-        passes=chosen.passes,
-        print_after=tuple(chosen.print_after),
-        prove=chosen.prove,
-        certificate=chosen.certificate,
-        write_shorter=True,
-        keep_best=True,
-    )
+    settings = settings_of(Settings, chosen, only=chosen.schedule, write_shorter=True, keep_best=True)
     finished: list[ScheduleReport] = []
     try:
         with progress_bar(chosen.quiet) as progress:
@@ -256,18 +239,8 @@ def simulate_command(chosen: argparse.Namespace) -> Exit:
     from collc.application.simulate.simulation_report import COLUMNS, LINK_COLUMNS
     from collc.ten.schedule import LinkModel
 
-    settings = SimulationSettings(
-        network=chosen.network,
-        on=chosen.on,
-        size=chosen.size,
-        profile=chosen.profile,
-        astra=chosen.astra,
-        model=chosen.model,
-        link_model=None if chosen.link_model is None else LinkModel(chosen.link_model),
-        schedule=chosen.schedule,
-        definitions=dict(chosen.definitions),
-    )
-    found = simulate_file(chosen.file, settings)
+    link_model = None if chosen.link_model is None else LinkModel(chosen.link_model)
+    found = simulate_file(chosen.file, settings_of(SimulationSettings, chosen, link_model=link_model))
     if chosen.json:
         print_json(found.as_json())
         return Exit.DONE
@@ -283,9 +256,8 @@ def compare_command(chosen: argparse.Namespace) -> Exit:
     from collc.application.compare.comparison_report import COLUMNS
     from collc.base.atomic_files import write_file
 
-    settings = CompareSettings(chosen.schedule, dict(chosen.definitions))
     with progress_bar(chosen.quiet) as progress:
-        found = compare_file(chosen.file, settings, progress)
+        found = compare_file(chosen.file, settings_of(CompareSettings, chosen), progress)
     if chosen.svg is not None:
         write_file(chosen.svg, found.svg())
     if chosen.json:
@@ -305,21 +277,14 @@ def sweep_command(chosen: argparse.Namespace) -> Exit:
     definitions: dict[str, tuple[str, ...]] = {}
     for name, values in chosen.definitions:
         definitions[name] = (*definitions.get(name, ()), *values)
-    settings = SweepSettings(
+    settings = settings_of(
+        SweepSettings,
+        chosen,
         definitions=tuple(definitions.items()),
         algorithms=tuple(chosen.algorithm),
         seeds=tuple(chosen.seed),
-        chunks=tuple(chosen.chunks),
-        schedule=chosen.schedule,
-        trials=chosen.trials,
-        threads=chosen.threads,
-        time_limit=chosen.time_limit,
-        link_model=chosen.link_model,
-        output=chosen.output,
         plot=None if chosen.plot is None else SweepPlot(chosen.plot, chosen.plot_x, chosen.plot_y),
-        timings=chosen.timings,
         processes=Processes(chosen.jobs, chosen.memory),
-        scheduler=chosen.scheduler,
     )
     with progress_bar(chosen.quiet) as progress:
         report = sweep_program(chosen.file, settings, progress)
@@ -344,19 +309,8 @@ def show_command(chosen: argparse.Namespace) -> Exit:
     page = chosen.output
     if page is None and not single:
         page = Path("report.html" if chosen.file == Path("-") else f"{chosen.file.stem}.html")
-    settings = ShowSettings(
-        page=page,
-        svg=chosen.svg,
-        png=chosen.png,
-        picture=chosen.picture or "topology",
-        theme=chosen.theme or "light",
-        schedule=chosen.schedule,
-        design=chosen.design,
-        definitions=dict(chosen.definitions),
-        on=chosen.on,
-        size=chosen.size,
-        profile=chosen.profile,
-    )
+    picture, theme = chosen.picture or "topology", chosen.theme or "light"
+    settings = settings_of(ShowSettings, chosen, page=page, picture=picture, theme=theme)
     with progress_bar(chosen.quiet) as progress:
         shown = show_file(chosen.file, settings, progress)
     if chosen.json:
@@ -376,22 +330,15 @@ def tune_command(chosen: argparse.Namespace) -> Exit:
     from collc.tuning.protocols import DEFAULT_COSTS
 
     costs = {cost.name: cost for cost in chosen.protocol or DEFAULT_COSTS.values()}
-    settings = TuningSettings(
-        output=chosen.output,
-        sizes=chosen.sizes,
-        schedule=chosen.schedule,
+    settings = settings_of(
+        TuningSettings,
+        chosen,
         definitions=tuple(dict(chosen.definitions).items()),
         kinds=tuple(chosen.emit),
         profile=Profile(chosen.profile),
         algorithms=tuple(chosen.algorithm),
-        chunks=tuple(chosen.chunks),
-        instances=tuple(chosen.instances),
-        channels=tuple(chosen.channels),
         costs=tuple(costs.values()),
-        tolerance=chosen.tolerance,
-        seed=chosen.seed,
         processes=Processes(chosen.jobs, chosen.memory),
-        scheduler=chosen.scheduler,
     )
     with progress_bar(chosen.quiet) as progress:
         report = tune_program(chosen.file, settings, progress)

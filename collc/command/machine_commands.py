@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collc.base.diagnostics import Exit
 from collc.command.terminal import print_json, print_messages, print_table
+from collc.command.values import settings_of
 
 
 def topology_command(chosen: argparse.Namespace) -> Exit:
@@ -37,31 +38,14 @@ def import_command(chosen: argparse.Namespace) -> Exit:
 
     words: list[str] = chosen.words
     named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
-    text = import_machine(
-        ImportSettings(
-            files=tuple(Path(word) for word in words[named:]),
-            kind=words[0] if named and words[0] != "pod" else None,
-            name=chosen.name,
-            node=chosen.node,
-            fabric=chosen.fabric,
-            nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
-            gpu=chosen.gpu,
-            gpus_per_node=chosen.gpus_per_node,
-            nvlink=chosen.nvlink,
-            mirror=chosen.mirror,
-            pcie=chosen.pcie,
-            definitions=dict(chosen.definitions),
-            npu=chosen.npu,
-            capacity=chosen.capacity,
-            latency=chosen.latency,
-            chunk=chosen.chunk,
-            measured=tuple(chosen.measured),
-            output=chosen.output,
-            joined_by=chosen.joined_by,
-            part=chosen.part,
-        ),
-        lambda text: print(text, file=sys.stderr),
+    settings = settings_of(
+        ImportSettings,
+        chosen,
+        files=tuple(Path(word) for word in words[named:]),
+        kind=words[0] if named and words[0] != "pod" else None,
+        nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
     )
+    text = import_machine(settings, lambda text: print(text, file=sys.stderr))
     if chosen.output is None:
         print(text, end="")
     else:
@@ -75,15 +59,7 @@ def calibrate_command(chosen: argparse.Namespace) -> Exit:
     from collc.application.tune.calibration import COLUMNS, CalibrationSettings, calibrate
     from collc.base.atomic_files import write_file
 
-    settings = CalibrationSettings(
-        name=chosen.name,
-        collective=chosen.collective,
-        ranks=chosen.ranks,
-        launch=round(chosen.launch * 1e12),
-        hops=chosen.hops,
-        sizes=chosen.sizes,
-        in_place=chosen.in_place,
-    )
+    settings = settings_of(CalibrationSettings, chosen, launch=round(chosen.launch * 1e12))
     report = calibrate(chosen.file, settings)
     if chosen.output is not None:
         write_file(chosen.output, report.program())

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Final, TypeVar
+from dataclasses import fields
+from typing import Any, Final, TypeVar
 
 from collc.base.memory import LEAST
 from collc.base.units import PICOSECONDS, Dimension, quantity_in
 
 T = TypeVar("T")
+
+
+def settings_of(record: type[T], chosen: argparse.Namespace, /, **own: object) -> T:
+    """The settings whose fields are the arguments of the same names; lists are tuples, definitions a mapping.
+
+    own: the values of fields that are no argument, or another form of one.
+    """
+    values: dict[str, Any] = {f.name: getattr(chosen, f.name) for f in fields(record) if hasattr(chosen, f.name)}  # pyright: ignore[reportArgumentType]
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}  # pyright: ignore[reportUnknownArgumentType]
+    values |= {"definitions": dict(chosen.definitions)} if "definitions" in values else {}
+    return record(**values | own)
 
 
 def definition_of(text: str) -> tuple[str, str]:

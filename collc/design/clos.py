@@ -7,7 +7,6 @@ III and V; prices and powers of 400 Gb/s parts as given there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
 
 TRANSCEIVER_COST: Final = 199
@@ -73,29 +72,3 @@ def rail_only(gpus: int, radix: int, domain: int = DOMAIN) -> NetworkParts:
 
 def _parts(gpus: int, radix: int, tiers: int) -> NetworkParts:
     return NetworkParts(gpus, radix, tiers, -(-(2 * tiers - 1) * gpus // radix), 2 * tiers * gpus)
-
-
-@dataclass(frozen=True, slots=True)
-class Domains:
-    """`count` domains of `size` GPUs each. fast, slow: bandwidths of a GPU in its domain and in its rail."""
-
-    count: int
-    size: int
-    fast: Fraction
-    slow: Fraction
-
-    def all_gather_time(self, total: int) -> Fraction:
-        """The time of an All-Gather of `total` bytes over the rails and then in the domains, in seconds (1)."""
-        x, y = self.size, self.count
-        return Fraction((y - 1) * total, x * y) / self.slow + Fraction((x - 1) * total, x) / self.fast
-
-    def all_to_all_time(self, per_pair: int, *, rail_only: bool) -> Fraction:
-        """The time of an All-to-All of that many bytes for each pair, in seconds.
-
-        With rails that are connected, the two kinds of traffic share nothing (2). In a rail-only network all traffic
-        between domains crosses the fast switches too, on its way to another rail, in a phase of its own (3).
-        """
-        x, y, size = self.size, self.count, per_pair
-        if rail_only:
-            return y * (x - 1) * size / self.fast + x * (y - 1) * size / self.slow
-        return max((x - 1) * size / self.fast, x * (y - 1) * size / self.slow)

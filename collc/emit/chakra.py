@@ -43,7 +43,7 @@ def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = No
     """The messages of a module's schedule. A chunk that passes a switch is one message over several links.
 
     time_of_traces: see `algorithm_of`.
-    Raises SourceError X0513 where a switch multicasts or reduces, CheckFailed where the schedule is wrong, ValueError
+    Raises SourceError X0513 if a switch multicasts or reduces, CheckFailed if the schedule is wrong, ValueError
     where a link has no bandwidth.
     """
     network, demand, schedule = module.network, module.demand, module.schedule
@@ -167,10 +167,10 @@ def _write(path: Path, nodes: Iterator[Node]) -> None:
     metadata.version = VERSION
     with path.open("wb") as file:
         for message in (metadata, *nodes):
-            file.write(_delimited(message))
+            file.write(_with_length(message))
 
 
-def _delimited(message: Message) -> bytes:
+def _with_length(message: Message) -> bytes:
     data = message.SerializeToString()
     length, found = len(data), bytearray()
     while length > 127:

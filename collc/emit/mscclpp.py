@@ -34,11 +34,11 @@ def _gpu(gpu: Json) -> Iterator[str]:
     for number, tb in enumerate(gpu["threadblocks"]):
         rest = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in tb.items() if name != "ops")
         yield f'    {{{rest}, "ops": [\n'
-        yield from _separated([json.dumps(op) for op in tb["ops"]])
+        yield from _lines_with_commas([json.dumps(op) for op in tb["ops"]])
         yield "    ]}\n" if number + 1 == len(gpu["threadblocks"]) else "    ]},\n"
     yield "   ]\n"
 
 
-def _separated(texts: list[str]) -> Iterator[str]:
+def _lines_with_commas(texts: list[str]) -> Iterator[str]:
     for number, text in enumerate(texts):
         yield f"     {text},\n" if number + 1 < len(texts) else f"     {text}\n"

@@ -41,7 +41,7 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
     On the track of a link, a slice is a chunk that occupies the link; an arrow leads from there to the next hop of the
     chunk. On that of an NPU, slices say on how many links it sends and receives, and arrivals are marked.
     Of a schedule with more than `MOST_TRANSFERS` transfers, the first ones are written.
-    Raises ValueError where the module has no schedule or links have no bandwidth, CheckFailed S0401 where a chunk is
+    Raises ValueError if the module has no schedule or links have no bandwidth, CheckFailed S0401 if a chunk is
     never at the source of a transfer.
     """
     if module.schedule is None:

@@ -13,6 +13,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.coordinates import declared_coordinates
 from collc.ten.network import Network
 
 
@@ -38,34 +39,14 @@ class Dimensions:
 
 def find_dimensions(network: Network) -> Dimensions | None:
     """The dimensions of more than one NPU; None where there are fewer than two, or one has no links along its lines."""
-    found = _shape(network)
-    if found is None:
+    coordinates = declared_coordinates(network)
+    if coordinates is None or len(coordinates.sizes) < 2:
         return None
-    shape, strides = found
-    axes = [axis for axis, size in enumerate(shape) if size > 1]
-    if len(axes) < 2:
-        return None
-    sizes, strides = tuple(shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
-    npus = np.arange(network.npu_count)
-    index = np.array([npus // stride % size for size, stride in zip(sizes, strides, strict=True)], np.int64)
+    index = coordinates.index.astype(np.int64)
     usable = _usable(network, index)
-    return Dimensions(network, sizes, strides, index, usable) if bool(usable.any(axis=1).all()) else None
-
-
-def _shape(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Sizes and strides of the array of all NPUs; None where they form none.
-
-    Where a topology consists of equal copies of another, the number of the copy is one more index.
-    """
-    if network.axes:
-        sizes = tuple(axis.size for axis in network.axes)
-        return sizes, tuple(int(np.prod(sizes[:axis])) for axis in range(len(sizes)))
-    families = [family for family in network.families if family.first < network.npu_count]
-    shape, strides, count = families[0].shape, families[0].strides, families[0].count
-    alike = all(f.shape == shape and f.first == k * count for k, f in enumerate(families))
-    if not alike or len(families) * count != network.npu_count:
+    if not bool(usable.any(axis=1).all()):
         return None
-    return ((len(families), *shape), (count, *strides)) if len(families) > 1 else (shape, strides)
+    return Dimensions(network, coordinates.sizes, coordinates.strides, index, usable)
 
 
 def _usable(network: Network, index: Int64Array) -> BoolArray:

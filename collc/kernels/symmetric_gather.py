@@ -15,7 +15,7 @@ MODULUS = 1 << 31
 """Of the generator of random numbers, which is that of ISO C's `rand`."""
 
 WINDOW = 64
-"""Targets that are compared at once: with 16 to 256 the plans for tori take equally long."""
+"""Targets that are compared at once; with 32, plans for tori of unlike rates are up to 7 % longer."""
 
 
 def spread_chunks(  # noqa: PLR0912 - events of one loop

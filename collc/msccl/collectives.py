@@ -125,7 +125,7 @@ def collective_of(
     """
     ranks = len(network.npus)
     run = next(iter(demand.runs)) if len(demand.runs) == 1 else None
-    named = None if custom else _named(run, profile)
+    named = None if custom else _kind_and_name(run, profile)
     if run is not None and named is not None and np.array_equal(run.group, network.npus):
         kind, coll = named
         block = run.standard.chunks if run.standard else 1
@@ -160,7 +160,7 @@ def _one_reduction(demand: Demand) -> Op:
     return ops[0] if ops else Op.COPY
 
 
-def _named(run: Run | None, profile: Profile) -> tuple[str, str] | None:
+def _kind_and_name(run: Run | None, profile: Profile) -> tuple[str, str] | None:
     if run is None or run.standard is None or run.standard.kind not in _FILE_NAMES:
         return None
     names = _FILE_NAMES[run.standard.kind]

@@ -66,7 +66,7 @@ def _of_run(network: Network, demand: Demand, number: int) -> Communicator:
     table = demand.tables[number]
     sets = HolderSets.of([number_of[table.sets[k]].tolist() for k in range(len(table.sets))])
     moved = Run(run.collective, number_of[members], replace(table, sets=sets), run.standard)
-    return Communicator(number, members, _renumbered(network, members, number_of), Demand((moved,)), in_order=False)
+    return Communicator(number, members, _renumber(network, members, number_of), Demand((moved,)), in_order=False)
 
 
 def _new_numbers(network: Network, members: Int32Array) -> Int32Array:
@@ -79,7 +79,7 @@ def _new_numbers(network: Network, members: Int32Array) -> Int32Array:
     return number_of
 
 
-def _renumbered(network: Network, members: Int32Array, number_of: Int32Array) -> Network:
+def _renumber(network: Network, members: Int32Array, number_of: Int32Array) -> Network:
     """The network with NPUs in another order, of which only the members are present. Links keep their numbers."""
     order = np.argsort(number_of)[: network.npu_count]
     real = [network.real_name(int(old)) for old in order]

@@ -132,33 +132,28 @@ def plan_options_of(values: Mapping[str, OptionValue]) -> MscclOptions:
     return options
 
 
-def _wrong(name: str, value: OptionValue, expected: str) -> SourceError:
+def _type_error(name: str, value: OptionValue, expected: str) -> SourceError:
     message = f"'{name}' of an MSCCL file is {expected}, not a {value.type}"
     return SourceError(Diagnostic("M0102", message, value.span))
 
 
-def _positive(name: str, value: OptionValue) -> int:
+def _whole_number(name: str, value: OptionValue, rule: str, most: int | None = None) -> int:
+    """The value of an option of at least 1 and, unless None, at most `most`. rule: the range in words."""
     if isinstance(value.value, bool) or not isinstance(value.value, int) or value.type == "bytes":
-        raise _wrong(name, value, "a number")
-    if not 1 <= value.value <= 32:
-        message = f"'{name}: {value.value}' is out of range: a runtime has 1 to 32 channels"
-        raise SourceError(Diagnostic("M0103", message, value.span))
+        raise _type_error(name, value, "a number")
+    if value.value < 1 or (most is not None and value.value > most):
+        raise SourceError(Diagnostic("M0103", f"'{name}: {value.value}' is out of range: {rule}", value.span))
     return value.value
 
 
-def _per_node(value: OptionValue) -> int:
-    if isinstance(value.value, bool) or not isinstance(value.value, int) or value.type == "bytes":
-        raise _wrong("gpus_per_node", value, "a number")
-    if value.value < 1:
-        message = f"'gpus_per_node: {value.value}' is out of range: a node has at least one GPU"
-        raise SourceError(Diagnostic("M0103", message, value.span))
-    return value.value
+def _channels(name: str, value: OptionValue) -> int:
+    return _whole_number(name, value, "a runtime has 1 to 32 channels", 32)
 
 
 def _choice(name: str, value: OptionValue, kind: type[StrEnum]) -> str:
     names = [str(member.value) for member in kind]
     if not isinstance(value.value, str):
-        raise _wrong(name, value, "one of " + ", ".join(f'"{n}"' for n in names))
+        raise _type_error(name, value, "one of " + ", ".join(f'"{n}"' for n in names))
     same = [n for n in names if n.lower() == value.value.lower()]
     if value.value not in names:
         message = f"'{name}: \"{value.value}\"' is not known to MSCCL"
@@ -170,7 +165,7 @@ def _choice(name: str, value: OptionValue, kind: type[StrEnum]) -> str:
 def _sizes(value: OptionValue) -> tuple[int, int]:
     found = value.value
     if not isinstance(found, tuple):
-        raise _wrong("sizes", value, "a range of sizes such as 64MiB .. 4GiB")
+        raise _type_error("sizes", value, "a range of sizes such as 64MiB .. 4GiB")
     low, high = found
     if not 0 <= low <= high or high == 0:
         message = f"'sizes' runs from {low} to {high} bytes: no buffer has such a size"
@@ -179,9 +174,9 @@ def _sizes(value: OptionValue) -> tuple[int, int]:
 
 
 _READERS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] = {
-    "instances": lambda o, v: replace(o, instances=_positive("instances", v)),
+    "instances": lambda o, v: replace(o, instances=_channels("instances", v)),
     "protocol": lambda o, v: replace(o, protocol=Protocol(_choice("protocol", v, Protocol))),
-    "channels": lambda o, v: replace(o, channels=_positive("channels", v)),
+    "channels": lambda o, v: replace(o, channels=_channels("channels", v)),
     "sizes": lambda o, v: replace(o, best_known=True) if v.value == "auto" else replace(o, sizes=_sizes(v)),
     "profile": lambda o, v: replace(o, profile=Profile(_choice("profile", v, Profile))),
     "placement": lambda o, v: replace(o, placement=Placement(_choice("placement", v, Placement))),
@@ -189,5 +184,7 @@ _READERS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] 
 }
 
 _OF_PLANS: Final[dict[str, Callable[[MscclOptions, OptionValue], MscclOptions]]] = {
-    "gpus_per_node": lambda o, v: replace(o, gpus_per_node=_per_node(v)),
+    "gpus_per_node": lambda o, v: replace(
+        o, gpus_per_node=_whole_number("gpus_per_node", v, "a node has at least one GPU")
+    ),
 }

@@ -13,8 +13,8 @@ CONNECT_SECONDS: Final = 10.0
 """How long to wait for an answer of the scheduler."""
 
 
-def _distributed() -> Any:  # noqa: ANN401 (the package has no types)
-    """Dask's package. Raises UsageError U0141 where it is not installed."""
+def _import_distributed() -> Any:  # noqa: ANN401 (the package has no types)
+    """Dask's package. Raises UsageError U0141 if it is not installed."""
     try:
         return importlib.import_module("distributed")
     except ImportError as error:
@@ -26,9 +26,9 @@ def run_on_cluster(function: str, tasks: Sequence[object], address: str) -> Gene
     """Yield (number of the task, result) as tasks are done, in any order, as `run_in_processes` does.
 
     The workers need collc. A task whose worker dies goes to another one; Dask gives it up when several workers died of
-    it. Raises UsageError U0142 where no scheduler answers at the address.
+    it. Raises UsageError U0142 if no scheduler answers at the address.
     """
-    distributed = _distributed()
+    distributed = _import_distributed()
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

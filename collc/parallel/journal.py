@@ -35,7 +35,7 @@ class Journal:
     restarted: bool = False
 
     def add(self, key: str, result: object) -> None:
-        """Note the result of a task, a JSON value. Raises UsageError U0203 where the disk is full or broken."""
+        """Note the result of a task, a JSON value. Raises UsageError U0203 if the disk is full or broken."""
         self.done[key] = result
         self._write({"task": key, "result": result})
 
@@ -46,11 +46,11 @@ class Journal:
     def start(self, basis: str) -> None:
         """Read what is there; begin anew where it is of another basis."""
         lines = _whole_lines(self.handle)
-        head = _parsed(lines[0]) if lines else None
+        head = _parse_entry(lines[0]) if lines else None
         if head == {"collc_journal": VERSION, "basis": basis}:
             size = len(lines[0]) + 1
             for line in lines[1:]:
-                entry = _parsed(line)
+                entry = _parse_entry(line)
                 if entry is None or entry.keys() != {"task", "result"}:
                     break
                 self.done[str(entry["task"])] = entry["result"]
@@ -83,7 +83,7 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
     """The journal at a path, locked while it is open.
 
     basis: what the results depend on besides their keys, as in a hash of the program; a journal of another one begins
-    anew. Raises UsageError U0140 where another process has it open, U0203 where it cannot be written.
+    anew. Raises UsageError U0140 if another process has it open, U0203 if it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
     except OSError as error:
         raise UsageError(Diagnostic("U0203", f"cannot write {path}: {error.strerror or error}")) from error
     try:
-        if not _locked(handle):
+        if not _lock(handle):
             hint = "wait until it is done, or choose another output"
             raise UsageError(Diagnostic("U0140", f"another process is writing {path}", hint=hint))
         journal = Journal(path, handle)
@@ -101,8 +101,8 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
-    """Lock a file while it is open; False where another process has it. True where the system has no locks."""
+def _lock(handle: int) -> bool:
+    """Lock a file while it is open; False if another process has it. True where the system has no locks."""
     if sys.platform == "win32":
         return True
     try:
@@ -119,7 +119,7 @@ def _whole_lines(handle: int) -> list[bytes]:
     return bytes(data).split(b"\n")[:-1]
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse_entry(line: bytes) -> dict[str, Any] | None:
     try:
         entry: object = json.loads(line)
     except ValueError:

@@ -74,7 +74,7 @@ class _Pool:
                 worker.connection.send(self.tasks[worker.task])
 
     def take(self, worker: _Worker, waiting: deque[int]) -> tuple[int, object] | None:
-        """The number and result of a task that is done; None where its process died and it will be tried again."""
+        """The number and result of a task that is done; None if its process died and it will be tried again."""
         task = worker.task
         try:
             result: object = worker.connection.recv()
@@ -87,7 +87,7 @@ class _Pool:
             if self.tried[task] < ATTEMPTS:
                 waiting.append(task)
                 return None
-            return task, Lost(_ending(code))
+            return task, Lost(_describe_exit(code))
         worker.task = -1
         return task, result
 
@@ -100,7 +100,7 @@ class _Pool:
             worker.connection.close()
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
@@ -178,7 +178,7 @@ def usable_cores() -> int:
 
 
 def memory_per_process(processes: int) -> int | None:
-    """Bytes that each of `processes` processes may take, at least LEAST; None where the system does not tell."""
+    """Bytes that each of `processes` processes may take, at least LEAST; None if the system does not tell."""
     free = free_memory()
     return None if free is None else max(LEAST, free // processes)
 

@@ -47,14 +47,14 @@ def read_astra_file(source: SourceFile) -> list[AstraDimension]:
         mark = getattr(error, "problem_mark", None)
         at = 0 if mark is None else min(mark.index, len(source.text))
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise _wrong(f"{source.name} is not YAML: {what}", Span(source, at, at)) from error
+        raise _file_error(f"{source.name} is not YAML: {what}", Span(source, at, at)) from error
     except RecursionError as error:
-        raise _wrong(f"{source.name} is nested too deeply") from error
+        raise _file_error(f"{source.name} is nested too deeply") from error
     reader = _Fields(source, root)
     return [reader.dimension(number) for number in range(reader.dimensions)]
 
 
-def _wrong(message: str, span: Span | None = None, hint: str = "") -> SourceError:
+def _file_error(message: str, span: Span | None = None, hint: str = "") -> SourceError:
     return SourceError(Diagnostic("X0509", message, span, hint=hint))
 
 
@@ -65,24 +65,26 @@ class _Fields:
         self._source = source
         self._nodes: dict[str, list[Any]] = {}
         if root is None or root.id != "mapping":
-            raise _wrong(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {listed(_KEYS)}")
+            raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {listed(_KEYS)}")
         for key, value in root.value:
             name = key.value if key.id == "scalar" else "?"
             if name not in _KEYS:
                 hint = did_you_mean(name, _KEYS, f"the keys are {listed(_KEYS)}")
-                raise _wrong(f"a network file has no key '{name}'", self._span_of(key), hint)
+                raise _file_error(f"a network file has no key '{name}'", self._span_of(key), hint)
             if name in self._nodes:
-                raise _wrong(f"'{name}' occurs twice", self._span_of(key))
+                raise _file_error(f"'{name}' occurs twice", self._span_of(key))
             self._nodes[name] = self._items(name, value)
         for name in _KEYS:
             if name not in self._nodes:
                 at = root.start_mark.index
-                raise _wrong(f"{source.name} has no '{name}'", Span(source, at, at), f"the keys are {listed(_KEYS)}")
+                raise _file_error(
+                    f"{source.name} has no '{name}'", Span(source, at, at), f"the keys are {listed(_KEYS)}"
+                )
         self.dimensions = len(self._nodes["topology"])
         for name, items in self._nodes.items():
             if len(items) != self.dimensions:
                 message = f"'{name}' has {len(items)} items, and 'topology' has {self.dimensions}"
-                raise _wrong(message, self._span_of(items[0]), "each list has one item for each dimension")
+                raise _file_error(message, self._span_of(items[0]), "each list has one item for each dimension")
 
     def dimension(self, number: int) -> AstraDimension:
         """One dimension, counted from 0."""
@@ -100,7 +102,7 @@ class _Fields:
     def _items(self, name: str, value: Any) -> list[Any]:  # noqa: ANN401
         """The items of a list."""
         if value.id != "sequence" or not value.value:
-            raise _wrong(f"'{name}' is a list with an item for each dimension, as in [ 8 ]", self._span_of(value))
+            raise _file_error(f"'{name}' is a list with an item for each dimension, as in [ 8 ]", self._span_of(value))
         if len(value.value) > MAX_DIMENSIONS:
             message = f"'{name}' has {len(value.value)} items, more than {MAX_DIMENSIONS}"
             raise SourceError(Diagnostic("X0508", message, self._span_of(value)))
@@ -115,7 +117,9 @@ class _Fields:
         name = self._text("topology", number)
         if name not in SHAPES:
             hint = did_you_mean(name, SHAPES, f"there are {listed(SHAPES)}")
-            raise _wrong(f"there is no topology '{name[:80]}'", self._span_of(self._nodes["topology"][number]), hint)
+            raise _file_error(
+                f"there is no topology '{name[:80]}'", self._span_of(self._nodes["topology"][number]), hint
+            )
         return name
 
     def _number(self, name: str, number: int, positive: bool) -> Fraction:
@@ -127,7 +131,7 @@ class _Fields:
         if not 0 <= value <= MAX_RATE or (positive and value == 0):
             least = "above 0" if positive else "of at least 0"
             message = f"'{name}' is a number {least}, at most {MAX_RATE:.0e}, not '{self._text(name, number)[:80]}'"
-            raise _wrong(message, self._span_of(self._nodes[name][number]))
+            raise _file_error(message, self._span_of(self._nodes[name][number]))
         return Fraction(repr(value))
 
     def _whole_number(self, name: str, number: int, least: int, most: int) -> int:
@@ -136,5 +140,5 @@ class _Fields:
         value = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
         if not least <= value <= most:
             message = f"'{name}' is a whole number from {least} to {most}, not '{text[:80]}'"
-            raise _wrong(message, self._span_of(self._nodes[name][number]))
+            raise _file_error(message, self._span_of(self._nodes[name][number]))
         return value

@@ -48,6 +48,6 @@ def astra_network(shape: str, npus: int, kind: LinkKind) -> Network:
 def astra_kind(gibibytes_per_second: float, latency_ns: float) -> LinkKind:
     """A link of a network file: its bandwidth is in GiB/s (the file calls it GB/s), its latency in nanoseconds.
 
-    Raises OverflowError and ValueError where a number is not finite.
+    Raises OverflowError and ValueError if a number is not finite.
     """
     return LinkKind(round(Fraction(latency_ns) * 1000), Fraction(gibibytes_per_second) * 2**30)

@@ -15,7 +15,7 @@ COLLECTIVES: Final = ("all_reduce", *_PER_BLOCK, *_WHOLE_BUFFER)
 
 
 def algorithm_bandwidth(size: int, time_ps: int) -> Fraction | None:
-    """Bytes per second: the size of one rank's buffer by the time. None where nothing takes time."""
+    """Bytes per second: the size of one rank's buffer by the time. None if nothing takes time."""
     return Fraction(size * PICOSECONDS, time_ps) if time_ps else None
 
 

@@ -103,8 +103,8 @@ class Simulation:
 def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     """Run all tasks of a graph on a network.
 
-    Raises Deadlock where tasks wait for one another, ValueError where a link that is used has no bandwidth or latency,
-    OverflowError where a time does not fit in 64 bits.
+    Raises Deadlock if tasks wait for one another, ValueError if a link that is used has no bandwidth or latency,
+    OverflowError if a time does not fit in 64 bits.
     """
     return Simulator(network, graph, timing).run()
 
@@ -112,7 +112,7 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
 class Simulator:
     """Runs one task graph on a network as often as wanted, with other orders of the messages that tie.
 
-    Raises ValueError where a link that is used has no bandwidth or latency, OverflowError where a time does not fit in
+    Raises ValueError if a link that is used has no bandwidth or latency, OverflowError if a time does not fit in
     64 bits.
     """
 
@@ -132,7 +132,7 @@ class Simulator:
     def run(self, hop_order: Int64Array | None = None) -> Simulation:
         """One run. hop_order: int64[tasks], in place of that of the graph.
 
-        Raises Deadlock where tasks wait for one another.
+        Raises Deadlock if tasks wait for one another.
         """
         graph, hops, passed, rows = self._graph, self._hops, self._passed, self._rows
         large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
@@ -171,7 +171,7 @@ def _lanes(network: Network, links: int, any_lane: bool) -> Int64Array:
 
 
 def _check_range(*columns: Int64Array) -> None:
-    """Raise OverflowError where the sum of all durations exceeds 64 bits, so that no time does."""
+    """Raise OverflowError if the sum of all durations exceeds 64 bits, so that no time does."""
     if sum(float(column.sum(dtype=np.float64)) for column in columns) >= 2**62:
         raise OverflowError("the times of the simulation exceed 64 bits")
 

@@ -45,7 +45,7 @@ class Hops:
 
     @staticmethod
     def of(network: Network, graph: TaskGraph, timing: Timing) -> Hops:
-        """Those of a graph. Raises ValueError where a link that is used has no bandwidth or latency."""
+        """Those of a graph. Raises ValueError if a link that is used has no bandwidth or latency."""
         offsets, link = graph.routes.of_tasks(graph.route)
         size = np.repeat(graph.size, np.diff(offsets))
         busy, delay = _hop_times(network, link, size, timing)

@@ -37,7 +37,7 @@ class Timing(ABC):
 
 
 def _rates(kind: LinkKind) -> tuple[int, Fraction]:
-    """Latency in picoseconds and bandwidth. Raises ValueError where a link has none."""
+    """Latency in picoseconds and bandwidth. Raises ValueError if a link has none."""
     if kind.latency is None or kind.bandwidth is None:
         raise ValueError("a link has no bandwidth or latency")
     return kind.latency, kind.bandwidth

@@ -25,7 +25,6 @@ from collc.source.parsing.syntax import (
     Statement,
     TopologyInstance,
     TopologyTemplate,
-    ValueTable,
     Workload,
 )
 from collc.source.problems import Problems, fail
@@ -82,9 +81,9 @@ class FoundDeclaration:
 class FileScope:
     """The declarations of one file.
 
-    module: "std.topologies" for a file of the standard library, else None. names: name space -> name ->
-    declarations, but for those in tables. rows: the table of values that declares a name. imports: the imported files.
-    chosen: the statements of those branches of top-level `if`s whose condition holds; elaboration fills it.
+    module: "std.topologies" for a file of the standard library, else None. names: name space -> name -> declarations.
+    imports: the imported files. chosen: the statements of those branches of top-level `if`s whose condition holds;
+    elaboration fills it.
     """
 
     source: SourceFile
@@ -92,7 +91,6 @@ class FileScope:
     module: str | None
     folder: str
     names: dict[str, dict[str, list[Declaration]]] = field(default_factory=dict[str, dict[str, list[Declaration]]])
-    rows: dict[str, ValueTable] = field(default_factory=dict[str, ValueTable])
     imports: list[tuple[FileScope, Import]] = field(default_factory=list["tuple[FileScope, Import]"])
     chosen: list[Statement] = field(default_factory=list[Statement])
 
@@ -104,51 +102,21 @@ class FileScope:
                 with problems.collect():
                     _check_new(node, space, self.named(space, node.name.name))
                 self.names.setdefault(space, {}).setdefault(node.name.name, []).append(node)
-            elif isinstance(node, ValueTable):
-                with problems.collect():
-                    self._declare_table(node)
 
-    def _declare_table(self, table: ValueTable) -> None:
-        """Add the names of a table. Raises SourceError where one is declared twice."""
-        own = self.names.get("value", {})
-        twice = next((n for n in table.places if n in own or n in self.rows), None)
-        if twice is not None:
-            _check_new(table.declaration(twice), "value", self.named("value", twice))
-        self.rows.update(dict.fromkeys(table.places, table))
-
-    def examples(self, table: ValueTable) -> list[Let | Param]:
-        """Declarations of a table with one of each form; where these are right, all of them are."""
-        targets = {target: name for name, target in table.aliases.items()}
-        plain = (target in self.rows and target not in self.rows[target].aliases for target in targets)
-        names = [name for name, known in zip(targets.values(), plain, strict=True) if not known]
-        return [table.declaration(name) for name in (*table.examples, *names)]
-
-    def examined(self) -> Iterator[Statement]:
-        """All statements at the top of the file and those of chosen branches, in order; of a table its examples."""
-        for node in (*self.statements, *self.chosen):
-            if isinstance(node, ValueTable):
-                yield from self.examples(node)
-            else:
-                yield node
+    def all_statements(self) -> Iterator[Statement]:
+        """All statements at the top of the file and those of chosen branches, in order."""
+        yield from (*self.statements, *self.chosen)
 
     def params(self) -> list[str]:
         """The names of all params, in order."""
-        names: list[str] = []
-        for node in (*self.statements, *self.chosen):
-            if isinstance(node, Param):
-                names.append(node.name.name)
-            elif isinstance(node, ValueTable):
-                names.extend(node.params)
-        return names
+        return [node.name.name for node in self.all_statements() if isinstance(node, Param)]
 
     def declared(self, space: str) -> list[Declaration]:
-        """All declarations of a name space, in order; none of those in tables."""
+        """All declarations of a name space, in order."""
         return [node for nodes in self.names.get(space, {}).values() for node in nodes]
 
     def named(self, space: str, name: str) -> list[Declaration]:
         """The declarations of a name in this file."""
-        if space == "value" and name in self.rows:
-            return [self.rows[name].declaration(name)]
         return self.names.get(space, {}).get(name, [])
 
     def candidates(self, space: str, name: str) -> list[FoundDeclaration]:
@@ -161,8 +129,7 @@ class FileScope:
     def known(self, space: str) -> set[str]:
         """All names of a name space that the file can use."""
         files = [self, *(file for file, _ in self.imports)]
-        rows = (file.rows for file in files if space == "value")
-        return set[str]().union(*(file.names.get(space, {}) for file in files), *rows)
+        return set[str]().union(*(file.names.get(space, {}) for file in files))
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
         """The declaration of a name, None where there is none. Raises SourceError where two imports declare it."""

@@ -35,7 +35,7 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
 
 
 def _by_switches(network: Network) -> Coordinates | None:
-    """The coordinates that the classes of switches give; None where blocks differ in size."""
+    """The coordinates that the classes of switches give; None if blocks differ in size."""
     divisions = list(_divisions(network))
     divisions += [_joined(a, b) for k, a in enumerate(divisions) for b in divisions[:k]]
     divisions.sort(key=lambda division: int(division.max()))

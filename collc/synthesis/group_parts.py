@@ -51,7 +51,7 @@ class GroupPart:
 
 
 def group_parts(module: Module) -> list[GroupPart] | None:
-    """The runs of a module, each on the links of its own NPUs; None where that is no smaller problem, groups overlap,
+    """The runs of a module, each on the links of its own NPUs; None if that is no smaller problem, groups overlap,
     or the links of a group do not join it.
 
     Where there are several groups, links between switches are left out if no group needs them; else each group gets one
@@ -108,7 +108,7 @@ def _equal_switches(network: Network) -> list[list[int]]:
 
 
 def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashable, Schedule]) -> Module | None:
-    """The module with the schedules of its parts; None where two groups would use a link at the same time.
+    """The module with the schedules of its parts; None if two groups would use a link at the same time.
 
     Where groups share links between switches, each begins as many transfers on such a link later as it must.
     planned: a schedule of each kind of part.
@@ -169,7 +169,7 @@ def _moved(part: GroupPart, rows: Transfers) -> Transfers:
 
 
 def _part(module: Module, run_number: int, usable: BoolArray) -> GroupPart | None:
-    """A run on its own links; None where they do not join its NPUs. usable: bool[links], those that it may use."""
+    """A run on its own links; None if they do not join its NPUs. usable: bool[links], those that it may use."""
     network, run = module.network, module.demand.runs[run_number]
     inside = np.zeros(network.device_count, np.bool_)
     inside[run.group] = True

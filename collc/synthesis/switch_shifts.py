@@ -91,7 +91,7 @@ def _shifted(family: DeviceFamily) -> list[tuple[int, Int32Array]]:
 
 
 def _links(network: Network, device: Int32Array) -> Int32Array | None:
-    """int32[links]: where each link goes; None where there is no such link."""
+    """int32[links]: where each link goes; None if there is no such link."""
     count, kinds = network.device_count, len(network.kinds)
     here = (network.source.astype(np.int64) * count + network.target) * kinds + network.kind
     there = (device[network.source].astype(np.int64) * count + device[network.target]) * kinds + network.kind

@@ -21,7 +21,7 @@ from collc.ten.translations import Translations
 
 
 def find_translations(network: Network) -> Translations | None:
-    """The largest group of translations that the network's coordinates give; None where there is none.
+    """The largest group of translations that the network's coordinates give; None if there is none.
 
     Networks without some of their NPUs have none.
     """

@@ -29,7 +29,7 @@ class LineFit:
 def fit_line(sizes: Sequence[int], times: Sequence[float]) -> LineFit:
     """The line with the least sum of squares of relative errors, so that small sizes count as much as large ones.
 
-    Raises ZeroDivisionError where all sizes are equal.
+    Raises ZeroDivisionError if all sizes are equal.
     """
     weights = [1 / time**2 for time in times]
     total = fsum(weights)

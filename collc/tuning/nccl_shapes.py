@@ -124,7 +124,7 @@ def _graph(
 ) -> tuple[TaskGraph, int] | None:
     """(messages, parts): messages of one part of the buffer each, and how many parts it has.
 
-    None where there are no such pieces, or too many messages.
+    None if there are no such pieces, or too many messages.
     """
     messages = _Messages()
     orders = list(_ring_orders(nodes))

@@ -42,7 +42,7 @@ class Measurement:
 class MeasuredTable:
     """The rows of a table, by ascending size.
 
-    collective: the name of the test that printed it, "" where it does not say. ranks: how many; 0 where not known.
+    collective: the name of the test that printed it, "" where it does not say. ranks: how many; 0 if not known.
     """
 
     rows: tuple[Measurement, ...]
@@ -51,7 +51,7 @@ class MeasuredTable:
 
 
 def read_measurements(source: SourceFile) -> MeasuredTable:
-    """Read what a test of nccl-tests printed. Raises SourceError X0701 where a row is wrong, X0702 without rows."""
+    """Read what a test of nccl-tests printed. Raises SourceError X0701 if a row is wrong, X0702 without rows."""
     columns: Sequence[str] = _COLUMNS
     rows: dict[int, Measurement] = {}
     collective, ranks, start = "", 0, 0

@@ -45,7 +45,7 @@ SOURCE: Final = "NCCL, src/graph/tuning.cc: hwLat of a ring step over NVLink, le
 
 
 def cost_of(text: str) -> ProtocolCost:
-    """The cost that a text such as `LL128=120/128:1.3us` gives. Raises ValueError where it gives none."""
+    """The cost that a text such as `LL128=120/128:1.3us` gives. Raises ValueError if it gives none."""
     match = re.fullmatch(r"(\w+)=(\d+(?:\.\d+)?|\d+/0*[1-9]\d*):(.+)", text)
     startup = None if match is None else quantity_in(match[3], Dimension.TIME)
     if match is None or match[1] not in DEFAULT_COSTS or startup is None or not 0 < Fraction(match[2]) <= 1:

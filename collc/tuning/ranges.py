@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 Times = Sequence[int | None]
-"""Picoseconds of a candidate for each size; None where it cannot serve the size."""
+"""Picoseconds of a candidate for each size; None if it cannot serve the size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,16 +115,6 @@ def _of_length(problem: ScheduleProblem, until: int) -> str:
     return f"of {until // step} steps" if step else f"shorter than {format_time(until + 1)}"
 
 
-def find_within(module: Module, time: int, timeout: float = 60.0) -> Module | None:
-    """The module with a verified schedule of at most `time` picoseconds, None where Z3 finds none in `timeout` seconds.
-
-    Raises Undecided where the question is too large.
-    """
-    search = _ShorterSearch.of(module, monotonic() + timeout, lambda _share, _words: None)
-    found = search.find(time)[1]
-    return found if found is not None and verify_schedule(found).ok else None
-
-
 def prove_optimal(
     module: Module, timeout: float = 60.0, progress: Progress = lambda _share, _words: None, use_bound: bool = True
 ) -> Optimality:

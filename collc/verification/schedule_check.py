@@ -20,12 +20,10 @@ from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, Schedule, StepSchedule
+from collc.verification.capacity_check import check_buffers, check_endpoints, check_links
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.endpoint_check import check_endpoints
 from collc.verification.factored_check import is_proved
-from collc.verification.link_check import check_links
 from collc.verification.step_table_check import arrival_delay, check_step_table
-from collc.verification.switch_check import check_buffers
 from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, all_right, nothing_to_check
 

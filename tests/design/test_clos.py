@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import collc
 from collc.command.cli import main
-from collc.design.clos import Domains, clos, clos_tiers, rail_only
+from collc.design.clos import clos, clos_tiers, rail_only
 
 TABLE = [
     (32768, 64, 2560, 1536, 196608, 131072, 38.29, 37.5),
@@ -20,6 +21,32 @@ TABLE = [
     (65536, 128, 2560, 1536, 393216, 262144, 38.29, 37.5),
     (65536, 256, 1280, 256, 393216, 131072, 76.59, 75),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """`count` domains of `size` GPUs each. fast, slow: bandwidths of a GPU in its domain and in its rail."""
+
+    count: int
+    size: int
+    fast: Fraction
+    slow: Fraction
+
+    def all_gather_time(self, total: int) -> Fraction:
+        """The time of an All-Gather of `total` bytes over the rails and then in the domains, in seconds (1)."""
+        x, y = self.size, self.count
+        return Fraction((y - 1) * total, x * y) / self.slow + Fraction((x - 1) * total, x) / self.fast
+
+    def all_to_all_time(self, per_pair: int, *, rail_only: bool) -> Fraction:
+        """The time of an All-to-All of that many bytes for each pair, in seconds.
+
+        With rails that are connected, the two kinds of traffic share nothing (2). In a rail-only network all traffic
+        between domains crosses the fast switches too, on its way to another rail, in a phase of its own (3).
+        """
+        x, y, size = self.size, self.count, per_pair
+        if rail_only:
+            return y * (x - 1) * size / self.fast + x * (y - 1) * size / self.slow
+        return max((x - 1) * size / self.fast, x * (y - 1) * size / self.slow)
 
 
 @pytest.mark.parametrize("row", TABLE)

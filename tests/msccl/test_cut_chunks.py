@@ -78,7 +78,7 @@ def test_the_time_for_many_slots_is_bounded():
 def test_where_several_slots_block_single_ones_are_tried(monkeypatch):
     monkeypatch.setattr(slots, "_MOST_MESSAGES", 0)
     tried: list[int] = []
-    lowered = lowering._lowered
+    lowered = lowering._run_attempts
 
     def blocked(stages):
         tried.append(max(message.count for message in stages.start.messages))
@@ -86,6 +86,6 @@ def test_where_several_slots_block_single_ones_are_tried(monkeypatch):
             raise CheckFailed(lowering._deadlocks().diagnostics[0])
         return lowered(stages)
 
-    monkeypatch.setattr(lowering, "_lowered", blocked)
+    monkeypatch.setattr(lowering, "_run_attempts", blocked)
     assert lower(exchange(3, 2_000, 1_000), OLD).chunk_bytes == 1_000
     assert tried == [2, 1]

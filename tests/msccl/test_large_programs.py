@@ -91,4 +91,4 @@ def test_single_slots_are_the_first_that_fit(at_once: bool) -> None:
             slot = next((slot for slot, until in enumerate(busy) if until < before), len(busy))
             busy[slot : slot + 1] = [max(block.free, block.begin[0])]
             wanted[block.first] = slot
-        assert scratch_slots.placed(blocks, at_once=at_once) == (wanted, len(busy))
+        assert scratch_slots.allocate_blocks(blocks, at_once=at_once) == (wanted, len(busy))

@@ -64,10 +64,9 @@ TARGETS: dict[str, tuple[Target, ...]] = {
                 for name in (
                     "buffers",
                     "chunk_check",
-                    "link_check",
+                    "capacity_check",
                     "schedule_check",
                     "step_table_check",
-                    "switch_check",
                     "timed_transfers",
                     "verdict",
                 )

@@ -159,5 +159,5 @@ class OneTask:
 
 def test_a_result_that_is_lost_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     package = SimpleNamespace(Client=OneTask, as_completed=lambda futures, **_options: futures)
-    monkeypatch.setattr("collc.parallel.dask_cluster._distributed", lambda: package)
+    monkeypatch.setattr("collc.parallel.dask_cluster._import_distributed", lambda: package)
     assert list(run_on_cluster("tests.parallel.functions:square", [2], "tcp://nowhere:1")) == [(0, 5)]

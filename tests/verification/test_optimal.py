@@ -16,7 +16,7 @@ from collc.ten.module import Bound, Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
-from collc.verification.optimal import find_within, prove_optimal
+from collc.verification.optimal import prove_optimal
 from tests.support import (
     MiB,
     all_gather,
@@ -30,7 +30,7 @@ from tests.support import (
     ring,
     switched,
 )
-from tests.verification.deadlines import find_within_steps
+from tests.verification.deadlines import find_within, find_within_steps
 from tests.verification.interpreter import interpret
 from tests.verification.random_modules import random_module, transfers
 from tests.verification.shortest import TooMany, shortest

@@ -20,7 +20,7 @@ from collc.ten.limited import with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.verification import CHECKS, schedule_check, step_table_check, verify_schedule
-from collc.verification.switch_check import check_buffers
+from collc.verification.capacity_check import check_buffers
 from collc.verification.verdict import Findings
 from tests.support import (
     DEFAULT,

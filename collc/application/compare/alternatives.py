@@ -48,7 +48,7 @@ def simulated_alternatives(
         progress(number / len(names), f"simulating {name}")
         try:
             if name in SYNTHESIZED:
-                other = _checked(_synthesized(blank, name), name)
+                other = _verify_alternative(_run_synthesizer(blank, name), name)
                 yield name, simulated_module(other, ExactTiming(module.model))
             else:
                 yield name, _textbook(blank, standards, name)
@@ -64,12 +64,12 @@ def standard_of(run: Run) -> Standard:
     return run.standard
 
 
-def _synthesized(blank: Module, name: str) -> Module:
+def _run_synthesizer(blank: Module, name: str) -> Module:
     context = PassContext()
     return Invert().run(Synthesize(name).run(blank, context), context)
 
 
-def _checked(module: Module, name: str) -> Module:
+def _verify_alternative(module: Module, name: str) -> Module:
     if not verify_schedule(module).ok:
         raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
     return module
@@ -86,7 +86,7 @@ def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simula
     if messages > MOST_MESSAGES:
         raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
     schedule = RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model))
-    other = _checked(blank.with_schedule(schedule, name), name)
+    other = _verify_alternative(blank.with_schedule(schedule, name), name)
     return simulated_module(other, ExactTiming(blank.model))
 
 

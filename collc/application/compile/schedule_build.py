@@ -275,7 +275,7 @@ _STEPS: Final = (check_request, find_schedule, *_STEPS_AFTER_PLAN)
 
 def _page(build: Build, files: WrittenFile) -> str:
     """The text of the report that `emit report` writes. files: the other files."""
-    from collc.application.show.module_report import report_of_schedule
+    from collc.application.show.report_page import report_of_schedule
 
     notes = (*build.report.notes, *files.notes)
     report = replace(build.report, module=build.module, notes=notes, ranks=files.ranks)

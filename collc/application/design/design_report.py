@@ -91,7 +91,12 @@ class DesignReport:
             "topology": self.topology,
             "objective": self.objective,
             "dimensions": [
-                {"kind": d.kind, "npus": d.size, "tier": d.tier, "cost_per_GBps": _rounded(float(d.unit_cost))}
+                {
+                    "kind": d.kind,
+                    "npus": d.size,
+                    "tier": d.tier,
+                    "cost_per_GBps": _round_to_nine_digits(float(d.unit_cost)),
+                }
                 for d in self.dimensions
             ],
         }
@@ -104,7 +109,7 @@ class DesignReport:
             found["left_out"] = dict(self.left_out)
         return found
 
-    def _assumed(self) -> str:
+    def _dimension_remark(self) -> str:
         """What the table says beside bandwidths of a network whose dimensions are not known."""
         one = len(self.dimensions) == 1 and self.dimensions[0].kind not in KINDS
         return " (as one dimension)" if one else ""
@@ -115,7 +120,7 @@ class DesignReport:
             (
                 self.name,
                 choice.name if choice.allowed else f"{choice.name} (not allowed)",
-                _rates(choice.bandwidth) + self._assumed(),
+                _rates(choice.bandwidth) + self._dimension_remark(),
                 format_time(Fraction(round(choice.time * 1000))),
                 f"${choice.cost:,.2f}",
                 f"{choice.speedup:.3f}",
@@ -131,12 +136,12 @@ class DesignReport:
 
 def _choice_json(choice: Alternative) -> dict[str, object]:
     return {
-        "bandwidth_GBps": [_rounded(rate) for rate in choice.bandwidth],
-        "time_ns": _rounded(choice.time),
-        "cost": _rounded(choice.cost),
-        "speedup": _rounded(choice.speedup),
-        "performance_per_cost": _rounded(choice.performance_per_cost),
-        "utilisation": [_rounded(share) for share in choice.utilisation],
+        "bandwidth_GBps": [_round_to_nine_digits(rate) for rate in choice.bandwidth],
+        "time_ns": _round_to_nine_digits(choice.time),
+        "cost": _round_to_nine_digits(choice.cost),
+        "speedup": _round_to_nine_digits(choice.speedup),
+        "performance_per_cost": _round_to_nine_digits(choice.performance_per_cost),
+        "utilisation": [_round_to_nine_digits(share) for share in choice.utilisation],
         "allowed": choice.allowed,
     }
 
@@ -149,7 +154,7 @@ def _remarks(messages: Sequence[Diagnostic]) -> list[str]:
     return [render(messages)] if messages else []
 
 
-def _rounded(value: float) -> float:
+def _round_to_nine_digits(value: float) -> float:
     """Nine significant digits: what the solver finds beyond them differs between processors."""
     return float(f"{value:.9g}")
 

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from collc.application.design.design_notes import dimension_warnings
 from collc.application.design.design_report import DesignReport, DesignsReport
 from collc.application.emit.libra_files import libra_folder, write_libra
 from collc.application.settings import OUTPUT_HINT
@@ -16,6 +15,7 @@ from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
+from collc.graph.network_axes import KINDS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import DesignRequest
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 PICOSECONDS: Final = 1000
 """In a nanosecond."""
+
+MODELLED: Final = ("ring", "fully_connected", "switched")
+"""The kinds of dimensions that LIBRA has formulas and prices for."""
+
+_LIKE_A_RING: Final = "timed and priced like a ring, as if all links of an NPU were always busy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
 
-    warnings = dimension_warnings(request)
+    warnings = _dimension_warnings(request)
     report = DesignReport(request.name, request.network.name, request.objective, diagnostics=warnings)
     try:
         problem, communication = problem_of(request)
@@ -92,6 +97,27 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
         return _written(report, request, problem, output or Path())
     except CollcError as error:
         return report.failed(error)
+
+
+def _dimension_warnings(request: DesignRequest) -> tuple[Diagnostic, ...]:
+    """Warnings E0923 about dimensions that are none of MODELLED, or have several switches between two NPUs."""
+    network = request.network
+    texts: list[tuple[str, str]] = []
+    if not network.axes:
+        text = f"the dimensions of '{network.name}' are not known: it is designed as one of {len(network.npus):,} NPUs"
+        hint = "products of rings, fully_connected and switched networks have dimensions; so have meshes and tori"
+        texts.append((f"{text}, {'priced like one switch' if network.has_switches else _LIKE_A_RING}", hint))
+    for number, axis in enumerate(network.axes):
+        if axis.kind not in MODELLED:
+            text = f"dimension {number} of '{network.name}' is a {axis.kind} of {axis.size:,} NPUs, {_LIKE_A_RING}"
+            known = axis.kind in KINDS
+            texts.append(
+                (text, "" if known else "write the factor as a product too: ring(4) * ring(4) for torus2d(4, 4)")
+            )
+    if bool(((network.source >= network.npu_count) & (network.target >= network.npu_count)).any()):
+        text = f"links between switches of '{network.name}' have no price: a dimension costs what one switch does"
+        texts.append((text, ""))
+    return tuple(Diagnostic("E0923", text, request.network_span, hint=hint, warning=True) for text, hint in texts)
 
 
 def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:

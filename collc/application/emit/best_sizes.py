@@ -88,7 +88,7 @@ def _other_times(module: Module, standard: Standard, kind: FileKind, progress: P
     for size in PLANNED:
         progress(None, f"auto for {format_bytes(size)}")
         try:
-            other = _planned(module, standard, size)
+            other = _plan_for_size(module, standard, size)
             for protocol, times in _times_with_protocols(other, kind).items():
                 found[f"auto for {format_bytes(size)} ({protocol})"] = times
         except CollcError:  # what auto found has no such file
@@ -96,7 +96,7 @@ def _other_times(module: Module, standard: Standard, kind: FileKind, progress: P
     return found
 
 
-def _planned(module: Module, standard: Standard, size: int) -> Module:
+def _plan_for_size(module: Module, standard: Standard, size: int) -> Module:
     """What `auto` finds for another size of the buffer, in as many chunks."""
     run = module.demand.runs[0]
     table = run.pattern.expand()

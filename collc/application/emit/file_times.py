@@ -116,10 +116,10 @@ def file_times(
         rows, known = [], []
     found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
     nothing: list[int | None] = [None] * len(sizes)
-    return _interpolated(sizes, least, most, found) if found else nothing
+    return _interpolate_times(sizes, least, most, found) if found else nothing
 
 
-def _interpolated(sizes: Sequence[int], least: int, most: int, known: dict[int, int]) -> list[int | None]:
+def _interpolate_times(sizes: Sequence[int], least: int, most: int, known: dict[int, int]) -> list[int | None]:
     """The times for all sizes from `least` to `most`, on straight lines between those that are known."""
     found: list[int | None] = []
     for at, size in enumerate(sizes):

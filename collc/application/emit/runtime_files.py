@@ -35,7 +35,7 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
     from collc.msccl.lowering.files import program_files
 
     def write(part: Module, run: int | None) -> WrittenFile:
-        chosen, sizes_note = _sized(part, options, "msccl", progress)
+        chosen, sizes_note = _choose_sizes(part, options, "msccl", progress)
         progress(None, "lowering to MSCCL")
         written: list[WrittenFile] = []
         files = program_files(part, chosen, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
@@ -87,7 +87,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
     from collc.msccl.plans.precheck import nodes_of_ranks
 
     def write(part: Module, run: int | None) -> WrittenFile:
-        chosen, sizes_note = _sized(part, options, "mscclpp", progress)
+        chosen, sizes_note = _choose_sizes(part, options, "mscclpp", progress)
         path = destination.new(run=run)
         progress(None, "lowering to MSCCL++")
         plan = fastest_plan(part, chosen)
@@ -114,7 +114,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
     return _for_runs(module, options, destination, write)
 
 
-def _sized(
+def _choose_sizes(
     part: Module, options: MscclOptions, kind: FileKind, progress: Progress
 ) -> tuple[MscclOptions, tuple[str, ...]]:
     """The options with sizes, and a remark where the program leaves them to collc."""
@@ -139,7 +139,7 @@ def average_note(demand: Demand) -> str:
 def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:
     """Write the MSCCL program of each run after each stage of the lowering, as text for people."""
     from collc.msccl.communicators import communicators_of
-    from collc.msccl.lowering.stages import stages_of, stages_text
+    from collc.msccl.lowering.files import stages_of, stages_text
 
     found = communicators_of(module.network, module.demand, joint=options.custom)
     with path.open("w", encoding="utf-8", newline="\n") as out:
@@ -209,13 +209,13 @@ def _for_runs(
         if not communicator.in_order:
             which = f"run {communicator.run or 0}: " if several else ""
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
-            one = replace(one, notes=(f"{which}rank {_listed(shown)}", *one.notes))
+            one = replace(one, notes=(f"{which}rank {_list_names(shown)}", *one.notes))
         written.append(one)
     everything = combined(written)
     return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(f"{rank} is {name}" for rank, name in enumerate(names[:_SHOWN]))
     return shown + (f" .. {len(names) - 1} is {names[-1]}" if len(names) > _SHOWN else "")
 

@@ -71,7 +71,7 @@ def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lam
     if _NAME.fullmatch(settings.name) is None:
         raise _usage(f"'{settings.name}' is not a valid name for a topology", "letters, digits and _")
     options = _options(settings)
-    sources = [_named(settings.kind, path) for path in settings.files]
+    sources = [_kind_and_source(settings.kind, path) for path in settings.files]
     for kind, source in sources:
         if kind not in KINDS:
             raise _usage(f"there is no kind '{kind}'", did_you_mean(kind, KINDS, f"there are {listed(KINDS)}"))
@@ -103,7 +103,7 @@ def _usage(message: str, hint: str) -> UsageError:
     return UsageError(Diagnostic("U0150", message, hint=hint))
 
 
-def _named(kind: str | None, path: Path) -> tuple[str, SourceFile]:
+def _kind_and_source(kind: str | None, path: Path) -> tuple[str, SourceFile]:
     source = read_text(path, limit=MAX_BYTES)
     return kind or kind_of(source), source
 
@@ -112,8 +112,8 @@ def _kind_and_file(text: str) -> tuple[str, SourceFile]:
     """KIND:FILE, or FILE."""
     kind, sign, path = text.partition(":")
     if sign and kind in KINDS:
-        return _named(kind, Path(path))
-    return _named(None, Path(text))
+        return _kind_and_source(kind, Path(path))
+    return _kind_and_source(None, Path(text))
 
 
 def _extra(settings: ImportSettings) -> list[tuple[str, SourceFile]]:
@@ -156,7 +156,7 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
     if fabric_source is not None:
         fabric = KINDS[fabric_source[0]].read(fabric_source[1], options)
     if isinstance(fabric, HostGroups):
-        machine = _grouped(fabric, hosts, settings, options)
+        machine = _machine_of_groups(fabric, hosts, settings, options)
         return replace(machine, taken=(*_summary(machine), fabric.remark(), *dict.fromkeys(remarks)))
     if settings.joined_by is not None:
         raise _usage("--joined-by is for blocks, rings and tori of Slurm", "leave it out")
@@ -168,7 +168,7 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
     if len(insides) > 1 and not with_ports and not are_one_domain([inside.node for inside in insides]):
         message = f"{len(insides)} nodes, and nothing states what joins them"
         raise missing(message, "give --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
-    machine = with_domains(_joined(insides, fabric, settings, kinds))
+    machine = with_domains(_join_insides(insides, fabric, settings, kinds))
     return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
 
 
@@ -185,7 +185,9 @@ def _all_hosts(sources: Sequence[tuple[str, SourceFile]], options: ImportOptions
     return hosts, remarks
 
 
-def _grouped(groups: HostGroups, hosts: list[Host], settings: ImportSettings, options: ImportOptions) -> Machine:
+def _machine_of_groups(
+    groups: HostGroups, hosts: list[Host], settings: ImportSettings, options: ImportOptions
+) -> Machine:
     """The machine of blocks, a ring or a torus of hosts."""
     if settings.nodes:
         raise _usage("--nodes takes hosts of a tree, not of blocks, rings and tori", "--part chooses a ring")
@@ -195,11 +197,11 @@ def _grouped(groups: HostGroups, hosts: list[Host], settings: ImportSettings, op
     kinds = Kinds(options)
     insides = [inside_of(host, kinds, options, with_ports=True) for host in hosts or [_plain_host(options)]]
     if join == "switch":
-        return _joined(insides, switched_groups(groups), settings, kinds)
+        return _join_insides(insides, switched_groups(groups), settings, kinds)
     return cabled_groups(groups, _for_each(groups.hosts, insides), kinds)
 
 
-def _joined(insides: list[Inside], fabric: Fabric | None, settings: ImportSettings, kinds: Kinds) -> Machine:
+def _join_insides(insides: list[Inside], fabric: Fabric | None, settings: ImportSettings, kinds: Kinds) -> Machine:
     if fabric is None and settings.fabric is None:
         names = settings.nodes if len(settings.nodes) == len(insides) else ("",) * len(insides)
         nodes = tuple(replace(one.node, label=name) for one, name in zip(insides, names, strict=True))

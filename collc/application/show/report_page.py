@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from collc.application.compile.compile_report import ScheduleReport
+from collc.application.settings import Progress
 from collc.application.show.report_alternatives import Alternatives
-from collc.application.show.report_subject import Subject
+from collc.application.show.report_subject import Subject, subject_of_report
 from collc.base.units import format_time, percent, shown_bytes
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
@@ -58,6 +61,17 @@ def subject_section(subject: Subject) -> Section:
     if subject.drawing:
         panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
     return Section(subject.name, subject.summary, badge, panels)
+
+
+def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:
+    """The page of one schedule as HTML, with the checks made so far and the bounds; nothing is checked again.
+
+    network: that of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
+    a module.
+    """
+    made = {name: outcome for name, outcome in report.checks.items() if outcome != "skipped"}
+    subject = subject_of_report(replace(report, checks=made), network, progress)
+    return report_page(report.name, [subject_section(subject)])
 
 
 # Panels

@@ -185,7 +185,7 @@ def _subjects(
     kind = _kind(path)
     _check_settings(path, kind, settings)
     if kind == "coll":
-        return _compiled(path, settings, progress)
+        return _program_subjects(path, settings, progress)
     progress(None, f"checking {path.name}")
     if kind == "ten":
         from collc.ten.files import read_module
@@ -223,7 +223,7 @@ def _check_settings(path: Path, kind: FileKind, settings: ShowSettings) -> None:
         raise no_size(path)
 
 
-def _compiled(
+def _program_subjects(
     path: Path, settings: ShowSettings, progress: Progress
 ) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
     """The schedules and designs of a program. Raises UsageError U0118 or U0136 where there is none."""
@@ -240,12 +240,14 @@ def _compiled(
     if not schedules and not designs:
         hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
         raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
-    subjects = tuple(_scheduled(schedules, settings, progress))
+    subjects = tuple(_schedule_subjects(schedules, settings, progress))
     progress(None, "solving designs")
     return subjects, tuple(design_subject(design) for design in designs)
 
 
-def _scheduled(requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress) -> Iterator[Subject]:
+def _schedule_subjects(
+    requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress
+) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
     from collc.application.compile.planning import BuildInput
     from collc.application.compile.schedule_build import build_schedule

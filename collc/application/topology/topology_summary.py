@@ -268,7 +268,7 @@ def _links(network: Network) -> list[LinkRow]:
         both = table.get((b, a, kind)) == count
         if a == b:
             inside = np.flatnonzero((keys == (a, b, kind)).all(axis=1))
-            both = _mirrored(network.source[inside], network.target[inside])
+            both = _has_opposite_links(network.source[inside], network.target[inside])
         if both and a > b:
             continue
         each = count // 2 if both and a == b else count
@@ -276,7 +276,7 @@ def _links(network: Network) -> list[LinkRow]:
     return rows
 
 
-def _mirrored(source: Int32Array, target: Int32Array) -> bool:
+def _has_opposite_links(source: Int32Array, target: Int32Array) -> bool:
     """Whether there is an opposite link for each link."""
     there, back = np.lexsort((source, target)), np.lexsort((target, source))
     return np.array_equal(source[there], target[back]) and np.array_equal(target[there], source[back])

@@ -111,13 +111,13 @@ def run_tuning_task(task: TuningTask) -> TuningResult:
         expect_many()
     try:
         if task.plan is None:
-            result["compared"] = _compared(task)
+            result["compared"] = _compare_with_nccl(task)
             return result
         request, module = planned_module(task.tuned, task.plan)
         result["synthesizer"] = module.algorithm or ""
         for number, options in enumerate(task.files):
             try:
-                result["files"] += _simulated(task, request.network, module, number, options)
+                result["files"] += _simulate_files(task, request.network, module, number, options)
             except CollcError as error:
                 result["errors"].append(f"{_words(options)}: {_first(error)}")
             except (Deadlock, NoRoute) as error:
@@ -193,7 +193,7 @@ def file_options(options: FileOptions, protocol: str, sizes: tuple[int, int | No
     )
 
 
-def _simulated(
+def _simulate_files(
     task: TuningTask, network: Network, module: Module, number: int, options: FileOptions
 ) -> Iterator[FileTimes]:
     """The times of one file, with each protocol that its kind has. Raises what writing it raises."""
@@ -216,7 +216,7 @@ def _in_network(task: TuningTask) -> bool:
 # What they are compared with
 
 
-def _compared(task: TuningTask) -> dict[str, list[int | None]]:
+def _compare_with_nccl(task: TuningTask) -> dict[str, list[int | None]]:
     """The bound for each size, and NCCL's own algorithms with the best protocol."""
     from collc.synthesis.bounds import ideal_bound
     from collc.ten.schedule import LinkModel

@@ -196,7 +196,7 @@ class _Check(Protocol):
     ) -> FileVerdict | PlanVerdict: ...
 
 
-def _checked(path: Path, expected: Expectation, check: _Check) -> FileVerdict | PlanVerdict:
+def _run_check(path: Path, expected: Expectation, check: _Check) -> FileVerdict | PlanVerdict:
     """The verdict on a file; if a program is given, against the run that the file is for."""
     from collc.msccl.check import Summary, expected_of
 
@@ -249,7 +249,7 @@ def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
     from collc.msccl.check import check_file, contract_of
     from collc.msccl.check.model import PROFILES
 
-    verdict = _checked(path, expected, partial(check_file, path, profile=expected.profile))
+    verdict = _run_check(path, expected, partial(check_file, path, profile=expected.profile))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     if summary and path.stat().st_size <= _ALL_CONTRACTS:
@@ -264,7 +264,7 @@ def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
 def _verify_plan(path: Path, expected: Expectation) -> FileReport:
     from collc.msccl.check_plan import check_plan
 
-    verdict = _checked(path, expected, partial(check_plan, path, nodes=expected.gpus_per_node))
+    verdict = _run_check(path, expected, partial(check_plan, path, nodes=expected.gpus_per_node))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
     return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

@@ -67,7 +67,7 @@ def verify_traces(
     if cycle:
         return report(*deadlock(traces, cycle).diagnostics)
     chunks = node_chunks(traces)
-    wanted = None if chunks is None else _wanted(traces, chunks, collective, root, demand)
+    wanted = None if chunks is None else _expected_module(traces, chunks, collective, root, demand)
     if chunks is None or wanted is None:
         reason = _NO_CHUNKS if chunks is None else _NO_COLLECTIVE
         message = f"result was not checked: {reason}"
@@ -77,7 +77,7 @@ def verify_traces(
     return report(*errors)
 
 
-def _wanted(
+def _expected_module(
     traces: Traces, chunks: list[str], collective: str | None, root: int | None, demand: tuple[Demand, Network] | None
 ) -> Mapping[str, Wanted] | None:
     """The chunks of the collective that the traces are, None where nothing says which one."""

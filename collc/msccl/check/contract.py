@@ -1,6 +1,6 @@
 """The contract of the runtimes: every rule of docs/msccl-contract.md, sections 2 to 5, that needs no execution.
 
-Each rank of a runtime checks some of these rules, and only for its own `gpu` element. Where another one is broken, the
+Each rank of a runtime checks some of these rules, and only for its own `gpu` element. If another one is broken, the
 runtime hangs, crashes or computes something else. Here all rules are checked for all ranks.
 """
 

@@ -151,7 +151,7 @@ class _Lines:
                 self.starts.append(self.starts[-1] + len(line) + 1)
 
     def line(self, number: int) -> str:
-        """Line `number`, from 1; empty where there is none."""
+        """Line `number`, from 1; empty if there is none."""
         if self.lines is not None:
             return self.lines[number - 1] if number <= len(self.lines) else ""
         with self.path.open("rb") as stream:

@@ -79,7 +79,7 @@ class Steps:
 class FileProgram:
     """A whole file. chunks: int64[gpus, 3], i_chunks, o_chunks, s_chunks. lines, columns: of the gpu elements.
 
-    redop: of reductions, as the file says it; "" where it does not.
+    redop: of reductions, as the file says it; "" if it does not.
     """
 
     name: str

@@ -64,9 +64,9 @@ def check_races(
     _overlaps(program, layout, findings)
     if not len(pairs.before):
         return
-    known = _ordered_within_gpu(program, waits, events, pairs)
+    known = _known_within_gpu(program, waits, events, pairs)
     open_pairs = np.flatnonzero(~known)
-    loose = open_pairs[~_ordered(program, events, pairs.before[open_pairs], pairs.after[open_pairs])]
+    loose = open_pairs[~_reach_over_all_gpus(program, events, pairs.before[open_pairs], pairs.after[open_pairs])]
     seen: set[tuple[int, int]] = set()
     for at in loose.tolist():
         first, second = int(events.step[pairs.before[at]]), int(events.step[pairs.after[at]])
@@ -126,15 +126,15 @@ def _dependency_edges(
     rows = np.flatnonzero(on_tb >= 0)
     sets = np.flatnonzero(np.asarray(waits.sets))
     wanted = program.tbs.first[on_tb[rows]] + np.asarray(waits.needs_step, np.int64)[rows]
-    source = _certain(program)[sets[np.searchsorted(sets, wanted)]]
+    source = _certainly_done(program)[sets[np.searchsorted(sets, wanted)]]
     rows, source = rows[source >= 0], source[source >= 0]
     return start[rows], start[source] + counts[source] - 1
 
 
-def _certain(program: FileProgram) -> Int64Array:
+def _certainly_done(program: FileProgram) -> Int64Array:
     """int64[steps]: the last step that all threads have ended when the counter passes each step; -1 for none.
 
-    It is the step itself, except where the counter of a send may move early (docs/msccl-contract.md, section 7): then
+    It is the step itself, except if the counter of a send may move early (docs/msccl-contract.md, section 7): then
     it is the last step before that is no send.
     """
     rows = np.arange(len(program.steps))
@@ -185,7 +185,7 @@ def _pairs(program: FileProgram, events: ChunkEvents, layout: MemoryLayout) -> A
     return AccessPairs(event[both[0]], event[both[1]], slot[both[0]])
 
 
-def _ordered_within_gpu(program: FileProgram, waits: StepWaits, events: ChunkEvents, pairs: AccessPairs) -> BoolArray:
+def _known_within_gpu(program: FileProgram, waits: StepWaits, events: ChunkEvents, pairs: AccessPairs) -> BoolArray:
     """Pairs that program order and dependencies of one gpu order: vector clocks, a gpu at a time."""
     known = np.zeros(len(pairs.before), np.bool_)
     before, after = events.step[pairs.before], events.step[pairs.after]
@@ -213,7 +213,7 @@ def _clocks(
     base = int(program.gpu_first[program.step_gpu[depends[0]]])
     width = int(program.gpu_first[program.step_gpu[depends[0]] + 1]) - base
     history: dict[int, tuple[list[int], list[Int64Array]]] = {}
-    certain = _certain(program)
+    certain = _certainly_done(program)
     for step in depends:
         own, on = int(tb[step]), waits.needs_tb[step]
         goal = int(program.tbs.first[on]) + waits.needs_step[step]
@@ -234,7 +234,7 @@ def _clocks(
     return answers
 
 
-def _ordered(program: FileProgram, events: ChunkEvents, before: Int64Array, after: Int64Array) -> BoolArray:
+def _reach_over_all_gpus(program: FileProgram, events: ChunkEvents, before: Int64Array, after: Int64Array) -> BoolArray:
     """Whether `before` reaches `after` over all gpus: sets of questions flow along the edges."""
     answers = np.zeros(len(before), np.bool_)
     if not len(before):

@@ -60,7 +60,7 @@ class _ReadElements:
 def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
     """The program of a file.
 
-    Raises UsageError where it can't be opened, CheckFailed with all mistakes where it can't be understood.
+    Raises UsageError if it can't be opened, CheckFailed with all mistakes if it can't be understood.
     """
     try:
         program = Reader(profile, findings).read(path)
@@ -85,7 +85,7 @@ class Reader:
         self.location: FileLocation = FileLocation()
 
     def read(self, path: Path) -> FileProgram | None:
-        """The program, or None where the file can't be understood."""
+        """The program, or None if the file can't be understood."""
         try:
             with path.open("rb") as stream:
                 for tag in scan(stream):
@@ -95,9 +95,9 @@ class Reader:
             return None
         if self.open:
             last = self.open[-1]
-            self._wrong("X0104", f"<{last.name}> is never closed", FileLocation(last.line, last.column), breaks=True)
+            self._report("X0104", f"<{last.name}> is never closed", FileLocation(last.line, last.column), breaks=True)
         elif not self.rows.algo_location.line:
-            self._wrong("X0104", "the file holds no <algo>", FileLocation(1, 1), breaks=True)
+            self._report("X0104", "the file holds no <algo>", FileLocation(1, 1), breaks=True)
         if self.findings.broken:
             return None
         return self._program()
@@ -117,7 +117,7 @@ class Reader:
         if not self.open or self.open[-1].name != tag.name:
             inside = f"</{self.open[-1].name}>" if self.open else "no closing tag"
             location = FileLocation(tag.line, tag.column)
-            self._fail(Finding("contract", "X0104", f"closing tag </{tag.name}> that closes nothing", location, inside))
+            self._stop(Finding("contract", "X0104", f"closing tag </{tag.name}> that closes nothing", location, inside))
         self.open.pop()
 
     def _element(self, tag: Tag) -> None:
@@ -125,12 +125,12 @@ class Reader:
         location = FileLocation(tag.line, tag.column, self.location.gpu, self.location.tb, self.location.step)
         if parent == "step":
             text = f"<{tag.name}> inside <step>: the runtimes crash on it"
-            self._fail(Finding("contract", "X0104", text, location, "<step .../>"))
+            self._stop(Finding("contract", "X0104", text, location, "<step .../>"))
         if CHILD[parent] != tag.name:
             self._unknown(tag, parent, location)
             return
         if tag.name == "algo" and self.rows.algo_location.line:
-            self._wrong("X0104", "a second <algo>", location, "one <algo> in a file", breaks=True)
+            self._report("X0104", "a second <algo>", location, "one <algo> in a file", breaks=True)
         self._row(tag)
         if not tag.single:
             self.open.append(tag)
@@ -138,7 +138,7 @@ class Reader:
     def _unknown(self, tag: Tag, parent: str, location: FileLocation) -> None:
         if not parent:
             known = "<algo> as the first element"
-            self._fail(Finding("contract", "X0104", f"<{tag.name}> outside <algo>", location, known))
+            self._stop(Finding("contract", "X0104", f"<{tag.name}> outside <algo>", location, known))
         text = f"unknown element <{tag.name}> in <{parent}>: the runtimes skip it with all that it holds"
         self.findings.add(Finding("contract", "X0104", text, location, f"<{CHILD[parent]}>", warning=True))
         self.ignored = 0 if tag.single else 1
@@ -171,10 +171,10 @@ class Reader:
             rows.numbers[name] = OLD_DEFAULTS[name] if missing else self._number(tag, name, 64)
         for name in ("inplace", "outofplace"):
             if rows.numbers[name] not in (0, 1):
-                self._wrong("X0110", f"{name} is {rows.numbers[name]}", self._at(name), "0 or 1")
+                self._report("X0110", f"{name} is {rows.numbers[name]}", self._at(name), "0 or 1")
         proto = tag.attributes.get("proto")
         if proto is not None and proto not in CAPACITY:
-            self._wrong("X0106", f'proto "{proto}"', self._at("proto"), "Simple, LL or LL128", breaks=True)
+            self._report("X0106", f'proto "{proto}"', self._at("proto"), "Simple, LL or LL128", breaks=True)
 
     def _threadblock(self, tag: Tag) -> None:
         rows = self.rows
@@ -193,13 +193,13 @@ class Reader:
         kind = STEP_KINDS.get(text)
         if kind is None and text:
             known = ", ".join(STEP_KINDS)
-            self._wrong("X0106", f'type "{text}"', self._at("type"), f"one of {known}", breaks=True)
+            self._report("X0106", f'type "{text}"', self._at("type"), f"one of {known}", breaks=True)
         columns["kind"].append(StepKind.NOP if kind is None else kind)
         for name in ("srcbuf", "dstbuf"):
             text = self._text(tag, name)
             known = text in BUFFERS
             if not known and text:
-                self._wrong("X0106", f'{name} "{text}"', self._at(name), "i, o or s", breaks=True)
+                self._report("X0106", f'{name} "{text}"', self._at(name), "i, o or s", breaks=True)
             columns[name].append(BUFFERS.index(text) if known else 0)
         columns["tb"].append(len(self.rows.first) - 1)
         columns["line"].append(tag.line)
@@ -212,30 +212,30 @@ class Reader:
     def _text(self, tag: Tag, name: str) -> str:
         value = tag.attributes.get(name)
         if value is None:
-            self._missing(tag, name)
+            self._report_missing(tag, name)
             return ""
         if not value and name != "name":
-            self._wrong("X0106", f"{name} is empty", self._at(name), breaks=True)
+            self._report("X0106", f"{name} is empty", self._at(name), breaks=True)
         return value
 
-    def _missing(self, tag: Tag, name: str) -> None:
+    def _report_missing(self, tag: Tag, name: str) -> None:
         text = f"attribute {name} of <{tag.name}> is missing"
         rule = f"all of: {', '.join(REQUIRED[tag.name])}"
-        self._wrong("X0105", text, self.location, rule, breaks=True, hint="the runtime refuses the file without it")
+        self._report("X0105", text, self.location, rule, breaks=True, hint="the runtime refuses the file without it")
 
     def _number(self, tag: Tag, name: str, bits: int = 32) -> int:
         text = tag.attributes.get(name)
         if text is None:
-            self._missing(tag, name)
+            self._report_missing(tag, name)
             return 0
         if text not in self.cache:
             self.cache[text] = c_integer(text)
         value = self.cache[text]
         if value is None:
-            self._wrong("X0106", f'{name}="{text}" is no number', self._at(name), "a C integer", breaks=True)
+            self._report("X0106", f'{name}="{text}" is no number', self._at(name), "a C integer", breaks=True)
             return 0
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            self._wrong("X0106", f'{name}="{text}" does not fit {bits} bits', self._at(name), breaks=True)
+            self._report("X0106", f'{name}="{text}" does not fit {bits} bits', self._at(name), breaks=True)
             return 0
         if len(text) > 1 and text.lstrip("+-")[0] == "0" and text != str(value):
             note = f'{name}="{text}" begins with 0, so the runtimes read it as {value}'
@@ -245,7 +245,7 @@ class Reader:
     def _at(self, attribute: str) -> FileLocation:
         return replace(self.location, attribute=attribute)
 
-    def _wrong(
+    def _report(
         self,
         code: str,
         message: str,
@@ -257,7 +257,7 @@ class Reader:
     ) -> None:
         self.findings.add(Finding("contract", code, message, location, expected, hint), breaks=breaks)
 
-    def _fail(self, finding: Finding) -> None:
+    def _stop(self, finding: Finding) -> None:
         raise ScanError(finding)
 
     def _program(self) -> FileProgram | None:
@@ -307,16 +307,16 @@ class Reader:
         for identity, _, _, _, line, column in self.rows.gpus:
             location = FileLocation(line, column, identity, attribute="id")
             if identity in seen:
-                self._wrong("X0107", f"two gpus with id {identity}", location, "unique ids", breaks=True)
+                self._report("X0107", f"two gpus with id {identity}", location, "unique ids", breaks=True)
             elif not 0 <= identity < ngpus:
-                self._wrong("X0107", f"gpu id {identity}", location, f"0 .. {ngpus - 1} (ngpus)", breaks=True)
+                self._report("X0107", f"gpu id {identity}", location, f"0 .. {ngpus - 1} (ngpus)", breaks=True)
             seen.add(identity)
         missing = [str(gpu) for gpu in range(min(ngpus, 2**16)) if gpu not in seen] if len(ids) < ngpus else []
         if missing:
             text = f"no <gpu> with id {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}"
-            self._wrong("X0107", text, self.rows.algo_location, f"{ngpus} gpus (ngpus)", breaks=True)
+            self._report("X0107", text, self.rows.algo_location, f"{ngpus} gpus (ngpus)", breaks=True)
         elif ngpus < 1:
-            self._wrong("X0107", f"ngpus is {ngpus}", self.rows.algo_location, "at least 1", breaks=True)
+            self._report("X0107", f"ngpus is {ngpus}", self.rows.algo_location, "at least 1", breaks=True)
         return not self.findings.broken
 
     def _contiguous_threadblocks(self, tbs: dict[str, np.ndarray]) -> bool:
@@ -330,5 +330,5 @@ class Reader:
                 int(tbs["line"][row]), int(tbs["column"][row]), int(gpu[row]), identity, attribute="id"
             )
             text = f"threadblock id {identity} is not the next in order"
-            self._wrong("X0107", text, location, f"{expected[row]}: ids unique and contiguous from 0", breaks=True)
+            self._report("X0107", text, location, f"{expected[row]}: ids unique and contiguous from 0", breaks=True)
         return not self.findings.broken

@@ -84,7 +84,7 @@ def check_result(
     wrong, count = wrong_outputs(program, call, values, memory, layout, SHOWN)
     if not count:
         return
-    if not _name_mix_up(program, waits, order, findings, call):
+    if not _finds_mix_up(program, waits, order, findings, call):
         last = _last_writers(program, order, layout)
         for miss in wrong[:SHOWN]:
             findings.add(_finding(program, call, values, layout, miss, last))
@@ -123,7 +123,7 @@ def _last_writers(program: FileProgram, order: Sequence[int], layout: MemoryLayo
     return last
 
 
-def _name_mix_up(
+def _finds_mix_up(
     program: FileProgram, waits: StepWaits, order: Sequence[int], findings: Findings, call: CollectiveCall
 ) -> bool:
     """Whether the result is right if src of reductions is the sender's slot, as a public tool writes it.
@@ -133,7 +133,7 @@ def _name_mix_up(
     steps = program.steps
     reduces = np.isin(steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
     differ = reduces & ((steps.srcbuf != steps.dstbuf) | (steps.srcoff != steps.dstoff))
-    if not differ.any() or not _inside(program):
+    if not differ.any() or not _has_targets_inside(program):
         return False
     operands: tuple[Operand, ...] = ("target", "swapped")
     for operand in operands:
@@ -153,7 +153,7 @@ def _name_mix_up(
     return False
 
 
-def _inside(program: FileProgram) -> bool:
+def _has_targets_inside(program: FileProgram) -> bool:
     """Whether dst of every rrs is inside its buffer, which the contract does not require."""
     steps = program.steps
     rows = np.flatnonzero(steps.kind == StepKind.RRS)

@@ -174,9 +174,9 @@ class StepRules(ContractRules):
             lambda row: f"0 .. {lengths[row] - 1}",
             breaks=True,
         )
-        self._depended(rows[~outside], tbs.first[on[~outside]] + steps.deps[rows[~outside]])
+        self._check_awaited(rows[~outside], tbs.first[on[~outside]] + steps.deps[rows[~outside]])
 
-    def _depended(self, rows: Int64Array, target: Int64Array) -> None:
+    def _check_awaited(self, rows: Int64Array, target: Int64Array) -> None:
         """The steps `target` that the steps `rows` depend on move their counters: real steps with hasdep."""
         program, steps = self.program, self.program.steps
         silent = (steps.hasdep[target] != 1) | (steps.kind[target] == StepKind.NOP)

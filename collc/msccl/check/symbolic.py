@@ -178,12 +178,12 @@ def _wrong_by_rank(
     for rank in range(program.ngpus):
         base = int(layout.base[rank, OUTPUT])
         if call.expected is not None:
-            wrong = _custom_misses(rank, base, call.expected, values, memory)
+            wrong = _wrong_custom_outputs(rank, base, call.expected, values, memory)
             if wrong:
                 yield wrong[:shown], len(wrong)
             continue
         if not rank or call.coll not in _SAME_OUTPUT:
-            wanted = _wanted(program, call, rank, values)
+            wanted = _wanted_values(program, call, rank, values)
         got = memory[base : base + min(len(wanted), held[rank])]
         got += [UNDEFINED] * (len(wanted) - len(got))
         if got != wanted:
@@ -192,7 +192,7 @@ def _wrong_by_rank(
             yield list(islice(slots, shown)), sum(map(ne, got, wanted))
 
 
-def _wanted(program: FileProgram, call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:
+def _wanted_values(program: FileProgram, call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:
     ranks, total = program.ngpus, program.nchunksperloop
     if call.coll in REDUCING:
         chunks = wanted_sums(call.coll, rank, ranks, total, call.root)
@@ -202,7 +202,7 @@ def _wanted(program: FileProgram, call: CollectiveCall, rank: int, values: Symbo
     return [values.input(source, chunk) for source, chunk in copies or ()]
 
 
-def _custom_misses(
+def _wrong_custom_outputs(
     rank: int, base: int, expected: ExpectedResult, values: SymbolicValues, memory: list[int]
 ) -> list[WrongOutput]:
     wrong: list[WrongOutput] = []

@@ -13,8 +13,8 @@ from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonic
 from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
+from collc.msccl.check.expected import IMPLIED, implied_result
 from collc.msccl.check.findings import Check, Finding, Findings, diagnostics, unreadable
-from collc.msccl.check.implied import IMPLIED, implied
 from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import Reader
@@ -153,7 +153,7 @@ class _FileCheck:
             return
         if coll in IMPLIED and expected is None:
             self.ran.add("result")
-            expected = implied(program, waits, order, coll, self.findings)
+            expected = implied_result(program, waits, order, coll, self.findings)
         self.root = self._root(program, waits, order, coll, root, expected)
         self._placements(program, waits, order, coll, expected)
 

@@ -123,12 +123,12 @@ def check_nodes(
 ) -> None:
     """Add to the findings (X0418) memory and switches that a gpu uses across nodes, the first of each gpu.
 
-    channels, remote: as for `check_ports`. Raises UsageError X0208 where nodes do not divide the ranks.
+    channels, remote: as for `check_ports`. Raises UsageError X0208 if nodes do not divide the ranks.
     """
     node = _node_of_ranks(nodes, len(plan.chunks))
     for rank, mine in enumerate(channels):
         at = FileLocation(gpu=rank, attribute="channels")
-        for peer, what in _mapped(plan, rank, mine, remote[rank]):
+        for peer, what in _mapped_gpus(plan, rank, mine, remote[rank]):
             if node[peer] != node[rank]:
                 text = f"{what} of gpu {rank} (node {node[rank]}) to gpu {peer} (node {node[peer]})"
                 findings.add(Finding("contract", "X0418", text, at, "port channels between nodes"))
@@ -148,7 +148,7 @@ def _node_of_ranks(nodes: Nodes, ranks: int) -> list[int]:
     return [rank // nodes for rank in range(ranks)]
 
 
-def _mapped(
+def _mapped_gpus(
     plan: Plan, rank: int, mine: dict[str, list[Channel]], remote: list[RemoteBuffer]
 ) -> Iterator[tuple[int, str]]:
     """Gpus whose memory a gpu maps, or with which it shares a switch, and how."""

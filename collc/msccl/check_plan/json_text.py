@@ -52,7 +52,7 @@ def json_of(path: Path, findings: Findings) -> object:
     """The JSON values of a file, read as strictly as by the runtime.
 
     Names that an object has twice become findings (X0402).
-    Raises PlanError (X0401) where it is no JSON in UTF-8 or too large, OSError if it can't be read.
+    Raises PlanError (X0401) if it is no JSON in UTF-8 or too large, OSError if it can't be read.
     """
     size = path.stat().st_size
     if size > MAX_BYTES:
@@ -109,8 +109,8 @@ def locate(findings: Findings, path: Path) -> None:
     findings.kept[:] = [
         replace(
             finding,
-            location=finder.placed(finding.location),
-            also=tuple((text, finder.placed(location)) for text, location in finding.also),
+            location=finder.add_position(finding.location),
+            also=tuple((text, finder.add_position(location)) for text, location in finding.also),
         )
         for finding in findings.kept
     ]
@@ -124,22 +124,22 @@ class _Finder:
         self._decoder: json.JSONDecoder = json.JSONDecoder()
         self._parts: dict[int, dict[str | int, int]] = {}
 
-    def placed(self, location: FileLocation) -> FileLocation:
+    def add_position(self, location: FileLocation) -> FileLocation:
         """The location with line and column of the innermost part of it that exists."""
         if location.line:
             return location
         at = self._skip(0)
         for name, number in (("gpus", location.gpu), ("threadblocks", location.tb), ("ops", location.step)):
-            inner = self._inside(self._inside(at, name), number) if number >= 0 else -1
+            inner = self._position_of(self._position_of(at, name), number) if number >= 0 else -1
             if inner < 0:
                 break
             at = inner
-        named = self._inside(at, location.attribute) if location.attribute else -1
+        named = self._position_of(at, location.attribute) if location.attribute else -1
         at = max(at, named)
         begin = self._text.rfind("\n", 0, at) + 1
         return replace(location, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
 
-    def _inside(self, at: int, name: str | int) -> int:
+    def _position_of(self, at: int, name: str | int) -> int:
         """Where a member of the object or list at a position begins; -1 if there is none."""
         if at < 0 or self._text[at : at + 1] not in ("{", "["):
             return -1

@@ -92,7 +92,7 @@ class OperationReader:
         self.moved: int = 0
 
     def read(self, item: JsonObject, tb: int, location: FileLocation, references: References) -> Operation:
-        """One operation of the threadblock in row `tb`. Raises PlanError where it cannot be executed as written."""
+        """One operation of the threadblock in row `tb`. Raises PlanError if it cannot be executed as written."""
         op = Operation(text_of(item, "name", location), tb, location)
         if op.name not in NAMES:
             why, instead = REFUSED.get(op.name, ("", f"one of {', '.join(NAMES)}"))
@@ -196,7 +196,7 @@ class OperationReader:
         item = object_of(entry, "buffer", op.location)
         channel = item_at(references.switches, item.get("switch_channel_id"), "switch channel", op.location)
         index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
-        found = [self._inside(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
+        found = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
         return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in found]
 
     def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
@@ -209,9 +209,9 @@ class OperationReader:
             owner, buffer = item_at(buffers, item["buffer_id"], "remote buffer of the threadblock", op.location)
         else:
             owner, buffer = op.location.gpu, buffer_of(item, op.location)
-        return self._inside(SlotRange(owner, buffer, index, size, remote), op)
+        return self._check_bounds(SlotRange(owner, buffer, index, size, remote), op)
 
-    def _inside(self, slots: SlotRange, op: Operation) -> SlotRange:
+    def _check_bounds(self, slots: SlotRange, op: Operation) -> SlotRange:
         """The slots, if they are inside their buffer (else X0405)."""
         limit, index, size = self.plan.chunks[slots.gpu][slots.buffer], slots.index, slots.size
         if size < 1 or index + size > limit:
@@ -248,7 +248,7 @@ def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
 
 
 def _check_shape(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
-    """Raise PlanError (X0404) where buffers are not local and remote, and as many, as the operation requires."""
+    """Raise PlanError (X0404) if buffers are not local and remote, and as many, as the operation requires."""
     if len({slots.size for slots in sources + targets}) != 1 or not sources or not targets:
         text = f"{op.name} with buffers of different sizes, or without any"
         raise PlanError("X0404", text, op.location, "equal sizes")
@@ -272,7 +272,7 @@ def _check_shape(op: Operation, sources: list[SlotRange], targets: list[SlotRang
 
 
 def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
-    """Raise PlanError (X0404) where the runtime moves other slots than the plan names (section 6.5)."""
+    """Raise PlanError (X0404) if the runtime moves other slots than the plan names (section 6.5)."""
     if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
         text = "get with different indices: the runtime swaps the indices of src and dst"
         raise PlanError("X0404", text, op.location, "the same index on both sides, or a put of the other gpu")

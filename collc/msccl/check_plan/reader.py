@@ -51,7 +51,7 @@ MAX_CHUNKS: Final = 2**24
 
 
 def read_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Plan | None:
-    """The plan, or None where it can't be understood. nodes: of the ranks, where known. Raises OSError, UsageError."""
+    """The plan, or None if it can't be understood. nodes: of the ranks, where known. Raises OSError, UsageError."""
     try:
         return _PlanReader(findings, nodes).read(json_of(path, findings))
     except PlanError as error:
@@ -60,7 +60,7 @@ def read_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Pla
 
 
 def plan_of_values(values: object, findings: Findings) -> Plan:
-    """The same of the values of its JSON. Raises PlanError where it can't be understood."""
+    """The same of the values of its JSON. Raises PlanError if it can't be understood."""
     return _PlanReader(findings, None).read(values)
 
 
@@ -76,7 +76,7 @@ class _PlanReader:
         self.remote: list[list[RemoteBuffer]] = []
 
     def read(self, value: object) -> Plan:
-        """The whole plan. Raises PlanError where it cannot be understood."""
+        """The whole plan. Raises PlanError if it cannot be understood."""
         root = object_of(value, "the plan", FileLocation())
         gpus = self._gpus_in_order(root)
         self._header(root)

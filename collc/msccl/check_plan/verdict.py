@@ -298,7 +298,7 @@ def _judge(call: _PlanCall, state: _FinalState, root: int) -> list[Finding]:
     values, wrong = state.values, list[Finding]()
     for rank in range(len(call.plan.chunks)):
         room = _room(call.plan, rank, state.sizes)
-        for slot, wants in _wanted(call, rank, state.total, root, values):
+        for slot, wants in _wanted_values(call, rank, state.total, root, values):
             got = state.output(rank, slot)
             if got not in wants:
                 writer = (state.last[state.at(rank, slot)] if slot < room else None) or FileLocation(gpu=rank)
@@ -315,7 +315,9 @@ def _room(plan: Plan, rank: int, sizes: tuple[int, int] | None) -> int:
     return max(plan.chunks[rank][1], sizes[1] if sizes else 0)
 
 
-def _wanted(call: _PlanCall, rank: int, total: int, root: int, values: SymbolicValues) -> list[tuple[int, list[int]]]:
+def _wanted_values(
+    call: _PlanCall, rank: int, total: int, root: int, values: SymbolicValues
+) -> list[tuple[int, list[int]]]:
     """The output chunks of a rank that must hold something, each with the values that are right."""
     ranks, coll = len(call.plan.chunks), call.coll
     if call.expected is not None:

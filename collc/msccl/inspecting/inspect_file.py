@@ -117,13 +117,13 @@ class Inspection:
 def inspection_of(path: Path, profile: Profile = "executor") -> Inspection | PlanInspection:
     """Inspect an MSCCL file or an MSCCL++ plan, which `file_kinds` distinguishes.
 
-    Raises UsageError where it can't be opened, is a schedule or source text, CheckFailed where it can't be read.
+    Raises UsageError if it can't be opened, is a schedule or source text, CheckFailed if it can't be read.
     """
     return inspect_plan(path) if kind_of_program(path) == "mscclpp" else inspect_file(path, profile)
 
 
 def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
-    """Read a file and count. Raises UsageError where it can't be opened, CheckFailed where it can't be read."""
+    """Read a file and count. Raises UsageError if it can't be opened, CheckFailed if it can't be read."""
     findings = Findings()
     program = read_file(path, profile, findings)
     connections, kinds = connect(program), program.steps.kind

@@ -109,7 +109,7 @@ class PlanInspection:
 
 
 def inspect_plan(path: Path) -> PlanInspection:
-    """Read a plan and count. Raises UsageError where it can't be opened, CheckFailed where it can't be read."""
+    """Read a plan and count. Raises UsageError if it can't be opened, CheckFailed if it can't be read."""
     findings = Findings()
     try:
         plan = read_plan(path, findings)

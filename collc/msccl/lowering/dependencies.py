@@ -44,20 +44,20 @@ def depend(program: Program, by_messages: bool = False, in_turn: bool = False) -
     together = by_messages and program.protocol is Protocol.SIMPLE and _clocks_fit(program)
     waits: dict[int, _Waits] = {}
     for group in [program.gpus] if together else [(gpu,) for gpu in program.gpus]:
-        waits |= _nameable(program, group) if in_turn else _follow(program, group, None)
-    return replace(program, gpus=tuple(_final(gpu, waits[gpu.rank]) for gpu in program.gpus))
+        waits |= _waits_in_turn(program, group) if in_turn else _waits_of_gpus(program, group, None)
+    return replace(program, gpus=tuple(_finish_gpu(gpu, waits[gpu.rank]) for gpu in program.gpus))
 
 
-def _nameable(program: Program, gpus: Sequence[Gpu]) -> dict[int, _Waits]:
+def _waits_in_turn(program: Program, gpus: Sequence[Gpu]) -> dict[int, _Waits]:
     """By rank, the steps that each step waits for, with sends in turn as far as a file can name what they wait for.
 
-    Where steps wait for more threadblocks of a GPU than can be named, sends wait only for those of the ones that are
-    awaited most often, whatever they wait for.
+    If steps wait for more threadblocks of a GPU than can be named, sends wait only for the ones that are awaited most
+    often, whatever they wait for.
     """
     in_turn: dict[int, set[int] | None] = {gpu.rank: None for gpu in gpus}
     room = {gpu.rank: LAST_AWAITED + 1 for gpu in gpus}
     while True:
-        waits = _follow(program, gpus, in_turn)
+        waits = _waits_of_gpus(program, gpus, in_turn)
         crowded = False
         for rank, found in waits.items():
             awaited = Counter(point.threadblock for points in found.values() for point in points)
@@ -138,7 +138,7 @@ class _HappensBefore:
     begun: dict[int, _DoneClock] = field(default_factory=dict[int, "_DoneClock"])
 
 
-def _follow(
+def _waits_of_gpus(
     program: Program, gpus: Sequence[Gpu], in_turn: Mapping[int, Container[int] | None] | None
 ) -> dict[int, _Waits]:
     """By rank, the steps that each step of some GPUs must wait for.
@@ -173,13 +173,13 @@ def _follow(
             before.add(taken.get(link, number))
             if awaitable is None or threadblock in awaitable:
                 taken[link] = number
-        wanted = _wanted(order, number, step, before)
+        wanted = _needed_waits(order, number, step, before)
         if wanted:
             waits[rank][order.point[number]] = wanted
     return waits
 
 
-def _wanted(order: _HappensBefore, number: int, step: Step, before: set[int]) -> list[Point]:
+def _needed_waits(order: _HappensBefore, number: int, step: Step, before: set[int]) -> list[Point]:
     """The steps that a step must wait for, the latest first; sets the clock of the step."""
     clock, origin = order.done[number], order.sender.get(step.receive, -1)
     if origin >= 0:
@@ -200,7 +200,7 @@ def _wanted(order: _HappensBefore, number: int, step: Step, before: set[int]) ->
     return wanted
 
 
-def _final(gpu: Gpu, waits: _Waits) -> Gpu:
+def _finish_gpu(gpu: Gpu, waits: _Waits) -> Gpu:
     """The GPU with waits and `nop` steps. Threadblocks that others wait for come first."""
     awaited = {point for points in waits.values() for point in points}
     first = {point.threadblock for point in awaited}

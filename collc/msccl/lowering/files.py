@@ -1,7 +1,10 @@
-"""The files that a schedule is written to: for the old runtime one for each placement."""
+"""The files that a schedule is written to: its programs, for the old runtime one for each placement, or the stages that
+lead to them (`emit msccl_stages`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -40,3 +43,23 @@ def program_files(module: Module, options: MscclOptions, announce: Announcer | N
         ProgramFile(variant, lower(module, replace(options, placement=placement), announce=announce))
         for variant, placement in zip(VARIANTS, placements, strict=True)
     ]
+
+
+def stages_of(module: Module, options: MscclOptions) -> list[tuple[str, Program]]:
+    """The stages, by name and in order, that led to the program of a module's schedule.
+
+    Stages of attempts that were discarded are left out. Raises what `lower` raises.
+    """
+    seen: list[tuple[str, Program]] = []
+    final = lower(module, options, observe=lambda stage, program: seen.append((stage, program)))
+    last = next(k for k, (_, program) in enumerate(seen) if program.gpus is final.gpus)
+    found: dict[str, Program] = {}
+    for name, program in reversed(seen[: last + 1]):
+        found.setdefault(name, program)
+    return [*reversed(found.items())]
+
+
+def stages_text(stages: list[tuple[str, Program]]) -> Iterator[str]:
+    """Lines of text: for each stage a heading and the program."""
+    for number, (name, program) in enumerate(stages, 1):
+        yield f"# {number} {name}\n{program}\n"

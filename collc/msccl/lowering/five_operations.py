@@ -20,12 +20,12 @@ def with_local_sums(program: Program) -> Program:
     """
     if program.profile is not Profile.RCCL:
         return program
-    gpus = tuple(_summed(gpu) for gpu in program.gpus)
+    gpus = tuple(_sum_locally(gpu) for gpu in program.gpus)
     more = sum(new.scratch_chunks - old.scratch_chunks for new, old in zip(gpus, program.gpus, strict=True))
     return replace(program, gpus=gpus, scratch_needed=program.scratch_needed + more)
 
 
-def _summed(gpu: Gpu) -> Gpu:
+def _sum_locally(gpu: Gpu) -> Gpu:
     steps: list[Step] = []
     scratch = gpu.scratch_chunks
     for step in gpu.steps:
@@ -48,19 +48,19 @@ def with_guarded_sends(program: Program) -> Program:
     """
     if program.profile is not Profile.RCCL or program.protocol is Protocol.SIMPLE:
         return program
-    return replace(program, gpus=tuple(_guarded(gpu) for gpu in program.gpus))
+    return replace(program, gpus=tuple(_guard_sends(gpu) for gpu in program.gpus))
 
 
-def _guarded(gpu: Gpu) -> Gpu:
+def _guard_sends(gpu: Gpu) -> Gpu:
     guard: dict[Point, Point] = {}
     blocks: list[Threadblock] = []
     scratch = gpu.scratch_chunks
     for number, tb in enumerate(gpu.threadblocks):
         steps = list(_with_copies(tb, Slot("s", scratch)))
-        scratch += max((step.count for step in tb.steps if _unsafe(step)), default=0)
+        scratch += max((step.count for step in tb.steps if _needs_guard(step)), default=0)
         kept = [k for k, (_, is_copy) in enumerate(steps) if not is_copy]
         for old, new in enumerate(kept):
-            guard[Point(number, old)] = Point(number, new + _unsafe(tb.steps[old]))
+            guard[Point(number, old)] = Point(number, new + _needs_guard(tb.steps[old]))
         blocks.append(replace(tb, steps=tuple(step for step, _ in steps)))
     moved = tuple(
         replace(tb, steps=tuple(replace(s, waits=tuple(guard[p] for p in s.waits)) if s.waits else s for s in tb.steps))
@@ -69,14 +69,14 @@ def _guarded(gpu: Gpu) -> Gpu:
     return replace(gpu, threadblocks=moved, scratch_chunks=scratch)
 
 
-def _unsafe(step: Step) -> bool:
+def _needs_guard(step: Step) -> bool:
     return step.awaited and step.op is Op.SEND
 
 
 def _with_copies(tb: Threadblock, spare: Slot) -> Iterator[tuple[Step, bool]]:
     """The steps of a threadblock, each with whether it is one of the copies. spare: where these go."""
     for step in tb.steps:
-        if not _unsafe(step):
+        if not _needs_guard(step):
             yield step, False
             continue
         yield replace(step, awaited=False), False

@@ -105,14 +105,14 @@ def lower(
         start = first_program(module, options, several_slots=True)
         stages = _StageRunner(start, module, options, observe, announce)
         if not _has_several_slots(start):
-            return _lowered(stages)
+            return _run_attempts(stages)
         try:
-            found = _lowered(stages)
+            found = _run_attempts(stages)
         except (CheckFailed, SourceError):
             found = None
         if found is None or found.sizes != start.sizes:
             announce("select")  # single slots block less
-            found = _lowered(_StageRunner(first_program(module, options), module, options, observe, announce))
+            found = _run_attempts(_StageRunner(first_program(module, options), module, options, observe, announce))
         return found
 
 
@@ -120,7 +120,7 @@ def _has_several_slots(start: Program) -> bool:
     return any(message.count > 1 for message in start.messages)
 
 
-def _lowered(stages: _StageRunner) -> Program:
+def _run_attempts(stages: _StageRunner) -> Program:
     start, module, options = stages.start, stages.module, stages.options
     stages.observe("select", start)
     stages.check_limits()
@@ -131,13 +131,13 @@ def _lowered(stages: _StageRunner) -> Program:
         if attempt.policy.shares > 1 and best is not None and best[0] <= TOLERATED_SLOWDOWN:
             break
         try:
-            program = stages.numbered(number).leanest(attempt)
+            program = stages.announce_attempt(number).leanest(attempt)
         except SourceError as error:
             problem = problem or error
             continue
         if program is None:
             continue
-        judged = stages.numbered(number).judged(program)
+        judged = stages.announce_attempt(number).judge(program)
         if isinstance(judged, int):
             restricted = restricted or _without_deadlock(program, judged)
             continue
@@ -199,7 +199,7 @@ class _StageRunner:
     merged: dict[tuple[int, bool], Program] = field(default_factory=dict[tuple[int, bool], Program])
     assigned: set[tuple[int, bool, bool]] = field(default_factory=set[tuple[int, bool, bool]])
 
-    def numbered(self, number: int) -> _StageRunner:
+    def announce_attempt(self, number: int) -> _StageRunner:
         """The runner, announcing stages as those of an attempt; both share the merged programs."""
 
         def announce(stage: str) -> None:
@@ -239,7 +239,7 @@ class _StageRunner:
 
         The latter must halve the relays that are not fused, at least. None: an earlier attempt gave the same program.
         """
-        program = self.fitted(attempt)
+        program = self.fit(attempt)
         if program is None:
             return None
         block, messages = self.start.collective.block, len(self.start.messages)
@@ -248,12 +248,12 @@ class _StageRunner:
             return program
         apart = replace(attempt, policy=replace(attempt.policy, shares=block))
         try:
-            spread = self.fitted(apart)
+            spread = self.fit(apart)
         except SourceError:
             return program
         return spread if spread is not None and 2 * unfused_relays(spread) < unfused_relays(program) else program
 
-    def fitted(self, attempt: LoweringAttempt) -> Program | None:
+    def fit(self, attempt: LoweringAttempt) -> Program | None:
         """The program with its chunks divided into as few shares as its limits allow.
 
         None: an earlier attempt gave the same program. Raises SourceError M0110, M0111 if no number of shares keeps
@@ -287,7 +287,7 @@ class _StageRunner:
             if longest_threadblock(program) <= limits.steps or shares >= limits.channels:
                 if self.is_known(program, attempt):
                     return None
-                program = self.finished(program, attempt)
+                program = self.finish(program, attempt)
             steps = longest_threadblock(program)
             if steps <= limits.steps or shares >= limits.channels:
                 break
@@ -295,7 +295,7 @@ class _StageRunner:
         return _within_limits(program)
 
     def spread(self, merged: Program, attempt: LoweringAttempt) -> Program | None:
-        """The program with as many flows as it has messages on their way; as `fitted`."""
+        """The program with as many flows as it has messages on their way; as `fit`."""
         limits, channels = LIMITS[self.options.profile], channels_per_instance(self.options)
         most, in_flight = limits.steps, MESSAGES_IN_FLIGHT[self.options.protocol]
         while True:
@@ -305,13 +305,13 @@ class _StageRunner:
             self.observe("assign", program)
             if self.is_known(program, attempt):
                 return None
-            program = self.finished(program, attempt)
+            program = self.finish(program, attempt)
             steps = longest_threadblock(program)
             if steps <= limits.steps or most == 1:
                 return _within_limits(program)
             most = most * limits.steps // steps  # the rest is for the steps that wait
 
-    def judged(self, program: Program) -> int | tuple[Fraction, bool]:
+    def judge(self, program: Program) -> int | tuple[Fraction, bool]:
         """The result of `_slowdown`, or the most chunks of a message with which the program deadlocks."""
         if not _is_measured(program, self.module) or any(message.count > 1 for message in program.messages):
             self.announce("search for deadlocks")
@@ -333,7 +333,7 @@ class _StageRunner:
         self.assigned.add(key)
         return known
 
-    def finished(self, program: Program, attempt: LoweringAttempt) -> Program:
+    def finish(self, program: Program, attempt: LoweringAttempt) -> Program:
         """The program after the stages that follow `assign`."""
         if attempt.reuse:
             self.announce("allocate")
@@ -349,7 +349,7 @@ class _StageRunner:
 
 
 def _within_limits(program: Program) -> Program:
-    """The program. Raises SourceError M0111 where it exceeds a limit."""
+    """The program. Raises SourceError M0111 if it exceeds a limit."""
     exceeded = exceeded_limits(program)
     if exceeded:
         raise exceeded[0].error()

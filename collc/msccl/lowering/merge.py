@@ -190,13 +190,15 @@ def _neighbours(merger: _MessageMerger, a: int, b: int) -> bool:
     """Whether message b can follow a in one step at both ends."""
     source, target = _source(merger, a), merger.program.messages[a].target
     one, other, count = merger.receives[a], merger.receives[b], merger.program.messages[a].count
-    if _fresh(one) != _fresh(other) or not merger.follows(source, merger.sends[a].src, merger.sends[b].src, count):
+    if _is_fresh(one) != _is_fresh(other) or not merger.follows(
+        source, merger.sends[a].src, merger.sends[b].src, count
+    ):
         return False
-    apart = _fresh(one) or merger.follows(target, one.dst, other.dst, count)
+    apart = _is_fresh(one) or merger.follows(target, one.dst, other.dst, count)
     return apart and merger.follows(target, one.src, other.src, count)
 
 
-def _fresh(receive: Step) -> bool:
+def _is_fresh(receive: Step) -> bool:
     """Whether a step writes a scratch slot that holds nothing before."""
     return receive.dst is not None and receive.dst.buffer == "s" and receive.src != receive.dst
 
@@ -225,12 +227,12 @@ def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
 
 def _rename(merger: _MessageMerger, target: int, receive: Step) -> None:
     """Give a fresh scratch slot its new name. A gap separates blocks of neighbouring slots."""
-    if receive.dst is not None and _fresh(receive):
+    if receive.dst is not None and _is_fresh(receive):
         merger.renamed[target, receive.dst] = Slot("s", merger.scratch[target])
         merger.scratch[target] += receive.count
 
 
-def _renamed(merger: _MessageMerger, rank: int, step: Step) -> Step:
+def _rename_slots(merger: _MessageMerger, rank: int, step: Step) -> Step:
     """A step with the new names of its slots."""
     src, dst = merger.slot(rank, step.src), merger.slot(rank, step.dst)
     return step if src == step.src and dst == step.dst else replace(step, src=src, dst=dst)
@@ -238,6 +240,6 @@ def _renamed(merger: _MessageMerger, rank: int, step: Step) -> Step:
 
 def _gpu(merger: _MessageMerger, gpu: Gpu) -> Gpu:
     local = [step for step in gpu.steps if step.op in LOCAL]
-    moved = [_renamed(merger, gpu.rank, step) for step in (*merger.steps[gpu.rank], *local)]
+    moved = [_rename_slots(merger, gpu.rank, step) for step in (*merger.steps[gpu.rank], *local)]
     steps = sorted(moved, key=lambda step: step.when)
     return replace(gpu, scratch_chunks=merger.scratch[gpu.rank], steps=tuple(steps))

@@ -182,7 +182,7 @@ def _rows(schedule: Schedule, clock: Clock) -> chain[_TransferRow]:
 
 
 def _refuse_forwarded(module: Module, schedule: Schedule) -> None:
-    """Raise SourceError M0116 where a GPU forwards a partial of another one that it does not add."""
+    """Raise SourceError M0116 if a GPU forwards a partial of another one that it does not add."""
     rows, network = schedule.transfers, module.network
     if rows.messages is None:
         return

@@ -110,7 +110,7 @@ def _more_in_flight(program: Program) -> str:
 def quality(program: Program, module: Module) -> Quality:
     """Measure a final program of a module with a schedule.
 
-    Raises ValueError where the module has no schedule.
+    Raises ValueError if the module has no schedule.
     """
     if module.schedule is None:
         raise ValueError(f"module {module.name} has no schedule")

@@ -18,12 +18,12 @@ def repeat(program: Program) -> Program:
     if program.instances == 1:
         return program
     group = program.collective.contiguous_chunks if any(message.count > 1 for message in program.messages) else 1
-    gpus = tuple(_repeated(program, gpu, group) for gpu in program.gpus)
+    gpus = tuple(_repeat_gpu(program, gpu, group) for gpu in program.gpus)
     channels = program.channels * program.instances
     return replace(program, gpus=gpus, channels=channels, messages=program.messages * program.instances)
 
 
-def _repeated(program: Program, gpu: Gpu, group: int) -> Gpu:
+def _repeat_gpu(program: Program, gpu: Gpu, group: int) -> Gpu:
     n = program.instances
     threadblocks = tuple(
         replace(tb, channel=tb.channel + k * program.channels, steps=steps)
@@ -44,11 +44,11 @@ def _steps(program: Program, gpu: Gpu, tb: Threadblock, instance: int, group: in
     return tuple(
         _step(program, gpu, step, instance, group)
         for step in tb.steps
-        if not instance or not _for_all(program, step, group)
+        if not instance or not _serves_all_instances(program, step, group)
     )
 
 
-def _for_all(program: Program, step: Step, group: int) -> bool:
+def _serves_all_instances(program: Program, step: Step, group: int) -> bool:
     """Whether a step copies whole groups, so that the first instance can copy them for all."""
     src, dst = step.src, step.dst
     if step.op is not Op.COPY or src is None or dst is None or "s" in (src.buffer, dst.buffer):
@@ -63,7 +63,7 @@ def _step(program: Program, gpu: Gpu, step: Step, instance: int, group: int) -> 
         step,
         src=_slot(program, gpu, step.src, instance, group),
         dst=_slot(program, gpu, step.dst, instance, group),
-        count=step.count * (program.instances if _for_all(program, step, group) else 1),
+        count=step.count * (program.instances if _serves_all_instances(program, step, group) else 1),
         when=(step.when[0], step.when[1], step.when[2] + shift, step.when[3]),
         receive=step.receive + shift if step.receive >= 0 else -1,
         send=step.send + shift if step.send >= 0 else -1,

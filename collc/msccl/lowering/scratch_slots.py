@@ -26,14 +26,14 @@ class ScratchBlock:
 
 def allocate_scratch(program: Program) -> Program:
     """The program with scratch slots shared by blocks that are not live at the same time."""
-    return replace(program, gpus=tuple(_allocated(program, gpu) if gpu.scratch_chunks else gpu for gpu in program.gpus))
+    return replace(program, gpus=tuple(_allocate(program, gpu) if gpu.scratch_chunks else gpu for gpu in program.gpus))
 
 
-def _allocated(program: Program, gpu: Gpu) -> Gpu:
+def _allocate(program: Program, gpu: Gpu) -> Gpu:
     # Sums of RCCL are received in scratch: messages of one time would wait for the additions of others.
-    allocated, used = placed(_blocks(program, gpu), at_once=program.profile is not Profile.RCCL)
+    allocated, used = allocate_blocks(_blocks(program, gpu), at_once=program.profile is not Profile.RCCL)
     threadblocks = tuple(
-        replace(tb, steps=tuple(_moved(step, allocated) for step in tb.steps)) for tb in gpu.threadblocks
+        replace(tb, steps=tuple(_move_slots(step, allocated) for step in tb.steps)) for tb in gpu.threadblocks
     )
     return replace(gpu, scratch_chunks=used, threadblocks=threadblocks)
 
@@ -61,13 +61,13 @@ def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
     return [step for tb in threadblocks for step in tb.steps]
 
 
-def placed(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
+def allocate_blocks(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
     """The new number of each slot, and how many there are. blocks: in order of their first write.
 
     at_once: whether a slot can be written at the time at which its last use ends.
     """
     if all(block.count == 1 for block in blocks):
-        return _placed_singly(blocks, at_once=at_once)
+        return _allocate_single_slots(blocks, at_once=at_once)
     allocated: dict[int, int] = {}
     busy: list[int] = []
     for block in blocks:
@@ -77,7 +77,7 @@ def placed(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int]
     return allocated, len(busy)
 
 
-def _placed_singly(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
+def _allocate_single_slots(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
     """As `placed`, for blocks of one slot each: the lowest of the free slots comes from a heap."""
     allocated: dict[int, int] = {}
     free: list[int] = []
@@ -107,7 +107,7 @@ def _first_fit(busy: list[int], before: int, count: int) -> int:
     return start
 
 
-def _moved(step: Step, allocated: dict[int, int]) -> Step:
+def _move_slots(step: Step, allocated: dict[int, int]) -> Step:
     src, dst = step.src, step.dst
     if src is not None and src.buffer == "s":
         src = Slot("s", allocated[src.offset])

@@ -82,7 +82,7 @@ class ThreadblocksByChunk:
             made: dict[int, list[Step]] = defaultdict(list)
             for step in steps[number]:
                 made[group.get(_peer(program, step), 0)].append(step)
-            for block in (_fused(made[k], self._fusable[gpu.rank], self._switched) for k in sorted(made)):
+            for block in (_fuse_sums(made[k], self._fusable[gpu.rank], self._switched) for k in sorted(made)):
                 size = -(-len(block) // (pieces if len(block) > _LONG else 1))
                 blocks += [block[k : k + size] for k in range(0, len(block), size)]
         threadblocks = tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks or [[]])
@@ -224,7 +224,7 @@ def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
     return {peer: k * count // len(peers) for k, peer in enumerate(peers)}
 
 
-def _fused(block: list[Step], pairs: dict[int, FusablePair], switched: set[int]) -> list[Step]:
+def _fuse_sums(block: list[Step], pairs: dict[int, FusablePair], switched: set[int]) -> list[Step]:
     """The steps with sums fused with the sends that follow them directly.
 
     pairs: by id of the receive. switched: messages that a switch stores.

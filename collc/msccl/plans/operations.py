@@ -117,11 +117,11 @@ def _switch_channels(program: Program, sends: dict[int, SwitchAccess]) -> list[S
             continue
         found.add((step.dst.buffer, access.targets))
         if access.adds:
-            found.add((_summed(program.placement.in_place, step.src).buffer, access.ranks))
+            found.add((_summed_slot(program.placement.in_place, step.src).buffer, access.ranks))
     return sorted(found)
 
 
-def _summed(in_place: bool, slot: Slot) -> Slot:
+def _summed_slot(in_place: bool, slot: Slot) -> Slot:
     """The slot whose sum over all GPUs a switch loads; in place, the output that is the input too."""
     return Slot("o", slot.offset) if in_place and slot.buffer == "i" else slot
 
@@ -269,7 +269,7 @@ def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
 def _puts_beside_ports(block: BlockWriter, steps: list[Step]) -> list[int]:
     """Positions of the puts of a round over memory that wait until its puts over ports are queued.
 
-    A proxy does the latter while the threadblock goes on, but the threadblock itself does the former. Empty where there
+    A proxy does the latter while the threadblock goes on, but the threadblock itself does the former. Empty if there
     are none of the latter, or where a later step of the round overwrites what a put reads.
     """
     routes, sends = block.plan.routes, block.plan.sends
@@ -421,7 +421,7 @@ def _store_to_all(block: BlockWriter, step: Step, source: Slot, target: Slot, ac
     block.touch([source], [target], step.count)
     to = block.switched(target, access.targets, step.count)
     if access.adds:
-        summed = _summed(block.plan.shifts is not None, source)
+        summed = _summed_slot(block.plan.shifts is not None, source)
         loaded = block.switched(summed, access.ranks, step.count)
         block.add("glres", src_buff=[loaded], dst_buff=[to], channel_type="switch", reduce_op="sum")
     else:

@@ -114,7 +114,7 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
     node = nodes_of_ranks(module.network, options)
-    start = _selected(module, options, node)
+    start = _select_program(module, options, node)
     closest: LimitUse | None = None
     last: LimitUse | None = None
     found = False
@@ -123,7 +123,7 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
             return
         if form.fewer and last is not None and last.what == _LONGEST:
             continue
-        plan, last = _fitted(form, options, node)
+        plan, last = _fit_plan(form, options, node)
         if plan is not None:
             found = True
             yield plan
@@ -161,7 +161,7 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
     return notes
 
 
-def _selected(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
+def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
     """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank."""
     if module.relays:  # a schedule for switches that only pass on, whatever they can do
         module = replace(module, network=passing_on(module.network))
@@ -230,7 +230,7 @@ def _usual_operations(program: Program) -> Fraction:
     return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
 
 
-def _fitted(form: _BlockForm, options: MscclOptions, node: Sequence[int]) -> tuple[Json | None, LimitUse | None]:
+def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int]) -> tuple[Json | None, LimitUse | None]:
     """The plan with the fewest shares that keep the limits; or None, and the limit that it exceeds least."""
     closest: LimitUse | None = None
     shares, shortest, idle = form.least, 1 << 62, 0

@@ -119,7 +119,7 @@ class _Staging:
 
 
 def held_slot(step: Step) -> Slot | None:
-    """Where that lies which a step sends; None where it is only added up in the slot in which it landed."""
+    """Where that lies which a step sends; None if it is only added up in the slot in which it landed."""
     return step.src if step.op is Op.SEND else step.dst
 
 

@@ -30,7 +30,7 @@ _PARTIAL: Final = 1 << 40
 def switch_program(module: Module, options: MscclOptions, placement: Placement, node: tuple[int, ...]) -> Program:
     """The program of a module whose schedule uses such switches, in or out of place. node: of each rank.
 
-    Raises SourceError as `switch_messages` and `selected` do, M0117 where a switch joins several nodes, M0111 where it
+    Raises SourceError as `switch_messages` and `selected` do, M0117 if a switch joins several nodes, M0111 if it
     has more GPUs than a threadblock can signal.
     """
     precheck(module.network, module.demand, options)
@@ -130,7 +130,7 @@ def _with_sums(program: Program, gpu: Gpu, layout: BufferLayout, sums: list[Part
     """The steps of a GPU with the sums that switches make for it, and without copies of what switches store."""
     outputs = layout.outputs[gpu.rank]
 
-    def moved(slot: Slot | None) -> Slot | None:
+    def moved_slot(slot: Slot | None) -> Slot | None:
         if slot is None or slot.buffer == "o" or (slot.buffer == "i" and slot.offset < _PARTIAL):
             return slot
         return Slot("s", slot.offset - _PARTIAL if slot.buffer == "i" else slot.offset + len(sums))
@@ -149,18 +149,18 @@ def _with_sums(program: Program, gpu: Gpu, layout: BufferLayout, sums: list[Part
     ]
     covered: set[Slot] = set()
     for step in gpu.steps:
-        here = replace(step, src=moved(step.src), dst=moved(step.dst))
+        here = replace(step, src=moved_slot(step.src), dst=moved_slot(step.dst))
         message = program.messages[step.send] if step.op is Op.SEND else None
         if message is not None and message.switch is not None:
             here = replace(here, dst=Slot("o", outputs[message.chunk]))
             covered.add(Slot("o", outputs[message.chunk]))
         steps.append(here)
-    steps = [part for step in steps for part in _uncovered(step, covered)]
+    steps = [part for step in steps for part in _without_covered_slots(step, covered)]
     scratch = len(sums) + max(one.scratch_chunks for one in program.gpus) if sums else gpu.scratch_chunks
     return replace(gpu, steps=tuple(sorted(steps, key=lambda step: step.when)), scratch_chunks=scratch)
 
 
-def _uncovered(step: Step, covered: set[Slot]) -> list[Step]:
+def _without_covered_slots(step: Step, covered: set[Slot]) -> list[Step]:
     """A step; of a copy to slots of which a switch stores some, one for each of the others."""
     if step.op is not Op.COPY or step.switch is not None or not covered & set(step.writes()):
         return [step]

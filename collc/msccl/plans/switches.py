@@ -57,7 +57,7 @@ def switch_messages(module: Module) -> tuple[list[Message], list[PartialSum]]:
     """The messages of a schedule over switches that add and multicast, and the sums for single GPUs.
 
     A multicast to all GPUs of a switch is one message to each of them, which share a `SwitchAccess`. Raises SourceError
-    M0107 where such a switch adds or multicasts for a part of its GPUs in a way that no operation has, M0118 where it
+    M0107 where such a switch adds or multicasts for a part of its GPUs in a way that no operation has, M0118 if it
     adds for a GPU that does not share the sum.
     """
     schedule, network = module.schedule, module.network
@@ -127,9 +127,9 @@ class _SwitchRows:
                 downs[joined.root(source)].append(hop)
         for switch in sorted(ups):
             around = {rank for one, ranks in self._around.items() if joined.root(one) == switch for rank in ranks}
-            self._meetings(chunk, tuple(sorted(around)), ups[switch], downs[switch])
+            self._divide_meetings(chunk, tuple(sorted(around)), ups[switch], downs[switch])
 
-    def _meetings(self, chunk: int, around: tuple[int, ...], ups: list[_Hop], downs: list[_Hop]) -> None:
+    def _divide_meetings(self, chunk: int, around: tuple[int, ...], ups: list[_Hop], downs: list[_Hop]) -> None:
         """Divide what enters and leaves a switch: what leaves carries what has entered since the last departure."""
         while ups and downs:
             first = downs[0].start
@@ -139,9 +139,9 @@ class _SwitchRows:
             leaving = [down for down in downs if end is None or down.start < end]
             downs = downs[len(leaving) :]
             if here:
-                self._meeting(chunk, around, here, leaving)
+                self._add_meeting(chunk, around, here, leaving)
 
-    def _meeting(self, chunk: int, around: tuple[int, ...], ups: list[_Hop], downs: list[_Hop]) -> None:
+    def _add_meeting(self, chunk: int, around: tuple[int, ...], ups: list[_Hop], downs: list[_Hop]) -> None:
         sources = [self._rank[self._source[up.link]] for up in ups]
         targets = [self._rank[self._target[down.link]] for down in downs]
         if len(ups) == 1:

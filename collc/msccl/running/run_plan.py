@@ -63,7 +63,7 @@ def run_plan_file(
 
     count: elements as NCCL counts them; default: two a chunk. op: "sum", which is all that plans do. threads: refused,
     since plans run in a random order only. Raises UsageError for an unknown dtype or op, a count that the plan can't be
-    used for and collectives whose result is not known; CheckFailed where the plan's structure is broken.
+    used for and collectives whose result is not known; CheckFailed if the plan's structure is broken.
     """
     check_choices(dtype, op)
     if threads:
@@ -221,7 +221,7 @@ class _DataInterpreter(PlanInterpreter[None]):
             self._launch(rank)
             self._settle(rank, expected)
         queues = self.ports.queues
-        active = self._unfinished()
+        active = self._unfinished_threadblocks()
         progress = False
         while active or queues:
             if queues and (not active or self.random.random() < PROXY_SHARE):
@@ -230,7 +230,7 @@ class _DataInterpreter(PlanInterpreter[None]):
                 if part is not None:
                     self._do(part)
                 self._settle(channel[1], expected)
-                active = active or self._unfinished()
+                active = active or self._unfinished_threadblocks()
                 progress = True
                 continue
             pick = self.random.randrange(len(active))
@@ -242,13 +242,13 @@ class _DataInterpreter(PlanInterpreter[None]):
             active[pick] = active[-1]
             active.pop()
             if not active and progress:
-                active, progress = self._unfinished(), False
-        hung = tuple(self._location(tb) for tb in self._unfinished())
+                active, progress = self._unfinished_threadblocks(), False
+        hung = tuple(self._location(tb) for tb in self._unfinished_threadblocks())
         op = self.op if self.coll in REDUCING else None
         settings = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
         return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:MAX_WRONG_CHUNKS]), self.error)
 
-    def _unfinished(self) -> list[int]:
+    def _unfinished_threadblocks(self) -> list[int]:
         return [tb for tb in range(len(self.position)) if not self._has_ended(tb)]
 
     def _has_ended(self, tb: int) -> bool:

@@ -25,7 +25,7 @@ from collc.ten.network import Network
 def sound_program(path: Path, profile: Profile) -> FileProgram:
     """The program of a file that a runtime loads and that ends.
 
-    Raises UsageError where the file can't be opened, CheckFailed where its contract fails or it hangs.
+    Raises UsageError if the file can't be opened, CheckFailed if its contract fails or it hangs.
     """
     verdict = check_file(path, profile=profile)
     if "failed" in (verdict.checks["contract"], verdict.checks["deadlock"]):
@@ -38,7 +38,7 @@ def file_tasks(program: FileProgram, network: Network, size: int) -> TaskGraph:
 
     program: as `sound_program` gives it, with as many gpus as the network has NPUs. size: bytes of the buffer that the
     runtime counts, of which a chunk is one of `nchunksperloop` parts; messages are rounded up to whole bytes.
-    Raises NoRoute where no path leads to a receiver.
+    Raises NoRoute if no path leads to a receiver.
     """
     steps, tbs = program.steps, program.tbs
     count = len(steps)

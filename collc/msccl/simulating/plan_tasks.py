@@ -39,7 +39,7 @@ from collc.ten.network import Network
 def sound_plan(path: Path) -> tuple[Plan, int]:
     """A plan that the runtime loads and that ends, and the chunks of the buffer that the runtime counts.
 
-    Raises UsageError where the file can't be opened, CheckFailed where its contract fails or it hangs.
+    Raises UsageError if the file can't be opened, CheckFailed if its contract fails or it hangs.
     """
     verdict = check_plan(path)
     if "failed" in (verdict.checks["contract"], verdict.checks["deadlock"]):
@@ -58,7 +58,7 @@ def counted_chunks(plan: Plan) -> int:
 def plan_tasks(plan: Plan, chunks: int, network: Network, size: int) -> TaskGraph:
     """Tasks of all operations. size: bytes of the buffer that the runtime counts, which has `chunks` chunks.
 
-    Raises NoRoute where no path leads to a receiver, Deadlock where operations wait for one another.
+    Raises NoRoute if no path leads to a receiver, Deadlock if operations wait for one another.
     """
     builder = _TaskInterpreter(plan, chunks, size, _Switches(network))
     if builder.run():
@@ -99,7 +99,7 @@ class _Switches:
         self.able: Int32Array = able.astype(np.int32)
         self.links: set[tuple[int, int]] = set(zip(network.source.tolist(), network.target.tolist(), strict=True))
 
-    def joining(self, ranks: tuple[int, ...]) -> int | None:
+    def switch_between(self, ranks: tuple[int, ...]) -> int | None:
         """The end of tasks at a switch that joins some GPUs, in turn where there are several; None without one."""
         npus = self.network.npus[list(ranks)].tolist()
         found = [
@@ -196,7 +196,7 @@ class _TaskInterpreter(PlanInterpreter[int]):
         move, gpu = op.moves[0], op.location.gpu
         gpus, chunks = [slots.gpu for slots in move.targets], move.targets[0].size
         joined = sorted({slots.gpu for slots in (*move.sources, *move.targets)})
-        switch = self.switches.joining(tuple(joined))
+        switch = self.switches.switch_between(tuple(joined))
         hub = gpu if switch is None else switch
         come = [self.task(slots.gpu, hub, chunks) for slots in move.sources]
         self.edges += [(start, message, DONE) for message in come]
@@ -223,7 +223,7 @@ class _TaskInterpreter(PlanInterpreter[int]):
 def plan_time(values: dict[str, Any], module: Module, instances: int = 1) -> int:
     """Picoseconds of a plan, as the values of its JSON, for the demand of a module.
 
-    instances: of the plan, each for a part of every chunk. Raises PlanError where it cannot be understood, NoRoute and
+    instances: of the plan, each for a part of every chunk. Raises PlanError if it cannot be understood, NoRoute and
     Deadlock as `plan_tasks` does.
     """
     plan = plan_of_values(values, Findings())

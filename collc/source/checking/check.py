@@ -86,7 +86,7 @@ class FileChecker:
 
     def check(self) -> None:
         """Check every declaration; errors go to `problems`."""
-        for node in self.file.examined():
+        for node in self.file.all_statements():
             with self.problems.collect():
                 try:
                     self.statement(node)

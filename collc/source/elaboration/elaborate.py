@@ -222,17 +222,12 @@ def _check_only(file: FileScope, only: str | None) -> None:
 
 
 def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
-    """Evaluate every value and topology of the file, so that errors in unused ones are reported too.
-
-    The default of a param that stands for other lines of a table is evaluated even if -D gives the param a value.
-    """
+    """Evaluate every value and topology of the file, so that errors in unused ones are reported too."""
     file = context.file
-    nodes = list(file.examined())
+    nodes = list(file.all_statements())
     for node in nodes:
         with problems.collect():
-            if isinstance(node, Param) and node.name.name in file.rows:
-                context.default(node)
-            elif isinstance(node, Let | Param | Group):
+            if isinstance(node, Let | Param | Group):
                 context.value_of(FoundDeclaration(node, file))
     for node in nodes:
         if isinstance(node, TopologyInstance) or (isinstance(node, TopologyTemplate) and node.parameters is None):

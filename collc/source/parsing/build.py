@@ -51,17 +51,11 @@ class Builder(ExpressionBuilder):
         kind: Token | None,
         _equals: Token | None,
         default: ex.Expr | None,
-    ) -> s.Param | s.ValueTable:
-        table = self._table(s.ValueTable, keyword)
-        if table is not None:
-            return table
+    ) -> s.Param:
         span = self._span(keyword, name, kind, default)
         return s.Param(span, self._identifier(name), self._optional_identifier(kind), default)
 
-    def let(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.Let | s.ValueTable:
-        table = self._table(s.ValueTable, keyword)
-        if table is not None:
-            return table
+    def let(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.Let:
         return s.Let(self._span(keyword, value), self._identifier(name), value)
 
     def parameter(

@@ -22,10 +22,10 @@ MAX_NESTING = 64
 RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
 """Words that cannot be names, since they have a meaning in expressions."""
 
-TableNode = s.LinkTable | s.DeviceTable | s.ValueTable | ex.NumberList
+TableNode = s.LinkTable | s.DeviceTable | ex.NumberList
 """What is read from a table and not parsed."""
 
-TableType = TypeVar("TableType", s.LinkTable, s.DeviceTable, s.ValueTable, ex.NumberList)
+TableType = TypeVar("TableType", s.LinkTable, s.DeviceTable, ex.NumberList)
 
 Part = Token | ex.Node
 

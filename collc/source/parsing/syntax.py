@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import SourceFile
@@ -378,30 +377,6 @@ class Param(Statement):
     name: Identifier
     type: Identifier | None
     default: Expr | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValueTable(Statement):
-    """Many successive lines `let a = 5`, `param b: int = 7`; each is parsed when it is used (see value_tables.py).
-
-    places: where the line of each name begins, in order. params: the names of params. examples: a name of each form of
-    a line; what is right for it is right for all of its form. aliases: of lines `let a = b`, which are of no form, the
-    name b for a. parsed: the declaration in the line that begins at a place. made: those that were parsed.
-    """
-
-    places: dict[str, int]
-    params: tuple[str, ...]
-    examples: tuple[str, ...]
-    aliases: dict[str, str]
-    parsed: Callable[[int], Let | Param]
-    made: dict[str, Let | Param] = field(default_factory=dict[str, "Let | Param"])
-
-    def declaration(self, name: str) -> Let | Param:
-        """The declaration of one of the names."""
-        node = self.made.get(name)
-        if node is None:
-            node = self.made[name] = self.parsed(self.places[name])
-        return node
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Large parts of a file that are tables: many links, devices or values, one a line, and long lists of whole numbers.
+"""Large parts of a file that are tables: many links or devices, one a line, and long lists of whole numbers.
 
 Programs that write `.coll` files write them so. Each form of a line is parsed once, and the numbers and names in which
 the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. Where
@@ -28,11 +28,9 @@ from collc.source.parsing.syntax import (
     LinkTable,
     Statement,
     TopologyTemplate,
-    ValueTable,
 )
 from collc.source.parsing.table import Table
 from collc.source.parsing.tokens import END, INT, NAME, Token
-from collc.source.parsing.value_tables import ValueReader
 
 MIN_LINES: Final = 64
 """Lines of the smallest table of links."""
@@ -91,9 +89,7 @@ class TableReader:
         self._source = source
         self._table = table
         self.read: dict[int, TableNode] = {}
-        self.places = sorted(
-            [*self._line_tables(), *self._value_tables(), *self._number_lists()], key=lambda place: place.start
-        )
+        self.places = sorted([*self._line_tables(), *self._number_lists()], key=lambda place: place.start)
 
     def scan(self) -> Iterator[Token]:
         """The tokens of the file; of each table those of its first and last line, of each list those of one number.
@@ -101,19 +97,16 @@ class TableReader:
         The last line of a table is none of it: what follows may belong to it, as attributes in a line of their own.
         """
         text, scanner = self._source.text, self._table.scanner
-        position = depth = 0
+        position = 0
         for start, end, kept, table in self.places:
             if start < position:
                 continue  # inside of another one
             for token in scanner.scan(text, position, start):
                 if token.kind != END:
                     yield token
-                depth += (token.kind == "{") - (token.kind == "}")
-            position = start
-            if depth == 0 or not isinstance(table, ValueTable):
-                self.read[kept[0].start] = table
-                yield from kept
-                position = end
+            self.read[kept[0].start] = table
+            yield from kept
+            position = end
         yield from scanner.scan(text, position)
 
     def _line_tables(self) -> Iterator[_Place]:
@@ -126,11 +119,6 @@ class TableReader:
             table = self._line_table(match.start(), end) if end > match.start() else None
             if table is not None:
                 yield _Place(match.start(), end, self._first_line(match.start()), table)
-
-    def _value_tables(self) -> Iterator[_Place]:
-        """The tables of values, each with the tokens of its first line."""
-        for table in ValueReader(self._source, self._table).tables():
-            yield _Place(table.span.start, table.span.end, self._first_line(table.span.start), table)
 
     def _first_line(self, start: int) -> list[Token]:
         return self._tokens(start, self._source.text.index("\n", start))

@@ -15,8 +15,8 @@ from collc.ten.schedule import Schedule
 def hierarchical(task: Task, effort: Effort) -> Schedule:
     """A schedule of copies along the lines of a network of several dimensions; switches stay switches.
 
-    Raises SourceError where the network has fewer than two dimensions or lines do not lead to an NPU that wants a
-    chunk, NoSchedule where `effort.stop` returns True before there is a schedule.
+    Raises SourceError if the network has fewer than two dimensions or lines do not lead to an NPU that wants a
+    chunk, NoSchedule if `effort.stop` returns True before there is a schedule.
     """
     conditions = conditions_of(task)
     dimensions = dimensions_of(conditions, "hierarchical")

@@ -92,9 +92,9 @@ class HopSchedule:
             planned.remaining = own + max((self._hops[k].remaining for k in planned.followers), default=0)
 
     def run(self, stop: Callable[[], bool]) -> tuple[int, Transfers] | None:
-        """The end in picoseconds, and all transfers; None where `stop` returns True.
+        """The end in picoseconds, and all transfers; None if `stop` returns True.
 
-        Raises NoSchedule where switches with full buffers wait for one another.
+        Raises NoSchedule if switches with full buffers wait for one another.
         """
         for release, number in self._ready:
             heapq.heappush(self._events, (release, -1, number, 0))

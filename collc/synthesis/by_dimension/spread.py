@@ -22,7 +22,7 @@ Order = Sequence[int]
 
 
 def dimensions_of(conditions: Conditions, synthesizer: str) -> Dimensions:
-    """The dimensions of a task's network. Raises SourceError where there are fewer than two."""
+    """The dimensions of a task's network. Raises SourceError if there are fewer than two."""
     network = conditions.task.network
     found = find_dimensions(network)
     if found is None:
@@ -58,7 +58,7 @@ def spread(
 ) -> Schedule:
     """The schedule in which row k of the conditions spreads along the dimensions in orders[k].
 
-    Raises SourceError where no path along the lines leads to an NPU, NoSchedule where `stop` returns True before
+    Raises SourceError if no path along the lines leads to an NPU, NoSchedule if `stop` returns True before
     there is a schedule, or where the buffers of switches are too small.
     """
     trees = LineTrees(dimensions, link_costs(conditions))
@@ -86,7 +86,7 @@ def _stopped() -> NoSchedule:
 def _scheduled(
     conditions: Conditions, hops: list[list[LineHop]], nearest_first: bool, stop: Callable[[], bool]
 ) -> tuple[int, Transfers] | None:
-    """The end and all transfers of a schedule; None where `stop` returns True before.
+    """The end and all transfers of a schedule; None if `stop` returns True before.
 
     In a schedule that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards
     these are two partials, which the switch would mix up. Where they are, one copy waits for the other.
@@ -132,7 +132,7 @@ def _next_senders(
 ) -> dict[int, list[int]]:
     """The NPUs of a line that must get a chunk, each with the targets that it serves in the dimensions to come.
 
-    by_position: targets by coordinate. Raises SourceError where the tree does not lead to one of these NPUs.
+    by_position: targets by coordinate. Raises SourceError if the tree does not lead to one of these NPUs.
     """
     stride = dimensions.strides[axis]
     own = npu // stride % dimensions.sizes[axis]

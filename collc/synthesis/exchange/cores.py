@@ -105,14 +105,14 @@ def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]
     for clique in sorted(set(_cliques(near, edges))):
         by_size.setdefault(len(clique), []).append(clique)
     for size in sorted(by_size):
-        one_shot = (Core(clique, line_rounds(clique, _within(near, clique))[0]) for clique in by_size[size])
+        one_shot = (Core(clique, line_rounds(clique, _neighbours_within(near, clique))[0]) for clique in by_size[size])
         yield CoreKind(f"clique of {size}", tuple(one_shot))
     squares = tuple(_squares(near))
     if squares:
         yield CoreKind("square", squares)
 
 
-def _within(near: Mapping[int, set[int]], members: Iterable[int]) -> dict[int, set[int]]:
+def _neighbours_within(near: Mapping[int, set[int]], members: Iterable[int]) -> dict[int, set[int]]:
     """The neighbours of some NPUs among themselves."""
     chosen = set(members)
     return {npu: near[npu] & chosen for npu in chosen}
@@ -161,39 +161,39 @@ def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
         for first in range(len(factors)):
             chosen = [factors[(first + number) % len(factors)] for number in range(span)]
             for members in components(chosen):
-                for core in _spanning(members, chosen):
+                for core in _spanning_cores(members, chosen):
                     found.setdefault((len(members), len(core.rounds)), []).append(core)
     for size, rounds in sorted(found):
         if size > 2:
             yield CoreKind(f"line of {size} in {rounds}", tuple(found[size, rounds][:MOST_CORES]))
 
 
-def _spanning(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
+def _spanning_cores(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
     """The cores of some members that exchange along factors, one after the other, if that gives the sum; with odd rings
     among them, which have two kinds of rounds, first those of one kind and then those of the other.
     """
-    inner = [_within(factor, members) for factor in factors]
-    yield from _exchanging(members, inner, in_turns=False)
+    inner = [_neighbours_within(factor, members) for factor in factors]
+    yield from _cores_along(members, inner, in_turns=False)
     if any(is_odd_ring(line, near) for near in inner for line in components([near])):
-        yield from _exchanging(members, inner, in_turns=True)
+        yield from _cores_along(members, inner, in_turns=True)
 
 
-def _exchanging(members: tuple[int, ...], factors: list[dict[int, set[int]]], *, in_turns: bool) -> Iterator[Core]:
+def _cores_along(members: tuple[int, ...], factors: list[dict[int, set[int]]], *, in_turns: bool) -> Iterator[Core]:
     """The cores of all vertices of some graphs. in_turns: see line_rounds."""
     choices: list[list[Rounds]] = []
     for inner in factors:
-        lines = [line_rounds(line, _within(inner, line), in_turns=in_turns) for line in components([inner])]
+        lines = [line_rounds(line, _neighbours_within(inner, line), in_turns=in_turns) for line in components([inner])]
         if not all(lines):
             return
         count = max(map(len, lines))
         choices.append([_side_by_side([line[turn % len(line)] for line in lines]) for turn in range(count)])
-    for chosen in zip(*(_repeated(found, max(map(len, choices))) for found in choices), strict=True):
+    for chosen in zip(*(_repeat_rounds(found, max(map(len, choices))) for found in choices), strict=True):
         core = Core(members, tuple(chain.from_iterable(chosen)))
         if _gives_sum(core):
             yield core
 
 
-def _repeated(found: list[Rounds], count: int) -> list[Rounds]:
+def _repeat_rounds(found: list[Rounds], count: int) -> list[Rounds]:
     return [found[number % len(found)] for number in range(count)]
 
 

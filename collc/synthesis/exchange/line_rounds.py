@@ -23,7 +23,7 @@ Rounds = tuple[tuple[PartialMessage, ...], ...]
 
 
 def line_rounds(members: Iterable[int], near: Mapping[int, set[int]], *, in_turns: bool = False) -> list[Rounds]:
-    """The ways in which some NPUs can exchange partials, [] where they form no clique, ring or path.
+    """The ways in which some NPUs can exchange partials, [] if they form no clique, ring or path.
 
     near: the neighbours of each among them. in_turns: of an odd ring, the two ways that use its links in turns, in
     place of the one that is shorter by a round and uses all of them. An even ring has two ways that use them in turns.
@@ -48,7 +48,7 @@ def is_odd_ring(members: Collection[int], near: Mapping[int, set[int]]) -> bool:
 
 
 def _in_order(line: list[int], near: Mapping[int, set[int]]) -> list[int] | None:
-    """The NPUs of a path from one end to the other, or of a ring all round; None where they form neither."""
+    """The NPUs of a path from one end to the other, or of a ring all round; None if they form neither."""
     ends = [npu for npu in line if len(near[npu]) == 1]
     if len(ends) not in (0, 2) or any(len(near[npu]) > 2 for npu in line):
         return None

@@ -69,7 +69,7 @@ def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None =
     """The module with a schedule of its reductions.
 
     spread: plans the copies from the cores, and backwards in time the reductions to them. bound: picoseconds at which
-    the search ends; None: the lower bound of the module. Raises SourceError where the
+    the search ends; None: the lower bound of the module. Raises SourceError if the
     network has switches or links without bandwidth, a chunk is not reduced for all who contribute to it, or something
     is planned already; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
@@ -89,7 +89,7 @@ def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None =
 
 
 def obstacle(module: Module) -> str:
-    """Why the synthesizer does not fit a module, as in "is for sums ..."; "" where it fits."""
+    """Why the synthesizer does not fit a module, as in "is for sums ..."; "" if it fits."""
     network, table = module.network, module.demand.chunks
     if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
         return f"plans over direct links, and {network.name} has switches"
@@ -250,7 +250,7 @@ class _ExchangePlanner:
 
 
 def _links_back(network: Network) -> Int32Array | None:
-    """int32[links]: for each link one of its kind in the other direction, each once; None where some has none."""
+    """int32[links]: for each link one of its kind in the other direction, each once; None if some has none."""
     there = np.lexsort((network.kind, network.target, network.source))
     back = np.lexsort((network.kind, network.source, network.target))
     alike = (

@@ -38,7 +38,7 @@ def lay_out(
 ) -> Transfers:
     """The transfers of a run's algorithm, from time 0.
 
-    span: the run in its program, for messages. Raises SourceError where a send can never start, since its source never
+    span: the run in its program, for messages. Raises SourceError if a send can never start, since its source never
     holds the chunk, holds it too late for its step, or no path leads to its target; and where a reduction passes an NPU
     that has a contribution to the chunk.
     """
@@ -227,7 +227,7 @@ class _AlgorithmLayout:
             self._schedule(time, _STEP, position + 1)
 
     def _check_held(self, send: int) -> None:
-        """Raises SourceError where the source of a send does not hold the chunk when its step starts."""
+        """Raises SourceError if the source of a send does not hold the chunk when its step starts."""
         here = (self._chunk[send], self._source[send])
         if here in self._held:
             return
@@ -255,7 +255,7 @@ class _AlgorithmLayout:
             )
 
     def _check_passed(self) -> None:
-        """Raises SourceError where a reduction passes an NPU with a contribution, or where two reductions meet."""
+        """Raises SourceError if a reduction passes an NPU with a contribution, or two reductions meet."""
         table = self._demand.chunks
         arriving = Counter(here for k in range(len(self._paths)) if self._reduce[k] for here in self._passed(k))
         arriving.update((self._chunk[k], self._target[k]) for k in range(len(self._paths)) if self._reduce[k])

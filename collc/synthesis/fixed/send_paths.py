@@ -20,7 +20,7 @@ class SendPaths:
         self._by_column: dict[int, LexicographicPaths] = {}
 
     def devices(self, source: int, target: int, column: int) -> list[int] | None:
-        """The devices of a path, both ends included; None where no path leads to the target."""
+        """The devices of a path, both ends included; None if no path leads to the target."""
         if self.links(source, target, column):
             return [source, target]
         return self._of(column).path(source, target)

@@ -57,12 +57,12 @@ def gather_candidates(
         grown = Rerouting(problem, translations, stop=stop)
         transitive = translations.count == len(problem.members)
         for shallow in SHALLOW if transitive else SHALLOW[:1]:
-            yield from (_rerouted(grown, count, shallow, translations) for count in counts)
+            yield from (_candidate(grown, count, shallow, translations) for count in counts)
         if transitive and grown.least is not None and grown.least <= EVEN * float(counts[0].time):
             return
     grown = Rerouting(problem, stop=stop)
     small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
-    yield from (_rerouted(grown, count, shallow) for shallow in SHALLOW for count in small)
+    yield from (_candidate(grown, count, shallow) for shallow in SHALLOW for count in small)
 
 
 def summed_candidates(
@@ -71,8 +71,8 @@ def summed_candidates(
     """Trees that load both directions of a pair alike."""
     grown = Rerouting(problem, undirected=True, stop=stop)
     for shallow in (SHALLOW[1], SHALLOW[0]):
-        yield from (_rerouted(grown, count, shallow) for count in counts)
+        yield from (_candidate(grown, count, shallow) for count in counts)
 
 
-def _rerouted(grown: Rerouting, count: TreeCount, shallow: int, translations: Translations | None = None) -> Candidate:
+def _candidate(grown: Rerouting, count: TreeCount, shallow: int, translations: Translations | None = None) -> Candidate:
     return Candidate(count.time, grown.work(count) // GROWN, translations, lambda: grown.trees(count, shallow))

@@ -41,7 +41,7 @@ def tree_counts(problem: ForestProblem) -> list[TreeCount]:
     """One tree for each chunk, for two, four and so on; those with the least load first.
 
     Left out are those that need no fewer trees than others with as little load. The time of the first one is a lower
-    bound of all schedules of these chunks. Raises ValueError where no path leads from a member with chunks to another,
+    bound of all schedules of these chunks. Raises ValueError if no path leads from a member with chunks to another,
     OverflowError as tree_capacities does.
     """
     found: list[TreeCount] = []

@@ -80,7 +80,7 @@ def tree_transfers(
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
-        one = (_summed if summed else _copied)(batch, int(problem.members[batch.root]), problem)
+        one = (_sum_tree if summed else _copy_tree)(batch, int(problem.members[batch.root]), problem)
         size, begin = len(one.pairs), used[batch.root]
         used[batch.root] += batch.amount
         roots, pairs = _images(problem, batch.root, one.pairs, translations)
@@ -92,7 +92,7 @@ def tree_transfers(
             np.tile(np.arange(size) < one.reduced, count).astype(np.int64),
             np.repeat(chunks.astype(np.int64).ravel(), size),
             np.repeat(np.tile(progress, len(roots)), size),
-            np.tile(_remaining(one, time), count),
+            np.tile(_remaining_times(one, time), count),
             done + np.arange(size * count) if translations is None else np.tile(np.arange(size), count),
         ))  # fmt: skip
         first = done + np.arange(count)[:, None, None] * size
@@ -138,7 +138,7 @@ def spread_chunks(problem: ForestProblem, batches: Sequence[TreeBatch]) -> Fores
     return replace(problem, chunks=tuple(np.split(rows, ends[:-1])))
 
 
-def _copied(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
+def _copy_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
     """A chunk is copied from the root to all members."""
     one = OneTree([], 0, [])
     _copy(one, batch, {root: -1}, problem)
@@ -162,7 +162,7 @@ def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], problem: Fore
                 reached[end] = last
 
 
-def _summed(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
+def _sum_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
     """A chunk is reduced along the tree to the root, then copied."""
     pairs: list[int] = []
     edges: list[tuple[int, int]] = []
@@ -182,7 +182,7 @@ def _summed(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
     return one
 
 
-def _remaining(one: OneTree, time: list[int]) -> Int64Array:
+def _remaining_times(one: OneTree, time: list[int]) -> Int64Array:
     found = [0 if pair < 0 else time[pair] for pair in one.pairs]
     later = [0] * len(found)
     for before, after in sorted(one.edges, reverse=True):

@@ -69,7 +69,7 @@ class Portfolio:
         """Schedules all candidates, then the best one in other orders, until the work or the time is used up."""
         unit = self._problem.unit
         for candidate in candidates:
-            if self._ended(self._all * (1 - FORESTS)):
+            if self._is_over(self._all * (1 - FORESTS)):
                 break
             if self.best is not None and (candidate.time * unit >= self.best[0] or candidate.work > self._work):
                 continue
@@ -81,12 +81,12 @@ class Portfolio:
                 if self._schedule(forest, FIRST_STEPS):
                     self._leader = forest
         for steps in OTHER_STEPS:
-            if self._ended(self._all // 4):
+            if self._is_over(self._all // 4):
                 break
             self._schedule(self._leader, steps)
         self._runs.sort(key=lambda run: run[0])
         for _, forest, steps in self._runs[:IMPROVED]:
-            if self._ended(0):
+            if self._is_over(0):
                 break
             self._schedule(forest, steps, TURNS)
 
@@ -98,7 +98,7 @@ class Portfolio:
         self._work -= work
         self._effort.work.add(work)
 
-    def _ended(self, reserve: Fraction | int) -> bool:
+    def _is_over(self, reserve: Fraction | int) -> bool:
         """Whether the search is over; not before there is a schedule, unless it is stopped."""
         if self._effort.stop():
             return True

@@ -78,7 +78,7 @@ class ForestProblem:
 
     @cached_property
     def undirected(self) -> Int64Array:
-        """int64[pairs]: the lower number of each pair and its reverse; -1 where there is no reverse."""
+        """int64[pairs]: the lower number of each pair and its reverse; -1 if there is no reverse."""
         ends = zip(self.graph.source.tolist(), self.graph.target.tolist(), strict=True)
         back = [self.pair_number.get((v, u), -1) for u, v in ends]
         return np.minimum(np.arange(len(back)), np.array(back, np.int64))
@@ -96,9 +96,9 @@ _SCALE = 1 << 20
 
 
 def forest_problem(conditions: Conditions) -> ForestProblem:
-    """Raises SourceError where forest does not apply to the task."""
+    """Raises SourceError if forest does not apply to the task."""
     task = conditions.task
-    _check(conditions)
+    _check_support(conditions)
     members = _members(conditions)
     order, first = _by_holder(conditions, members)
     column = int(conditions.column[0])
@@ -119,7 +119,7 @@ def forest_problem(conditions: Conditions) -> ForestProblem:
     return ForestProblem(conditions, members, chunks, graph, pair.astype(np.int32), busy, total, capacity, unit)
 
 
-def _check(conditions: Conditions) -> None:
+def _check_support(conditions: Conditions) -> None:
     task = conditions.task
     if task.reserved is not None and len(task.reserved):
         raise not_served("other transfers are planned already")

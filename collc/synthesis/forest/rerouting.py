@@ -79,7 +79,7 @@ class Rerouting:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.
 
         shallow: how much the latency from the root counts beside the load. The time is in units of 1 / capacity.
-        Raises ValueError where no path leads to a member.
+        Raises ValueError if no path leads to a member.
         """
         roots, aim = self._roots(count), self._aim(count)
         rounds = ROUNDS if len(roots) > 1 else 1  # a tree alone grows the same way again

@@ -29,7 +29,7 @@ GAIN = Fraction(51, 50)
 
 
 def summed(module: Module, effort: Effort) -> Schedule | None:
-    """A schedule of one All-Reduce over trees used both ways; None where it promises no gain or does not apply."""
+    """A schedule of one All-Reduce over trees used both ways; None if it promises no gain or does not apply."""
     problem = _problem(module)
     if problem is None:
         return None

@@ -31,7 +31,7 @@ class MirroredNodes:
     def transfers(
         self, chunks: Sequence[int], size: Sequence[int], busy: list[list[int]], total: list[list[int]]
     ) -> list[Row] | None:
-        """All transfers, chunk by chunk, each as early as its link is free; None where swaps do not overlap in time,
+        """All transfers, chunk by chunk, each as early as its link is free; None if swaps do not overlap in time,
         so that the second partial would have the first one in it.
 
         size: by chunk, the number of its size. busy, total: by link and size, picoseconds.
@@ -64,7 +64,7 @@ class MirroredNodes:
 
 
 def swaps_of(network: Network, nodes: tuple[Sequence[int], Sequence[int]]) -> list[tuple[list[int], list[int]]] | None:
-    """For each pair of NPUs at one position the links from the one to the other, and back; None where one has neither
+    """For each pair of NPUs at one position the links from the one to the other, and back; None if one has neither
     direct links nor a switch of its own between them that copies and has room for all.
     """
     link_of = {pair: k for k, pair in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True))}

@@ -33,7 +33,7 @@ AHEAD = 4
 def by_nodes(module: Module, chunks: list[int], exchange: Exchange) -> Module:
     """The module with its chunks reduced in nodes first, then among representatives.
 
-    Raises SourceError where no two NPUs share a switch that reduces, and what `exchange` raises.
+    Raises SourceError if no two NPUs share a switch that reduces, and what `exchange` raises.
     """
     nodes = _nodes(module.network)
     if not any(len(node.npus) > 1 for node in nodes):
@@ -144,7 +144,7 @@ class _NodePlan:
         return Transfers.joined([*self._parts, _transfers(self._rows)])
 
     def swapped_first(self, chunks: list[int]) -> Transfers | None:
-        """All transfers where two nodes swap contributions before their switches add up; None where they cannot."""
+        """All transfers where two nodes swap contributions before their switches add up; None if they cannot."""
         if len(self._nodes) != 2 or len(self._nodes[0].npus) != len(self._nodes[1].npus):
             return None
         first, second = self._nodes

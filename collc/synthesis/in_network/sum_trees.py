@@ -85,7 +85,7 @@ class TreeTransfers:
     def planned(
         self, tree: SumTree, holders: list[int], wanting: list[int], size: int
     ) -> tuple[int, list[tuple[int, int, bool]]] | None:
-        """(end, (link, start, whether it carries a partial) of each transfer); None where a path is missing."""
+        """(end, (link, start, whether it carries a partial) of each transfer); None if a path is missing."""
         ups, downs = self._links(tree.up, holders, tree, up=True), self._links(tree.down, wanting, tree, up=False)
         if ups is None or downs is None:
             return None
@@ -110,7 +110,7 @@ class TreeTransfers:
             self.free[link] = start + self._busy[link][size]
 
     def _links(self, next_link: list[int], npus: list[int], tree: SumTree, up: bool) -> set[int] | None:
-        """The links of the paths of some NPUs; None where one has none."""
+        """The links of the paths of some NPUs; None if one has none."""
         ends = self._target if up else self._source
         found: set[int] = set()
         for npu in npus:

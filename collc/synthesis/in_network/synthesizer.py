@@ -30,7 +30,7 @@ def in_network(module: Module, effort: Effort, exchange: Exchange | None = None)
 
     exchange: plans the reductions among nodes where no tree joins all NPUs; None: this is an error. Raises SourceError
     where a chunk that moves is not reduced, or the NPUs that contribute to it or want it are linked to no switches that
-    reduce, have multicast and an unlimited buffer; NoSchedule where `effort.stop` returns True.
+    reduce, have multicast and an unlimited buffer; NoSchedule if `effort.stop` returns True.
     """
     chunks = _reduced_chunks(module)
     trees = sum_trees(module.network)
@@ -49,7 +49,7 @@ def in_network(module: Module, effort: Effort, exchange: Exchange | None = None)
 def _over_trees(
     module: Module, effort: Effort, trees: list[SumTree], chunks: list[int]
 ) -> list[tuple[int, int, int, bool]] | None:
-    """(chunk, link, start, whether it carries a partial) of each transfer; None where a chunk has no tree."""
+    """(chunk, link, start, whether it carries a partial) of each transfer; None if a chunk has no tree."""
     network, table = module.network, module.demand.chunks
     clock = Clock.of(network, module.demand, module.model)
     planner = TreeTransfers(network, clock.busy[network.kind].tolist(), clock.total[network.kind].tolist())
@@ -70,7 +70,7 @@ def _over_trees(
 
 
 def _reduced_chunks(module: Module) -> list[int]:
-    """The chunks to reduce. Raises SourceError where other chunks move, or something is planned already."""
+    """The chunks to reduce. Raises SourceError if other chunks move, or something is planned already."""
     table = module.demand.chunks
     sizes = table.sets.sizes
     wanted = sizes[table.post] > 0

@@ -179,7 +179,7 @@ def _delayed(schedule: Schedule, start: int) -> Transfers:
 
 
 def _joined_steps(module: Module, parts: list[Schedule]) -> Schedule | None:
-    """One step-by-link table of all phases; None where they have none, or do not follow each other without a gap."""
+    """One step-by-link table of all phases; None if they have none, or do not follow each other without a gap."""
     tables = [part for part in parts if isinstance(part, StepSchedule)]
     if not tables or len(tables) < len(parts) or len({table.step for table in tables}) > 1:
         return None

@@ -70,7 +70,8 @@ def _search(group: Group, chunks: int, times: GeneratorTimes, deadline: int, see
         coset = np.stack([_cosets(group, np.flatnonzero(row)) for row in faster])
     tables: list[Any] = [group.predecessors, group.successors, times.busy, times.total, coset]
     arguments: list[Any] = [numbers(np.ascontiguousarray(table).reshape(-1), compile_it) for table in tables]
-    buffers: list[Any] = [zeros(group.count * chunks, compile_it, np.int32) for _ in range(4)]
+    types = np.int8, np.int32, np.int32, np.int32
+    buffers: list[Any] = [zeros(group.count * chunks, compile_it, dtype) for dtype in types]
     rows = zeros(4 * transfers, compile_it)
     end = spread(*arguments, deadline, seed % MODULUS, *buffers, rows)
     table = np.asarray(rows, np.int64).reshape(-1, 4).T

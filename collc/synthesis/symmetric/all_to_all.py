@@ -79,7 +79,7 @@ def _with_ring_messages(
 def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
     """int64[npus, copies, generators]: the hops of each message over each generator.
 
-    Raises SourceError where the generators do not lead to all NPUs.
+    Raises SourceError if the generators do not lead to all NPUs.
     """
     choose_paths = compiled(balanced_shortest_paths) if group.count * chunks >= COMPILED else balanced_shortest_paths
     order, depth = group.spanned()

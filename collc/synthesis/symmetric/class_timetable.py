@@ -62,7 +62,7 @@ class ClassTimetable:
             row, hop = row[order], hop[order]
             number = int(row_class[row[0], hop[0]])
             taken = int(self._times.taken[routes[row[0], hop[0]]])
-            start = self._served(number, taken, ready[row])
+            start = self._serve(number, taken, ready[row])
             starts[row, hop] = start
             ready[row] = start + window[row, hop]
             if ordered:
@@ -76,11 +76,11 @@ class ClassTimetable:
             self._add(one.number, start, start + one.taken)
         return starts, ready
 
-    def _served(self, number: int, taken: int, ready: Int64Array) -> Int64Array:
+    def _serve(self, number: int, taken: int, ready: Int64Array) -> Int64Array:
         """int64: the starts of transfers on a class, one after another, between those before. ready: ascending."""
         begins, ends = self._reserved.get(number, NOTHING)
         if len(ends) and int(ends[-1]) > int(ready[0]):
-            return _in_gaps(ready, taken, begins, ends)
+            return _gap_starts(ready, taken, begins, ends)
         position = np.arange(len(ready), dtype=np.int64) * taken
         return np.maximum.accumulate(ready - position) + position
 
@@ -94,7 +94,7 @@ class ClassTimetable:
         if len(ends) and int(ends[-1]) > int(start[0]):
             # Backwards in time, the latest starts are the first gaps.
             end = max(int(ends[-1]), int(latest.max()) + one.taken)
-            back = _in_gaps((end - latest - one.taken)[::-1], one.taken, (end - ends)[::-1], (end - begins)[::-1])
+            back = _gap_starts((end - latest - one.taken)[::-1], one.taken, (end - ends)[::-1], (end - begins)[::-1])
             starts[one.row, one.hop] = (end - back - one.taken)[::-1]
             return
         position = np.arange(len(start), dtype=np.int64) * one.taken
@@ -121,7 +121,7 @@ class _Service:
     taken: int
 
 
-def _in_gaps(ready: Int64Array, taken: int, begins: Int64Array, ends: Int64Array) -> Int64Array:
+def _gap_starts(ready: Int64Array, taken: int, begins: Int64Array, ends: Int64Array) -> Int64Array:
     """int64: the starts that the kernel `first_gaps` finds."""
     compile_it = len(ready) + len(ends) >= COMPILED
     found = zeros(len(ready), compile_it)
@@ -144,7 +144,7 @@ def _visits(row_class: Int32Array) -> tuple[list[Int64Array], bool]:
     order = order[int(np.searchsorted(flat[order], 0)) :]
     classes, first = np.unique(flat[order], return_index=True)
     parts = dict(zip(classes.tolist(), np.split(order, first[1:]), strict=True))
-    rank = _topological(classes.tolist(), pairs.T.tolist())
+    rank = _topological_order(classes.tolist(), pairs.T.tolist())
     if rank is not None:
         return [parts[number] for number in rank], True
     width = row_class.shape[1]
@@ -152,8 +152,8 @@ def _visits(row_class: Int32Array) -> tuple[list[Int64Array], bool]:
     return [part for part in each if len(part)], False
 
 
-def _topological(vertices: list[int], edges: list[list[int]]) -> list[int] | None:
-    """Vertices, each after all from which edges lead to it; None where there is a cycle (Kahn, 1962)."""
+def _topological_order(vertices: list[int], edges: list[list[int]]) -> list[int] | None:
+    """Vertices, each after all from which edges lead to it; None if there is a cycle (Kahn, 1962)."""
     out: dict[int, list[int]] = {vertex: [] for vertex in vertices}
     waiting = dict.fromkeys(vertices, 0)
     for a, b in edges:

@@ -41,17 +41,17 @@ class _Plan:
 
 
 def cluster_schedule(module: Module) -> FactoredSchedule | None:
-    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None where this does not
+    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if this does not
     apply: without switches, where NPUs are not all alike, or where switches hold few chunks or reduce.
 
-    Raises ValueError where links have no bandwidth or latency.
+    Raises ValueError if links have no bandwidth or latency.
     """
     return _schedule_by(module, _translations(module))
 
 
 def translated_paths(module: Module) -> FactoredSchedule | None:
     """The same of an All-to-All on a network without switches, along shortest paths: `symmetric` loads its links more
-    evenly, but lists all transfers. None where NPUs have limits, or where links have no bandwidth or latency.
+    evenly, but lists all transfers. None if NPUs have limits, or links have no bandwidth or latency.
     """
     network, standard = module.network, module.demand.standard
     kind = "" if standard is None else standard.kind
@@ -64,7 +64,7 @@ def translated_paths(module: Module) -> FactoredSchedule | None:
 
 
 def _schedule_by(module: Module, translations: Translations | None) -> FactoredSchedule | None:
-    """The schedule by translations, None where there are none."""
+    """The schedule by translations, None if there are none."""
     numbers = ChunkNumbers.of(module.demand)
     if numbers is None or translations is None:
         return None
@@ -122,7 +122,7 @@ class _Planner:
         found = self._gather(network.reversed(), table, release)
         if found is None:
             return None
-        reduced, complete = self._mirrored(found)
+        reduced, complete = self._mirror(found)
         if kind == "reduce_scatter":
             return self._schedule([reduced], [True])
         table = ClassTimetable(self._translations, self._times)
@@ -153,7 +153,7 @@ class _Planner:
             part = np.repeat(np.arange(shape[0], dtype=np.int32), shape[1] * shape[2])
             sender = np.broadcast_to(level.holders, shape).reshape(-1)
             plans.append(self._rows(hops, level.starts.reshape(hops.shape), part, np.zeros_like(part), sender))
-        return _joined(plans)
+        return _join_plans(plans)
 
     def _exchange(self) -> _Plan | None:
         """An All-to-All."""
@@ -174,7 +174,7 @@ class _Planner:
         link = self._translations.moved_links(hops[row, hop], sender[row])
         return _Plan(part[row], target[row], link, starts[row, hop])
 
-    def _mirrored(self, plan: _Plan) -> tuple[_Plan, Int64Array]:
+    def _mirror(self, plan: _Plan) -> tuple[_Plan, Int64Array]:
         """A plan backwards in time, and when the representative has what each part becomes, int64[parts]."""
         end = int((plan.start + self._times.window[plan.link]).max())
         complete = np.zeros(self._numbers.parts, np.int64)
@@ -182,7 +182,7 @@ class _Planner:
         return _Plan(plan.part, plan.target, plan.link, end - plan.start - self._times.window[plan.link]), complete
 
     def _schedule(self, plans: list[_Plan], reduce: list[bool]) -> FactoredSchedule:
-        plan = _joined(plans)
+        plan = _join_plans(plans)
         flags: BoolArray = np.repeat(np.array(reduce, np.bool_), [len(one.part) for one in plans])
         block = np.full(len(plan.part), self._npus[0], np.int32)
         chunk = self._numbers.number(block, plan.target if self._numbers.pairs else None, plan.part)
@@ -191,7 +191,7 @@ class _Planner:
         return FactoredSchedule(self._module.model, self._translations, self._numbers, rows, turn)
 
 
-def _joined(plans: list[_Plan]) -> _Plan:
+def _join_plans(plans: list[_Plan]) -> _Plan:
     return _Plan(
         np.concatenate([plan.part for plan in plans]),
         np.concatenate([plan.target for plan in plans]),

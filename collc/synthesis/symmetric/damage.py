@@ -24,7 +24,7 @@ def is_damaged(network: Network) -> bool:
 
 
 def whole_cluster(network: Network) -> tuple[Network, Translations] | None:
-    """The cluster that a damaged one was, with its translations; None where it was none.
+    """The cluster that a damaged one was, with its translations; None if it was none.
 
     Switches must hold any number of chunks, and add nothing up.
     """
@@ -38,7 +38,7 @@ def whole_cluster(network: Network) -> tuple[Network, Translations] | None:
 
 
 def damaged_task(task: Task) -> tuple[ChunkNumbers, Network, Translations] | None:
-    """The numbers of the chunks of one collective over all NPUs that are there, and the whole cluster; None where the
+    """The numbers of the chunks of one collective over all NPUs that are there, and the whole cluster; None if the
     task is another one.
     """
     numbers = ChunkNumbers.of(task.demand)

@@ -25,7 +25,7 @@ class ExchangePlan:
 
 
 def plan_exchange(network: Network, translations: Translations, times: ClassTimes, parts: int) -> ExchangePlan | None:
-    """The plan; None where no route leads to some NPU."""
+    """The plan; None if no route leads to some NPU."""
     npus = translations.orbits[0]
     routes = Routes(network, translations, times, int(npus[0]), through=True)
     if bool((routes.distance[npus] >= UNREACHABLE).any()):

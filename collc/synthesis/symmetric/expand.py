@@ -15,10 +15,10 @@ from collc.ten.demand import Run, Standard
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
 
-def translated(
+def translate_plan(
     group: Group, run: Run, standard: Standard, plan: RepresentativePlan
 ) -> Iterator[tuple[int, Int32Array, Int64Array]]:
-    """Each transfer of a plan translated to all NPUs that it is for: (its row, links, chunks of the run)."""
+    """Each transfer of a plan translate_plan to all NPUs that it is for: (its row, links, chunks of the run)."""
     rank = np.empty(group.count, np.int64)
     rank[run.group] = np.arange(group.count)
     halves = [np.flatnonzero(group.coordinates(plan.axis) % 2 == half) for half in range(2)]
@@ -46,7 +46,7 @@ def _chunks(group: Group, standard: Standard, rank: Int64Array, chunk: int) -> I
     return (rank * group.count + rank[group.translation(target)]) * standard.chunks + copy
 
 
-def expanded(
+def expand_plan(
     group: Group, run: Run, standard: Standard, plan: RepresentativePlan, model: LinkModel, step: int | None
 ) -> Schedule:
     """The schedule of all NPUs: a step-by-link table where the plan counts in steps of `step` picoseconds."""
@@ -55,7 +55,7 @@ def expanded(
         count = len(start) * group.count
         require_for_search(2 * 17 * count, f"{count:,} transfers")
         parts: list[tuple[Int32Array, Int64Array, Int64Array]] = []
-        for row, links, chunks in translated(group, run, standard, plan):
+        for row, links, chunks in translate_plan(group, run, standard, plan):
             parts.append((links, chunks, np.full(len(links), start[row], np.int64)))
         link, chunk, when = (np.concatenate(column) for column in zip(*parts, strict=True))
         return RowSchedule(model, Transfers.of(chunk, link, when))
@@ -63,6 +63,6 @@ def expanded(
     shape = plan.end, group.link.size
     require_for_search((4 if wide else 2) * prod(shape), f"{plan.end:,} steps on {group.link.size:,} links")
     table = np.full(shape, 0xFFFFFFFF, np.uint32) if wide else np.full(shape, 0xFFFF, np.uint16)
-    for row, links, chunks in translated(group, run, standard, plan):
+    for row, links, chunks in translate_plan(group, run, standard, plan):
         table[start[row], links] = chunks
     return StepSchedule(model, table, step)

@@ -94,7 +94,7 @@ class Group:
 
 
 def find_group(network: Network) -> Group | None:
-    """The symmetry of a network; None where there is none of this kind."""
+    """The symmetry of a network; None if there is none of this kind."""
     count = network.npu_count
     if count < 2 or network.switch_count or not bool(network.present.all()):
         return None
@@ -179,7 +179,7 @@ def _translation(shape: tuple[int, ...], bits: tuple[bool, ...], strides: tuple[
 
 
 def _links(network: Network, successors: Int32Array, kind: Int32Array) -> Int32Array | None:
-    """int32[g, n]: the link that each generator is at each NPU; None where some NPU has other links.
+    """int32[g, n]: the link that each generator is at each NPU; None if some NPU has other links.
 
     Parallel links of one kind go to generators in order of number.
     """

@@ -36,7 +36,7 @@ def plan_levels(
     table: ClassTimetable,
     release: Int64Array,
 ) -> list[LevelPlan] | None:
-    """The plans of all levels, the widest first; None where a level cannot be entered.
+    """The plans of all levels, the widest first; None if a level cannot be entered.
 
     release: int64[parts], picoseconds from which the representative holds its chunks.
     """

@@ -14,7 +14,7 @@ from collc.ten.translations import Translations
 
 
 def levels_of(translations: Translations, distance: Int64Array) -> list[Int32Array] | None:
-    """The moves of each level, int32 elements, the widest level first; None where a coset cannot be entered.
+    """The moves of each level, int32 elements, the widest level first; None if a coset cannot be entered.
 
     Every element is the sum of one move (or 0) of each level, in exactly one manner. distance: int64[count],
     picoseconds of the route from 0 to each element, UNREACHABLE where there is none.
@@ -27,10 +27,10 @@ def levels_of(translations: Translations, distance: Int64Array) -> list[Int32Arr
         wider, coarser = inside, label
         for element in np.flatnonzero((distance == value) & ~inside).tolist():
             if not wider[element]:
-                wider, coarser = _generated(translations, wider, coarser, element)
+                wider, coarser = _generate_subgroup(translations, wider, coarser, element)
         if wider is inside:
             continue
-        moves = _nearest(label, distance, wider & ~inside)
+        moves = _nearest_elements(label, distance, wider & ~inside)
         if moves is None:
             return None
         levels.append(moves)
@@ -40,7 +40,7 @@ def levels_of(translations: Translations, distance: Int64Array) -> list[Int32Arr
     return None
 
 
-def _generated(
+def _generate_subgroup(
     translations: Translations, inside: BoolArray, label: Int32Array, element: int
 ) -> tuple[BoolArray, Int32Array]:
     """The subgroup that another element generates with a subgroup, and the lowest element of each of its cosets."""
@@ -55,8 +55,8 @@ def _generated(
         inside, power = wider, int(moved[power])
 
 
-def _nearest(label: Int32Array, distance: Int64Array, among: BoolArray) -> Int32Array | None:
-    """The nearest element of each coset, by number of the coset; None where one has no route."""
+def _nearest_elements(label: Int32Array, distance: Int64Array, among: BoolArray) -> Int32Array | None:
+    """The nearest element of each coset, by number of the coset; None if one has no route."""
     elements = np.flatnonzero(among)
     order = elements[np.lexsort((elements, distance[elements], label[elements]))]
     first = np.ones(len(order), np.bool_)

@@ -56,7 +56,7 @@ class _Messages:
 def plan_one_shot(
     network: Network, translations: Translations, times: ClassTimes, parts: int, longest: int
 ) -> list[OneShotStage] | None:
-    """The stages of the shortest plan; None where none takes less than `longest` picoseconds."""
+    """The stages of the shortest plan; None if none takes less than `longest` picoseconds."""
     return _OneShotPlanner(network, translations, times, parts).best(longest)
 
 
@@ -84,7 +84,7 @@ class _OneShotPlanner:
             messages = list(self._stages(one_shot))
             if self._least(messages) >= longest:
                 continue
-            planned = self._planned(messages)
+            planned = self._plan_stages(messages)
             if planned is not None and planned[1] < longest:
                 found, longest = planned
         return found
@@ -118,22 +118,22 @@ class _OneShotPlanner:
         scattered = [number for number, chosen in enumerate(one_shot) if not chosen]
         for number in reversed(scattered):
             rest = [level for level in range(len(levels)) if level < number or one_shot[level]]
-            target = self._spanned(rest)
+            target = self._span(rest)
             step, receiver = _pairs(levels[number], target)
             back = np.array([translations.negative(move) for move in levels[number].tolist()], np.int32)
             yield _Messages(translations.sum(receiver, step), np.repeat(back, len(target)), True)
         for number in reversed(together):
-            step, sender = _pairs(levels[number], self._spanned(together))
+            step, sender = _pairs(levels[number], self._span(together))
             whole = np.append(levels[number], np.int32(0))
             coset = _sums(translations, [sender, whole]).reshape(len(sender), -1).min(axis=1)
             order = np.argsort(coset, kind="stable")
             yield _Messages(sender[order], step[order], True)
         for number in scattered:
             rest = [level for level in range(len(levels)) if level < number or one_shot[level]]
-            step, sender = _pairs(levels[number], self._spanned(rest))
+            step, sender = _pairs(levels[number], self._span(rest))
             yield _Messages(sender, step, False)
 
-    def _spanned(self, levels: Sequence[int]) -> Int32Array:
+    def _span(self, levels: Sequence[int]) -> Int32Array:
         """int32: all sums of a move, or 0, of each of some levels."""
         whole = [np.concatenate([np.zeros(1, np.int32), self._levels[level]]) for level in levels]
         return _sums(self._translations, whole)
@@ -162,8 +162,8 @@ class _OneShotPlanner:
             load += np.bincount(rows, weights=self._times.taken[hops[used]], minlength=len(load)).astype(np.int64)
         return max(latency, int(load.max()) * self._parts)
 
-    def _planned(self, stages: list[_Messages]) -> tuple[list[OneShotStage], int] | None:
-        """The stages with their times, and when the last message has arrived; None where a partial would wait for
+    def _plan_stages(self, stages: list[_Messages]) -> tuple[list[OneShotStage], int] | None:
+        """The stages with their times, and when the last message has arrived; None if a partial would wait for
         others in a switch, or where an NPU would receive a partial before it has sent its own to all.
         """
         count, parts = self._translations.count, self._parts

@@ -40,13 +40,13 @@ def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
     steps = least_steps(counts)
     rng = np.random.default_rng(seed)
     for _ in range(ORDERS if int(counts.sum()) > COLOURED else 0):
-        starts = _rotated(counts, rng.permutation(len(counts)), steps)
+        starts = _rotate(counts, rng.permutation(len(counts)), steps)
         if starts is not None:
-            return _unrolled(counts, starts, steps)
-    return _edge_coloured(counts, steps)
+            return _unroll(counts, starts, steps)
+    return _colour_edges(counts, steps)
 
 
-def _rotated(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
+def _rotate(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
     """int64[messages, generators]: when each message begins on each generator; None if some message is on two at once.
 
     Every generator serves the messages in the same cyclic order, and each begins an equal share of the time later in
@@ -66,7 +66,7 @@ def _rotated(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | 
     return starts
 
 
-def _unrolled(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
+def _unroll(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
     """The blocks of a rotation; those that pass the end are cut there, and the rest begins at step 0."""
     message, generator = np.nonzero(counts)
     hops, step = counts[message, generator], starts[message, generator]
@@ -79,7 +79,7 @@ def _unrolled(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
     return HopBlocks(message[order], step[order], generator[order], hops[order])
 
 
-def _edge_coloured(counts: Int64Array, steps: int) -> HopBlocks:
+def _colour_edges(counts: Int64Array, steps: int) -> HopBlocks:
     """A step (colour) for one hop after another; if none is free on both sides, two are swapped along a path."""
     generators = counts.shape[1]
     at_message: list[dict[int, int]] = [{} for _ in counts]

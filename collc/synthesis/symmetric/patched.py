@@ -31,9 +31,9 @@ MOST_EXCHANGED: Final = 30_000_000
 
 
 def patched(task: Task) -> RowSchedule | None:
-    """A schedule of one All-Gather or All-to-All over all NPUs that are there; None where this does not apply.
+    """A schedule of one All-Gather or All-to-All over all NPUs that are there; None if this does not apply.
 
-    Raises ValueError where links have no bandwidth or latency.
+    Raises ValueError if links have no bandwidth or latency.
     """
     found = _damage(task)
     if found is None:
@@ -49,9 +49,9 @@ def patched(task: Task) -> RowSchedule | None:
 
 def patched_sums(module: Module) -> RowSchedule | None:
     """A schedule of one All-Reduce over all NPUs that are there, whose sums are formed where this saves a damaged node
-    traffic; None where this does not apply, or may take longer than a Reduce-Scatter and an All-Gather.
+    traffic; None if this does not apply, or may take longer than a Reduce-Scatter and an All-Gather.
 
-    Raises ValueError where links have no bandwidth or latency.
+    Raises ValueError if links have no bandwidth or latency.
     """
     standard = module.demand.standard
     if standard is None or standard.kind != "all_reduce" or module.schedule is not None:
@@ -77,7 +77,7 @@ def patched_sums(module: Module) -> RowSchedule | None:
 
 def _damage(task: Task) -> tuple[Damage, ClassTimes, ChunkNumbers, Network, Translations] | None:
     """What a cluster has lost, times on the whole cluster, numbers of chunks, the whole cluster and its translations;
-    None where the plan of the whole cluster cannot be patched.
+    None if the plan of the whole cluster cannot be patched.
     """
     found = damaged_task(task)
     if found is None:
@@ -94,7 +94,7 @@ def _damage(task: Task) -> tuple[Damage, ClassTimes, ChunkNumbers, Network, Tran
 
 def on_opposite_links(task: Task, inverse: Task, schedule: RowSchedule) -> RowSchedule | None:
     """The schedule of the copies of an All-Reduce, given that of its inverse on the reversed network: the same
-    transfers, each on the link in the other direction. None where the network has not all links in both directions, or
+    transfers, each on the link in the other direction. None if the network has not all links in both directions, or
     the demands differ.
     """
     one, other = task.demand, inverse.demand
@@ -111,7 +111,7 @@ def on_opposite_links(task: Task, inverse: Task, schedule: RowSchedule) -> RowSc
 
 
 def _opposite_links(network: Network) -> Int32Array | None:
-    """int32[links]: a link of the same kind in the other direction for each, None where some have none."""
+    """int32[links]: a link of the same kind in the other direction for each, None if some have none."""
     source, target = network.source.astype(np.int64), network.target.astype(np.int64)
     devices, kinds = network.device_count, len(network.kinds)
     forth, back = (source * devices + target) * kinds + network.kind, (target * devices + source) * kinds + network.kind
@@ -126,7 +126,7 @@ def _opposite_links(network: Network) -> Int32Array | None:
 def _exchange_patch(
     damage: Damage, network: Network, translations: Translations, times: ClassTimes, numbers: ChunkNumbers
 ) -> ExchangePatch | None:
-    """None where the plan is too large, or two translations of a transfer share a link. network: the whole cluster."""
+    """None if the plan is too large, or two translations of a transfer share a link. network: the whole cluster."""
     plan = plan_exchange(network, translations, times, numbers.parts)
     if plan is None or plan.starts.size * translations.count > MOST_EXCHANGED:
         return None

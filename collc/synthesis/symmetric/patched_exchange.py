@@ -47,8 +47,8 @@ class ExchangePatch:
         self._new: list[tuple[int, int, int, int, int]] = []
 
     def rows(self) -> Transfers | None:
-        """All transfers: those of the plan that are left, and the new ones; None where a block finds no route."""
-        columns, lost = self._kept()
+        """All transfers: those of the plan that are left, and the new ones; None if a block finds no route."""
+        columns, lost = self._keep()
         for start, part, owner, target in sorted(lost):
             if not self._send(part, owner, target, start):
                 return None
@@ -59,7 +59,7 @@ class ExchangePatch:
         npus = self._translations.orbits[0]
         return Transfers.of(self._numbers.number(npus[owner], npus[target], part), link, start)
 
-    def _kept(self) -> tuple[list[Columns], list[tuple[int, int, int, int]]]:
+    def _keep(self) -> tuple[list[Columns], list[tuple[int, int, int, int]]]:
         """The transfers of the plan that are left, and the blocks that lost theirs: (start, part, owner, target)."""
         damage, plan = self._damage, self._plan
         count = self._translations.count
@@ -77,16 +77,16 @@ class ExchangePatch:
                 columns.append((owner.astype(np.int32), target[row, owner], each, links[row, owner, hop], start[row]))
                 row, owner = np.nonzero(~kept & (links[:, :, hop] >= 0))
                 self._residual.drop(links[row, owner, hop], start[row])
-        return columns, self._lost(wanted & ~kept, target)
+        return columns, self._lost_blocks(wanted & ~kept, target)
 
-    def _lost(self, lost: BoolArray, target: Int32Array) -> list[tuple[int, int, int, int]]:
+    def _lost_blocks(self, lost: BoolArray, target: Int32Array) -> list[tuple[int, int, int, int]]:
         row, owner = np.nonzero(lost)
         pairs = list(zip(row.tolist(), owner.tolist(), target[row, owner].tolist(), strict=True))
         starts: list[list[int]] = self._plan.starts[:, :, 0].tolist()
         return [(starts[part][row], part, owner, to) for part in range(len(starts)) for row, owner, to in pairs]
 
     def _send(self, part: int, owner: int, target: int, since: int) -> bool:
-        """Send a block over the rail on which it arrives first; False where there is none."""
+        """Send a block over the rail on which it arrives first; False if there is none."""
         best: tuple[int, int, list[int], list[int]] | None = None
         for number, links in enumerate(self._routes(owner, target)):
             starts, arrival = self._residual.earliest(links, since)
@@ -112,10 +112,10 @@ class ExchangePatch:
         for first, sender, last in zip(self._near.tolist(), senders.tolist(), after.tolist(), strict=True):
             if damage.enters[move, sender]:
                 entry = int(damage.outer_to[move, sender])
-                route = self._inside(owner, first) + damage.outer_links[move, sender].tolist()
-                found.append(route + self._inside(entry, last))
+                route = self._links_in_node(owner, first) + damage.outer_links[move, sender].tolist()
+                found.append(route + self._links_in_node(entry, last))
         return found
 
-    def _inside(self, sender: int, by: int) -> list[int]:
+    def _links_in_node(self, sender: int, by: int) -> list[int]:
         """The links from a GPU to another one of its node; none to itself."""
         return self._damage.inner_links[self._move_to[by], sender].tolist() if by else []

@@ -39,22 +39,22 @@ class GatherPatch:
         self._new: list[tuple[int, int, int, int]] = []
 
     def rows(self) -> Transfers | None:
-        """All transfers: those of the plan that are left, and the new ones; None where a node cannot be entered."""
+        """All transfers: those of the plan that are left, and the new ones; None if a node cannot be entered."""
         outer, every = self._damage.outer, range(self._numbers.parts)
         everywhere = np.ones((len(every), 1), np.bool_)
-        parts = self._kept(everywhere, np.ones((len(every), 0 if outer is None else len(outer.moves), 1), np.bool_))
-        if outer is not None and not self._enter_all((part, *lost) for part in every for lost in self._lost()):
+        parts = self._keep(everywhere, np.ones((len(every), 0 if outer is None else len(outer.moves), 1), np.bool_))
+        if outer is not None and not self._enter_all((part, *lost) for part in every for lost in self._lost_moves()):
             return None
-        return self._joined(parts)
+        return self._join_columns(parts)
 
-    def _lost(self) -> list[tuple[int, int]]:
+    def _lost_moves(self) -> list[tuple[int, int]]:
         """The moves and owners of chunks that cannot enter a node with GPUs in it by themselves."""
         damage = self._damage
         inside = damage.alive[damage.outer_to] | damage.alive[damage.inner_to][:, damage.outer_to].any(axis=0)
         move, owner = np.nonzero(~damage.enters & damage.alive & inside)
         return list(zip(move.tolist(), owner.tolist(), strict=True))
 
-    def _kept(self, begins: BoolArray, enters: BoolArray) -> list[Columns]:
+    def _keep(self, begins: BoolArray, enters: BoolArray) -> list[Columns]:
         """The transfers of the plan that are left. The times of the others are free.
 
         begins: bool[parts, owners], which chunks spread from their owners. enters: bool[parts, moves, owners], which of
@@ -100,7 +100,7 @@ class GatherPatch:
     def _enter(self, part: int, move: int, owner: int) -> bool:
         """Bring a chunk into a node on any rail that is there, as early as possible, and spread it in the node.
 
-        False where no rail is there.
+        False if no rail is there.
         """
         damage = self._damage
         best: tuple[int, int, int, list[int]] | None = None
@@ -131,7 +131,7 @@ class GatherPatch:
         self._residual.take(links, starts)
         self._new += [(owner, part, link, start) for link, start in zip(links, starts, strict=True)]
 
-    def _joined(self, parts: list[Columns]) -> Transfers:
+    def _join_columns(self, parts: list[Columns]) -> Transfers:
         """Transfers that are left, and the new ones."""
         new = np.array(self._new, np.int64).reshape(-1, 4)
         owner, part, link = (new[:, column].astype(np.int32) for column in range(3))

@@ -74,23 +74,23 @@ class SumPatch(GatherPatch):
         self._least = int(windows.min()) if len(windows) else 0
 
     def rows(self) -> Transfers | None:
-        """All copies; None where links are broken in other ways than NICs and GPUs, a node has lost half of its
+        """All copies; None if links are broken in other ways than NICs and GPUs, a node has lost half of its
         NICs, or there are too few chunks for this.
         """
         rail = self._rails()
         outer = self._damage.outer
         if rail is None or outer is None:
             return None
-        handovers = self._reassigned(rail)
+        handovers = self._reassign(rail)
         if handovers is None:
             return None
         target = self._node[self._damage.outer_to]
         begins = ~self._given & (self._handed < 0)
-        parts = self._kept(begins, ~self._given[:, None] & (self._handed[:, None] != target))
+        parts = self._keep(begins, ~self._given[:, None] & (self._handed[:, None] != target))
         lost = [
             (part, move, owner)
             for part in range(self._numbers.parts)
-            for move, owner in self._lost()
+            for move, owner in self._lost_moves()
             if not self._given[part, owner] and self._handed[part, owner] != target[move, owner]
         ]
         if not all(self._hand_over(one) for one in handovers) or not self._enter_all(lost):
@@ -98,7 +98,7 @@ class SumPatch(GatherPatch):
         for part, owner, origin, other in self._begun:
             self._spread_in_node(part, owner, origin, 0, other)
         self._spread_given()
-        return self._joined(parts)
+        return self._join_columns(parts)
 
     def least_gather(self) -> int:
         """Picoseconds that an All-Gather takes at least, in which all chunks of other nodes enter a damaged one."""
@@ -112,12 +112,12 @@ class SumPatch(GatherPatch):
         return longest
 
     def _rails(self) -> BoolArray | None:
-        """bool[elements]: whether each has a NIC; None where damage is not that of whole NICs and GPUs."""
+        """bool[elements]: whether each has a NIC; None if damage is not that of whole NICs and GPUs."""
         damage = self._damage
         rail = damage.alive & damage.enters.any(axis=0)
         return rail if np.array_equal(damage.enters, rail & rail[damage.outer_to]) else None
 
-    def _reassigned(self, rail: BoolArray) -> list[_Handover] | None:
+    def _reassign(self, rail: BoolArray) -> list[_Handover] | None:
         """Which chunks are given up and which are handed over, sets the tables of both."""
         parts, whole = self._numbers.parts, len(self._damage.inner.moves) + 1
         nodes = [np.flatnonzero(self._node == node).astype(np.int32) for node in np.unique(self._node).tolist()]
@@ -142,10 +142,10 @@ class SumPatch(GatherPatch):
             for part, element in early:
                 self._given[part, element] = True
             for other in undamaged:
-                found += self._handed_over(node, other, early, late)
+                found += self._handovers_to(node, other, early, late)
         return sorted(found, key=lambda one: (one.slot, one.sender, one.owner))
 
-    def _handed_over(
+    def _handovers_to(
         self, node: Int32Array, other: Int32Array, early: list[tuple[int, int]], late: list[tuple[int, int]]
     ) -> list[_Handover]:
         """The chunks of an undamaged node that are handed over to a damaged one. late: parts and positions."""
@@ -228,7 +228,7 @@ class SumPatch(GatherPatch):
                 heapq.heappush(ready, (since, number, element))
 
     def _next_node(self, number: int, sender: int, since: int, limit: int | None) -> _Sending | None:
-        """To which node an element can send a chunk so that it arrives first; None where all nodes have it.
+        """To which node an element can send a chunk so that it arrives first; None if all nodes have it.
 
         Where it cannot begin before `limit` the move is -1, and the start is that of a message to anywhere.
         """

@@ -98,7 +98,7 @@ def _ring_messages(group: Group, counts: Int64Array, axis: int, generators: tupl
 
 
 def balanced_sequences(size: int) -> tuple[Distances, Distances] | None:
-    """The sequences of slots that begin at even and at odd NPUs of an even ring; None where there are none.
+    """The sequences of slots that begin at even and at odd NPUs of an even ring; None if there are none.
 
     Together they have each distance below half the ring once from even and once from odd NPUs, and half the ring
     once from an even one; their sums differ by one at most.

@@ -21,7 +21,7 @@ class ClassTimes:
     """How long a chunk takes on each link if all its translations go at once, in picoseconds, int64[links].
 
     taken: until the link is free for the next transfer. window: until the last translation has arrived. turn: between
-    two translations on the same link; 0 where each has a link of its own.
+    two translations on the same link; 0 if each has a link of its own.
     """
 
     taken: Int64Array
@@ -30,7 +30,7 @@ class ClassTimes:
 
     @staticmethod
     def of(network: Network, translations: Translations, model: LinkModel, size: int) -> ClassTimes:
-        """The times of chunks of a size. Raises ValueError where links have no bandwidth or latency."""
+        """The times of chunks of a size. Raises ValueError if links have no bandwidth or latency."""
         sent = network.occupancy(np.array([size], np.int64))[network.kind, 0]
         total = sent + network.latencies[network.kind]
         busy = total if model is LinkModel.STORE else sent
@@ -52,9 +52,9 @@ class Routes:
         self.distance = np.full(network.device_count, UNREACHABLE, np.int64)
         self.distance[origin] = 0
         self._origin = origin
-        self._tight = self._relaxed(np.flatnonzero(usable))
+        self._tight = self._relax(np.flatnonzero(usable))
 
-    def _relaxed(self, links: Int64Array) -> Int64Array:
+    def _relax(self, links: Int64Array) -> Int64Array:
         """The links of all shortest routes. Sets the distances (Bellman and Ford; routes have few links)."""
         source, target, window = self._network.source[links], self._network.target[links], self._times.window[links]
         while True:
@@ -74,7 +74,7 @@ class Routes:
         rounds = min(ROUNDS, int(into.max(initial=1)) ** 2, max(1, len(targets)))
         found: list[Int32Array] = []
         for number in range(rounds):
-            part = self._followed(targets[number::rounds])
+            part = self._follow(targets[number::rounds])
             used = part[part >= 0]
             self._load += np.bincount(
                 self._class[used], weights=self._times.taken[used] * weight, minlength=len(self._load)
@@ -85,7 +85,7 @@ class Routes:
             routes[number::rounds, : part.shape[1]] = part
         return routes
 
-    def _followed(self, targets: Int32Array) -> Int32Array:
+    def _follow(self, targets: Int32Array) -> Int32Array:
         """The routes over the slowest last link (so that NPUs pass chunks on early), and the least loaded classes."""
         network, tight = self._network, self._tight
         load, slow = self._load[self._class[tight]], -self._times.window[tight]
@@ -100,10 +100,10 @@ class Routes:
             link = np.where(at != self._origin, before[at], -1).astype(np.int32)
             hops.append(link)
             at = np.where(link >= 0, network.source[link], self._origin).astype(np.int32)
-        return _aligned(np.stack(hops[::-1], axis=1) if hops else np.empty((len(targets), 0), np.int32))
+        return _align(np.stack(hops[::-1], axis=1) if hops else np.empty((len(targets), 0), np.int32))
 
 
-def _aligned(routes: Int32Array) -> Int32Array:
+def _align(routes: Int32Array) -> Int32Array:
     """Routes without the -1 before their first links."""
     order = np.argsort(routes < 0, axis=1, kind="stable")
     return np.take_along_axis(routes, order, axis=1)

@@ -15,7 +15,7 @@ from collc.synthesis.reductions.compose import solve
 from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.cluster import cluster_schedule
-from collc.synthesis.symmetric.expand import expanded
+from collc.synthesis.symmetric.expand import expand_plan
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.patched import on_opposite_links, patched, patched_sums
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan
@@ -30,7 +30,7 @@ __all__ = ["find_group", "representative", "symmetric", "symmetric_module"]
 def symmetric_module(module: Module, effort: Effort) -> Module:
     """The module with a schedule of all of it where its network has switches, or else with its phases solved.
 
-    Raises SourceError where neither network nor demand is symmetric.
+    Raises SourceError if neither network nor demand is symmetric.
     """
     try:
         schedule = cluster_schedule(module) or patched_sums(module)
@@ -49,7 +49,7 @@ class _PhaseSolver:
         self._inverse: tuple[Task, RowSchedule] | None = None
 
     def __call__(self, task: Task) -> Schedule:
-        """The schedule of a phase. Raises SourceError where it has no symmetry."""
+        """The schedule of a phase. Raises SourceError if it has no symmetry."""
         schedule: Schedule | None = None
         if self._inverse is not None and not task.inverted:
             schedule = on_opposite_links(task, *self._inverse)
@@ -62,7 +62,7 @@ class _PhaseSolver:
 def symmetric(task: Task, effort: Effort) -> Schedule:
     """A schedule of one All-Gather or All-to-All over all NPUs of a Cayley graph.
 
-    Raises SourceError where the network, the demand or what is planned before has no such symmetry.
+    Raises SourceError if the network, the demand or what is planned before has no such symmetry.
     """
     completed = _patched(task)
     if completed is not None:
@@ -87,11 +87,11 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
         plan = plan_all_gather(group, standard.chunks, times, task_bound(task).time, effort)
     else:
         plan = plan_all_to_all(group, standard.chunks, times, effort)
-    return expanded(group, task.demand.runs[0], standard, plan, task.model, times.step)
+    return expand_plan(group, task.demand.runs[0], standard, plan, task.model, times.step)
 
 
 def _patched(task: Task) -> Schedule | None:
-    """The patched plan of a damaged cluster. Raises SourceError where links have no bandwidth."""
+    """The patched plan of a damaged cluster. Raises SourceError if links have no bandwidth."""
     try:
         return patched(task)
     except ValueError as error:
@@ -99,7 +99,7 @@ def _patched(task: Task) -> Schedule | None:
 
 
 def _times(task: Task, group: Group, size: int) -> GeneratorTimes:
-    """How long chunks of a size take on each generator. Raises SourceError where links have no bandwidth."""
+    """How long chunks of a size take on each generator. Raises SourceError if links have no bandwidth."""
     try:
         busy = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
         total = busy + task.network.latencies[group.kind]

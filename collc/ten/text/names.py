@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
-from collc.base.units import format_bytes
 from collc.ten.demand import Demand
 from collc.ten.network import DeviceFamily, Network
 
@@ -59,11 +58,6 @@ def rate_text(rate: Fraction) -> str:
         whole, part = divmod(thousandths.numerator, 1000)
         return f"{whole}" + f".{part:03d}".rstrip("0") + "GB/s"
     return f"{rate}B/s"
-
-
-def size_text(size: int) -> str:
-    """A size in bytes, written exactly: `1MiB`."""
-    return format_bytes(size)
 
 
 def numbers_text(numbers: Iterable[int]) -> str:

@@ -8,6 +8,7 @@ from typing import Final, TextIO
 
 import numpy as np
 
+from collc.base.units import format_bytes
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 from collc.ten.module import Module
@@ -21,7 +22,6 @@ from collc.ten.text.names import (
     numbers_text,
     quoted,
     rate_text,
-    size_text,
     time_text,
     unique,
     word,
@@ -151,7 +151,7 @@ def _standard(run: Run) -> str:
     if run.standard is None:
         return ""
     s = run.standard
-    text = f" standard {word(s.kind)} {size_text(s.size)} chunks {s.chunks}"
+    text = f" standard {word(s.kind)} {format_bytes(s.size)} chunks {s.chunks}"
     text += f" root {s.root}" if s.root >= 0 else ""
     return text + (f" op {s.op.name.lower()}" if s.op is not Op.COPY else "")
 
@@ -163,7 +163,7 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
         yield f"{pad}family {word(family.name)} {family.rank}\n"
     names = unique([f"{word(family.name)} {family.rank}" for family in table.families])
     names = [name if name.startswith("%") else name.rpartition(" ")[0] for name in names]
-    sizes = {size: size_text(size) for size in np.unique(table.size).tolist()}
+    sizes = {size: format_bytes(size) for size in np.unique(table.size).tolist()}
     ops = ["" if op is Op.COPY else f"{op.name.lower()} " for op in Op]
     for low in range(0, len(table), _BLOCK):
         part = slice(low, low + _BLOCK)
