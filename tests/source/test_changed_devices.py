@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from collc.base.diagnostics import SourceError
 from collc.source.elaboration.elaborate import load_topology
 from collc.ten.network import Network
 
@@ -85,3 +86,42 @@ schedule s on t {{ run all_gather(t.npus, size: 16MiB) }}
     moved = 4 * 2**20 * (3 if limit == "eject" else 1)
     assert slow >= moved / 10e9 * 1e12
     assert slow > full
+
+
+RING = """
+import std.topologies
+topology d = ring(4, bandwidth: 50GB/s, latency: 1us)
+topology t = """
+
+
+def ring_topology(tmp_path: Path, expression: str) -> Network:
+    (tmp_path / "t.coll").write_text(RING + expression)
+    return load_topology(tmp_path / "t.coll", "t")
+
+
+def test_npus_of_the_topology_before_with(tmp_path: Path) -> None:
+    attributes = "(bandwidth: 50GB/s, latency: 1us)"
+    named = ring_topology(
+        tmp_path, f"d with {{ link d.npu[0] <-> d.npu[2] {attributes}, npu d.npu[1] (inject: 9GB/s) }}"
+    )
+    numbered = ring_topology(tmp_path, f"d with {{ link 0 <-> 2 {attributes}, npu 1 (inject: 9GB/s) }}")
+    assert named.source.tolist() == numbered.source.tolist()
+    assert named.target.tolist() == numbered.target.tolist()
+    assert named.endpoint_of(1) == numbered.endpoint_of(1)
+    with pytest.raises(SourceError, match="an NPU of 'd', not of the topology that changes here"):
+        ring_topology(tmp_path, f"reversed(d) with {{ link d.npu[0] <-> d.npu[2] {attributes} }}")
+
+
+def test_without_lanes_removes_the_last_ones(tmp_path: Path) -> None:
+    body = """topology d {
+    npu a
+    npu b
+    link a -> b (bandwidth: 10GB/s, latency: 1us)
+    link a -> b (bandwidth: 20GB/s, latency: 1us)
+    link a -> b (bandwidth: 30GB/s, latency: 1us)
+}
+topology t = d without { link a -> b lanes 1 }"""
+    (tmp_path / "t.coll").write_text(body)
+    network = load_topology(tmp_path / "t.coll", "t")
+    rates = [network.kinds[int(kind)].bandwidth for kind in network.kind]
+    assert rates == [10 * 10**9, 20 * 10**9]

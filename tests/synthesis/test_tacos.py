@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.tacos import events, synthesizer, tacos
-from collc.synthesis.tacos.events import EventMatching, EventRule
-from collc.synthesis.tacos.levels import cost_levels_of
+from collc.synthesis.tacos.events import EventMatching, EventRule, cost_levels_of
 from collc.synthesis.tacos.problem import copy_problem
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op

@@ -11,7 +11,6 @@ import numpy as np
 from collc.base.diagnostics import SourceError
 from collc.base.wording import did_you_mean
 from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_with
-from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.labels import labels_of
 from collc.source.elaboration.named_devices import named_devices
@@ -56,12 +55,16 @@ def _first_name(node: Expr) -> str:
 
 
 def with_changed_devices(
-    topology: Topology, parts: Sequence[ChangedDevice], builder: TopologyBuilder, frame: Frame, evaluator: Evaluator
+    topology: Topology, before: Topology, parts: Sequence[ChangedDevice], builder: TopologyBuilder, frame: Frame
 ) -> Topology:
-    """The topology whose devices have the attributes and labels that the parts give them. Raises SourceError."""
+    """The topology whose devices have the attributes and labels that the parts give them. Raises SourceError.
+
+    before: the topology before `with`.
+    """
+    evaluator = builder.evaluator
     network = topology.network
     for part in parts:
-        devices = named_devices(part.device, topology, frame, evaluator, "a changed part")
+        devices = named_devices(part.device, topology, frame, evaluator, "a changed part", before)
         switches = part.kind == "switch"
         for device in devices:
             if network.is_switch(device) != switches:

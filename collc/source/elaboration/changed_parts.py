@@ -29,8 +29,8 @@ def with_parts(node: With, base: Topology, frame: Frame, evaluator: Evaluator) -
     builder = TopologyBuilder(evaluator)
     links = builder.go_on_from(base)
     there = declare_new(node, base, builder, frame)
-    grown = with_changed_devices(_grown(base, builder, links), there, builder, frame, evaluator)
-    changes = _LinkChanges(grown, base.network.link_count, builder, evaluator)
+    grown = with_changed_devices(_grown(base, builder, links), base, there, builder, frame)
+    changes = _LinkChanges(grown, base, builder)
     for part in node.parts:
         if isinstance(part, ChangedLink):
             changes.apply(part, frame)
@@ -52,17 +52,18 @@ def _grown(base: Topology, builder: TopologyBuilder, links: Int64Array) -> Topol
 class _LinkChanges:
     """The links of a topology while parts of `with` change them and add some.
 
-    there: the links of each pair of devices. kind: of each of these links. changed: whether a part has changed it.
-    added: source, target and kind of the new links.
+    before: the topology before `with`. there: the links of each pair of devices. kind: of each of these links.
+    changed: whether a part has changed it. added: source, target and kind of the new links.
     """
 
-    def __init__(self, topology: Topology, count: int, builder: TopologyBuilder, evaluator: Evaluator) -> None:
+    def __init__(self, topology: Topology, before: Topology, builder: TopologyBuilder) -> None:
         self.topology = topology
+        self.before = before
         self.builder = builder
-        self.evaluator = evaluator
+        self.evaluator = builder.evaluator
         network = topology.network
         self.kind: list[int] = network.kind.tolist()
-        self.changed = [False] * count
+        self.changed = [False] * before.network.link_count
         self.added: list[tuple[int, int, int]] = []
         self.there: dict[Pair, list[int]] = {}
         for link, pair in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True)):
@@ -82,7 +83,7 @@ class _LinkChanges:
 
     def _apply(self, part: ChangedLink, frame: Frame) -> None:
         ends = [
-            named_devices(end, self.topology, frame, self.evaluator, "an end of a link")
+            named_devices(end, self.topology, frame, self.evaluator, "an end of a link", self.before)
             for end in (part.source, part.target)
         ]
         lanes = self._lanes(part, frame)

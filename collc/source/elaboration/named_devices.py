@@ -21,17 +21,22 @@ from collc.source.parsing.expressions import Expr, Index, Member, Name, root_of
 from collc.source.problems import fail
 
 
-def named_devices(node: Expr, base: Topology, frame: Frame, evaluator: Evaluator, what: str) -> list[int]:
+def named_devices(
+    node: Expr, base: Topology, frame: Frame, evaluator: Evaluator, what: str, before: Topology | None = None
+) -> list[int]:
     """The numbers of devices, given by a name of the topology, a slice, or the number of an NPU.
 
-    what: the part for which they stand, in messages. Raises SourceError.
+    what: the part for which they stand, in messages. before: the topology from which `with` makes `base`; its NPUs are
+    those of `base` too. Raises SourceError.
     """
     found = _part(node, base, frame, evaluator)
     if found is None:
         _check_known(node, base, frame, evaluator)
         value = evaluator.value(node, frame)
-        if value.home is not None and value.home is not base:
-            raise fail("E0403", f"this is an NPU of '{value.home.name}', not of '{base.name}'", node.span)
+        if value.home is not None and value.home is not base and value.home is not before:
+            same_name = value.home.name == base.name
+            other = "the topology that changes here" if same_name else f"'{base.name}'"
+            raise fail("E0403", f"this is an NPU of '{value.home.name}', not of {other}", node.span)
         if isinstance(value.data, ListArray) or not isinstance(value.data, int) or isinstance(value.data, bool):
             raise fail("E0211", f"{what} is an NPU or its number, not {value.type}", node.span)
         numbers = [value.data]

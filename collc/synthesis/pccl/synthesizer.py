@@ -24,8 +24,7 @@ from collc.kernels.pccl_steps import NEVER, plan_by_steps
 from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_pipelined_transfers, equal_transfers
-from collc.synthesis.pccl.planning_order import PlanningOrder, farthest_first, nearest_targets_first
-from collc.synthesis.pccl.priority_raise import RaisedOrders
+from collc.synthesis.pccl.planning_order import PlanningOrder, RaisedOrders, farthest_first, nearest_targets_first
 from collc.synthesis.pccl.step_search import StepSearch, retimed
 from collc.synthesis.pccl.time_search import TimeSearch
 from collc.synthesis.task import Effort, Task
@@ -95,7 +94,7 @@ class _Attempt:
         order = self.order if self.chain is None else self.chain.next()
         found = self.search.run(self.limit, order, stop, self.compile_it)
         if self.chain is not None and found is not None:
-            self.chain.found(found.schedule)
+            self.chain.note_schedule(found.schedule)
         return found
 
 

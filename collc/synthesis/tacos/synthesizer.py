@@ -16,8 +16,7 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.graph.matching import prioritised_matching
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.reductions.invert import as_trees
-from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers
-from collc.synthesis.tacos.levels import cost_levels_of
+from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
 from collc.synthesis.tacos.step_table import StepRule, matched_steps
 from collc.synthesis.tacos.steps import Choose, StepRow, fewest_alternatives, matched_rows
