@@ -312,7 +312,7 @@ def collective(name: str) -> Callable[..., Program]:
         return Program(network).run(name, npus=npus, using=using, **options)
 
     program.__name__ = program.__qualname__ = name
-    program.__doc__ = f"A program that runs `{name}` on a network. Arguments as for `Program.run`."
+    program.__doc__ = f"A program that runs '{name}' on a network. Arguments as for 'Program.run'."
     return program
 
 

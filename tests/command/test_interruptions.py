@@ -105,15 +105,19 @@ for row in pigeons:
     script.require(any_of(row))
 for column in zip(*pigeons):
     script.at_most(1, column)
+def names(frame):
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+
 def interrupt_the_solver():
-    main = threading.main_thread().ident
-    while True:
-        frame = sys._current_frames()[main]
-        while frame is not None and not frame.f_code.co_name.startswith("Z3_solver_check"):
-            frame = frame.f_back
-        time.sleep(1.0)  # Z3 has its own handler of the signal soon after it is called
-        if frame is not None:
-            return os.kill(os.getpid(), signal.SIGINT)
+    def asked():
+        frames = sys._current_frames().values()
+        return any(name.startswith("Z3_solver_check") for frame in frames for name in names(frame))
+    while not asked():
+        time.sleep(0.01)
+    time.sleep(1.0)  # Z3 begins soon after it is called
+    os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=interrupt_the_solver, daemon=True).start()
 try:
