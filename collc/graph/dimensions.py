@@ -46,7 +46,9 @@ def find_dimensions(network: Network) -> Dimensions | None:
     usable = _usable(network, index)
     if not bool(usable.any(axis=1).all()):
         return None
-    return Dimensions(network, coordinates.sizes, coordinates.strides, index, usable)
+    # NPU 0 is the origin, so that the next one along an axis has the stride as its number.
+    strides = tuple(int(coordinates.cyclic_shift(axis)[0]) for axis in range(len(index)))
+    return Dimensions(network, coordinates.sizes, strides, index, usable)
 
 
 def _usable(network: Network, index: Int64Array) -> BoolArray:

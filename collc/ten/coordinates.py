@@ -13,13 +13,9 @@ from collc.ten.network import Network
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """sizes: along each axis, at least 2. strides: what a step along each axis adds to the number of an NPU.
-
-    index: int32[axes, npus]; no two NPUs have the same coordinates.
-    """
+    """sizes: along each axis, at least 2. index: int32[axes, npus]; no two NPUs have the same coordinates."""
 
     sizes: tuple[int, ...]
-    strides: tuple[int, ...]
     index: Int32Array
 
     def shift(self, axis: int, index: Int32Array) -> Int32Array:
@@ -54,6 +50,4 @@ def declared_coordinates(network: Network) -> Coordinates | None:
         return None
     npus = np.arange(network.npu_count, dtype=np.int32)
     index = np.stack([npus // strides[axis] % sizes[axis] for axis in long])
-    return Coordinates(
-        tuple(sizes[axis] for axis in long), tuple(strides[axis] for axis in long), index.astype(np.int32)
-    )
+    return Coordinates(tuple(sizes[axis] for axis in long), index.astype(np.int32))
