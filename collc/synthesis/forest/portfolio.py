@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from collc.base.diagnostics import SourceError
 from collc.synthesis.forest.candidates import Candidate
 from collc.synthesis.forest.pipeline import list_schedule, shared_out, spread_chunks, tree_transfers
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
@@ -66,20 +67,30 @@ class Portfolio:
         self.best: tuple[int, Transfers] | None = None
 
     def run(self, candidates: Iterable[Candidate]) -> None:
-        """Schedules all candidates, then the best one in other orders, until the work or the time is used up."""
+        """Schedules all candidates, then the best one in other orders, until the work or the time is used up.
+
+        Raises SourceError if the memory limit leaves no room for the trees of any candidate.
+        """
         unit = self._problem.unit
+        refused: SourceError | None = None
         for candidate in candidates:
             if self._is_over(self._all * (1 - FORESTS)):
                 break
             if self.best is not None and (candidate.time * unit >= self.best[0] or candidate.work > self._work):
                 continue
             self._spend(candidate.work)
-            trees, time = candidate.build()
+            try:
+                trees, time = candidate.build()
+            except SourceError as error:
+                refused = error
+                continue
             if self.best is None or time * unit < self.best[0]:
                 batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
                 forest = Forest(batches, candidate.translations)
                 if self._schedule(forest, FIRST_STEPS):
                     self._leader = forest
+        if self.best is None and refused is not None:
+            raise refused
         for steps in OTHER_STEPS:
             if self._is_over(self._all // 4):
                 break
