@@ -24,7 +24,6 @@ from typing import Final
 import pytest
 
 import collc
-
 from collc.codes import catalogue
 
 ROOT: Final = Path(__file__).parent.parent
