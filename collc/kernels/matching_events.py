@@ -282,7 +282,7 @@ def arrive(
         woken[ahead_word[k]] |= ahead[k]
 
 
-def share_out(
+def share_out(  # noqa: PLR0912 - one loop, since a call in compiled code counts the references of its arrays
     network: EventNetwork, chunks: EventChunks, sets: ChunkSets, progress: EventProgress, heap: list[tuple[int, int]],
     now: int, fifo: bool, deadline: int,
 ) -> None:  # fmt: skip
@@ -301,11 +301,11 @@ def share_out(
             woken[word] &= woken[word] - 1
             low, high = first[device], first[device + 1]
             lacks, needed = device * DEVICE_ROW + LACKS, device * words
-            counted = fifo
+            counted, begun = fifo, counters[COUNT]
             for link in range(low, high):
                 row = link * LINK_ROW
                 held = links[row + SOURCE] * words
-                if links[row + FREE] > now or devices[lacks] == 0 or (words == 1 and have[held] & need[needed] == 0):
+                if links[row + FREE] > now or devices[lacks] == 0:
                     continue
                 if not counted:
                     alternatives(have, need, exact, links, words, low, high, needed)
@@ -323,7 +323,14 @@ def share_out(
                         strict and late(links, total, busy, sizes, low, row, devices[lacks], now, deadline)
                     ):
                         break
-                if chunk < 0:
+                carried = chunk
+                if chunk < 0 and not fifo:
+                    carried = take_over(
+                        have, need, inside, exact, spread, links, transfers, size, words, shift, mask, row, needed,
+                        begun, counters[COUNT],
+                    )  # fmt: skip
+                    chunk = exact[0]
+                if carried < 0:
                     continue
                 until = now + busy[links[row + CLASS] + size[chunk]]
                 blocked = blocked_until(starts, ends, reserved[link], reserved[link + 1], now, until)
@@ -338,7 +345,7 @@ def share_out(
                     inside[scopes[k] + place] |= bit
                 links[row + FREE] = until
                 new = counters[COUNT]
-                transfers[new * TRANSFER_ROW + CHUNK], transfers[new * TRANSFER_ROW + LINK] = chunk, link
+                transfers[new * TRANSFER_ROW + CHUNK], transfers[new * TRANSFER_ROW + LINK] = carried, link
                 start[new] = now
                 counters[COUNT] = new + 1
 
@@ -451,6 +458,30 @@ def rarest(
                 if spread[chunk] < least:
                     best, least = chunk, spread[chunk]
     return best
+
+
+def take_over(
+    have: Sequence[int], need: Sequence[int], inside: Sequence[int], exact: MutableSequence[int],
+    spread: Sequence[int], links: Sequence[int], transfers: MutableSequence[int], size: Sequence[int], words: int,
+    shift: int, mask: int, row: int, needed: int, begun: int, planned: int,
+) -> int:  # fmt: skip
+    """A chunk that a link can take over from a transfer to its target that begins now, too, or -1.
+
+    The transfer gets another chunk of equal size instead, which is written to exact[0]. row: of the link; the links of
+    both are of one level. begun, planned: the transfers to its target that begin now.
+    """
+    for k in range(begun, planned):
+        chunk, other = transfers[k * TRANSFER_ROW + CHUNK], transfers[k * TRANSFER_ROW + LINK] * LINK_ROW
+        held = have[links[row + SOURCE] * words + (chunk >> shift)] >> (chunk & mask) & 1
+        if held and links[other + LEVEL] == links[row + LEVEL]:
+            replacement = rarest(
+                have, need, inside, exact, spread, words, shift, links[other + SOURCE] * words, needed,
+                links[other + SCOPE],
+            )  # fmt: skip
+            if replacement >= 0 and size[replacement] == size[chunk]:
+                transfers[k * TRANSFER_ROW + CHUNK] = exact[0] = replacement
+                return chunk
+    return -1
 
 
 def late(

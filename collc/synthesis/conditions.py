@@ -111,15 +111,17 @@ class Conditions:
         )
 
 
-def conditions_of(task: Task) -> Conditions:
-    """The conditions of a task, without chunks that need not move. Raises SourceError where a link has no bandwidth or
-    latency.
-    """
-    table = task.demand.chunks
+def clock_of(task: Task) -> Clock:
+    """How long the transfers of a task take. Raises SourceError S0105 if a link has no bandwidth or latency."""
     try:
-        clock = Clock.of(task.network, task.demand, task.model)
+        return Clock.of(task.network, task.demand, task.model)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
+
+
+def conditions_of(task: Task) -> Conditions:
+    """The conditions of a task, without chunks that need not move. Raises SourceError as `clock_of` does."""
+    table, clock = task.demand.chunks, clock_of(task)
     chunks = task.chunks.astype(np.int32)
     sizes = table.sets.sizes
     one_to_one = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)
@@ -174,13 +176,3 @@ def equal_pipelined_transfers(conditions: Conditions) -> bool:
 def _equal(conditions: Conditions, times: Int64Array) -> bool:
     used = times[np.unique(conditions.task.network.kind)][:, np.unique(conditions.column)]
     return used.size > 0 and bool((used == used.flat[0]).all())
-
-
-def members_of(bits: int) -> list[int]:
-    """The numbers in a bit set, ascending."""
-    found: list[int] = []
-    while bits:
-        bit = bits & -bits
-        found.append(bit.bit_length() - 1)
-        bits ^= bit
-    return found

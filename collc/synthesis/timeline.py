@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from collc.ten.arrays import Int64Array
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import Clock, Transfers
 
 
 class Timeline:
@@ -108,14 +108,14 @@ class SlotTimeline:
         return free
 
 
-def link_timelines(transfers: Transfers | None, busy: Int64Array | None) -> dict[int, Timeline]:
-    """The timelines of the links that some transfers use. busy: int64[transfers], how long each occupies its link."""
-    found: dict[int, Timeline] = {}
-    if transfers is not None and busy is not None:
-        ends: list[int] = (transfers.start + busy).tolist()
+def link_timelines(transfers: Transfers | None, clock: Clock) -> dict[int, Timeline]:
+    """The timelines of the links that some transfers use."""
+    timelines: dict[int, Timeline] = {}
+    if transfers is not None:
+        ends: list[int] = (transfers.start + clock.busy_of(transfers)).tolist()
         for link, start, end in zip(transfers.link.tolist(), transfers.start.tolist(), ends, strict=True):
-            found.setdefault(link, Timeline()).reserve(start, end)
-    return found
+            timelines.setdefault(link, Timeline()).reserve(start, end)
+    return timelines
 
 
 def interval_table(

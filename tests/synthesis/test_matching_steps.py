@@ -1,4 +1,4 @@
-"""The step kernels, compiled and in plain Python, against the rules in words; and the time-skewed tiles."""
+"""The step kernel against its rule in words, and the time-skewed tiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collc.synthesis.tacos import tiles
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
-from collc.synthesis.tacos.step_table import StepRule, matched_steps
+from collc.synthesis.tacos.step_table import matched_steps
 from collc.synthesis.tacos.tiles import skewed_tiles
 from collc.synthesis.task import Task
 from collc.ten.arrays import StepTable
@@ -47,12 +47,8 @@ TILE_SIZES = [(2000, 128), (1, 20), (1, 4), (1, 1)]
 """SMALL and TILE of tiles.py: all devices in one tile, or several tiles even in small networks."""
 
 
-def planned(problem: CopyProblem, window: int = 0, limit: int = 1000, threads: int = 1) -> StepTable | None:
-    return matched_steps(problem, StepRule(window), limit, 1, compile_it=True, threads=threads)
-
-
-def planned_plain(problem: CopyProblem, window: int = 0, limit: int = 1000, least: int = 1) -> StepTable | None:
-    return matched_steps(problem, StepRule(window), limit, least, compile_it=False)
+def planned(problem: CopyProblem, limit: int = 1000, least: int = 1, threads: int = 1) -> StepTable | None:
+    return matched_steps(problem, limit, least, threads)
 
 
 def as_table(rows: list[list[int]], like: StepTable) -> StepTable:
@@ -72,12 +68,8 @@ def test_fifo_kernel_does_what_the_rule_says(net, tile_sizes):
     demand = all_gather(net.npus.tolist(), chunks=2)
     problem = copy_problem(task_of(net, demand))
     rows = rule_of_fifo(problem)
-    for least in (1, 7, 100):
-        plain = planned_plain(problem, least=least)
-        assert plain is not None
-        assert np.array_equal(as_table(rows, plain), plain)
-    for threads in (1, 2, 3):
-        steps = planned(problem, threads=threads)
+    for least, threads in ((1, 1), (7, 2), (100, 3)):
+        steps = planned(problem, least=least, threads=threads)
         assert steps is not None
         assert np.array_equal(as_table(rows, steps), steps)
     check(net, demand, StepSchedule(LinkModel.STORE, steps, problem.step))
@@ -85,39 +77,26 @@ def test_fifo_kernel_does_what_the_rule_says(net, tile_sizes):
 
 def rule_of_fifo(problem: CopyProblem) -> list[list[int]]:
     """The rule: a link carries the chunk that its source received first among those that its target lacks."""
-    return rule_of_fewest(problem, 1)
-
-
-def rule_of_fewest(problem: CopyProblem, window: int) -> list[list[int]]:
-    """The rule: among the first `window` open chunks of its source, a link carries that of the fewest alternatives."""
-    starts, ends = problem.network.source.tolist(), problem.network.target.tolist()
-    have, need = problem.bits()
-    queues = [[c for c in range(problem.count) if bits >> c & 1] for bits in have]
-    rows = []
+    ends = list(zip(problem.network.source.tolist(), problem.network.target.tolist(), strict=True))
+    queues: list[list[int]] = [[] for _ in range(problem.devices)]
+    for device, chunk in zip(*(column.tolist() for column in problem.held), strict=True):
+        queues[device].append(chunk)
+    need: list[set[int]] = [set() for _ in queues]
+    for chunk, wanting in enumerate(problem.want.tolist()):
+        for device in problem.sets[wanting].tolist():
+            need[device].add(chunk)
+    need = [wanted - set(queue) for wanted, queue in zip(need, queues, strict=True)]
+    rows: list[list[int]] = []
     while any(need):
-        row, news = [-1] * len(starts), []
-        for link, (source, target) in enumerate(zip(starts, ends, strict=True)):
-            wanted = [c for c in queues[source] if need[target] >> c & 1][:window]
-            sources = [starts[k] for k, end in enumerate(ends) if end == target]
-            alternatives = [sum(have[u] >> c & 1 for u in sources) for c in wanted]
-            if wanted:
-                row[link] = wanted[alternatives.index(min(alternatives))]
-                need[target] ^= 1 << row[link]
-                news.append((target, row[link]))
-        for target, chunk in news:
-            have[target] |= 1 << chunk
-            queues[target].append(chunk)
+        row = [-1] * len(ends)
+        for link, (source, target) in enumerate(ends):
+            row[link] = next((chunk for chunk in queues[source] if chunk in need[target]), -1)
+            need[target].discard(row[link])
+        for (_, target), chunk in zip(ends, row, strict=True):
+            if chunk >= 0:
+                queues[target].append(chunk)
         rows.append(row)
     return rows
-
-
-@pytest.mark.parametrize("net", NETS, ids=lambda net: f"{net.name}-{net.npu_count}")
-@pytest.mark.parametrize("window", [1, 4, 100])
-def test_kernel_of_fewest_alternatives_does_what_the_rule_says(net, window):
-    problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    for steps in (planned(problem, window), planned_plain(problem, window)):
-        assert steps is not None
-        assert np.array_equal(as_table(rule_of_fewest(problem, window), steps), steps)
 
 
 @st.composite
@@ -133,32 +112,24 @@ def problems(draw):
 
 @settings(max_examples=100, deadline=None)
 @given(problems(), st.sampled_from(TILE_SIZES), st.integers(1, 3))
-def test_kernels_do_what_the_rules_say_for_any_copies(problem, sizes, threads):
+def test_kernel_does_what_the_rule_says_for_any_copies(problem, sizes, threads):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "SMALL", sizes[0])
         patch.setattr(tiles, "TILE", sizes[1])
-        steps, fewest = planned(problem, threads=threads), planned(problem, 4)
+        steps = planned(problem, threads=threads)
     assert steps is not None
-    assert fewest is not None
     assert np.array_equal(as_table(rule_of_fifo(problem), steps), steps)
-    assert np.array_equal(as_table(rule_of_fewest(problem, 4), fewest), fewest)
-    assert np.array_equal(planned_plain(problem), steps)
-    assert np.array_equal(planned_plain(problem, 4), fewest)
 
 
-@pytest.mark.parametrize("window", [0, 4])
-def test_limit_is_kept_to_the_step(window):
+def test_limit_is_kept_to_the_step():
     problem = copy_problem(task_of(grid(5, 5), all_gather(list(range(25)))))
-    steps = planned(problem, window)
+    steps = planned(problem)
     assert steps is not None
-    assert np.array_equal(planned(problem, window, len(steps)), steps)
-    assert planned(problem, window, len(steps) - 1) is None
-    assert np.array_equal(planned_plain(problem, window, len(steps)), steps)
-    assert planned_plain(problem, window, len(steps) - 1) is None
+    assert np.array_equal(planned(problem, len(steps)), steps)
+    assert planned(problem, len(steps) - 1) is None
 
 
-@pytest.mark.parametrize("window", [0, 4])
-def test_asks_all_the_time_whether_to_go_on(window, tile_sizes):
+def test_asks_all_the_time_whether_to_go_on(tile_sizes):
     net = grid(12, 12)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
     shares = []
@@ -167,7 +138,7 @@ def test_asks_all_the_time_whether_to_go_on(window, tile_sizes):
         shares.append(share)
         return len(shares) < 3
 
-    assert matched_steps(problem, StepRule(window), 1000, 1, compile_it=True, go_on=go_on) is None
+    assert matched_steps(problem, 1000, 1, go_on=go_on) is None
     assert len(shares) == 3
     assert 0 == shares[0] < shares[1] < shares[2] < 1
     assert skewed_tiles(net, 1).depth <= 32
@@ -184,7 +155,6 @@ def test_numbers_beyond_16_bits():
     assert steps.dtype == np.uint32
     rows = np.array(rule_of_fifo(problem))
     assert np.array_equal(np.where(rows < 0, np.iinfo(np.uint32).max, rows + count - 3), steps)
-    assert np.array_equal(planned_plain(problem), steps)
 
 
 def order_of(net: Network, threads: int) -> dict[tuple[int, int], tuple[int, int]]:
@@ -235,7 +205,7 @@ def test_large_mesh_is_cut_into_tiles_for_both_threads():
 def test_threads_give_the_same_bytes():
     net = grid(46, 46)
     problem = copy_problem(task_of(net, all_gather(net.npus.tolist())))
-    one, two = (matched_steps(problem, StepRule(), 5000, 1058, compile_it=True, threads=n) for n in (1, 2))
+    one, two = (matched_steps(problem, 5000, 1058, threads=n) for n in (1, 2))
     assert one is not None
     assert two is not None
     assert np.array_equal(one, two)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collc.synthesis.timeline import SlotTimeline, Timeline, interval_table, link_timelines
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import Clock, Transfers
 
 LAST = 24
 INTERVAL = st.tuples(st.integers(0, LAST - 1), st.integers(1, 5)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -86,9 +86,11 @@ def test_the_timelines_of_links_are_those_of_their_transfers() -> None:
     transfers = Transfers.of(
         np.array([0, 1, 2]), np.array([4, 2, 4]), np.array([7, 0, 1], np.int64)
     )  # in order of start: links 2, 4, 4
-    found = link_timelines(transfers, np.array([3, 5, 2], np.int64))
+    busy, zeros = np.array([[3, 5, 2]]), np.zeros(5, np.int32)
+    clock = Clock(busy, busy, np.array([2, 0, 1], np.int32), zeros)
+    found = link_timelines(transfers, clock)
     assert {link: (t.starts, t.ends) for link, t in found.items()} == {4: ([1, 7], [6, 9]), 2: ([0], [3])}
-    assert link_timelines(None, None) == {}
+    assert link_timelines(None, clock) == {}
 
 
 def test_the_table_of_intervals_has_those_of_each_link_in_turn() -> None:

@@ -60,7 +60,7 @@ class HopSchedule:
         self._queue: list[list[tuple[int, int, int, int, int]]] = [[] for _ in self._target]
         self._free = [0] * len(self._target)
         reserved = conditions.task.reserved
-        self._reserved = link_timelines(reserved, None if reserved is None else clock.busy_of(reserved))
+        self._reserved = link_timelines(reserved, clock)
         self._free_slots = _free_slots(conditions)
         # Links that wait for a slot of a switch, and for the last copy of a chunk to leave a switch.
         self._wait_for_slot: dict[int, set[int]] = {}

@@ -54,7 +54,7 @@ def overlapped(
         clock = Clock.of(network, demand, model)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    intervals = link_timelines(reserved, None if reserved is None else clock.busy_of(reserved))
+    intervals = link_timelines(reserved, clock)
     grower = TreeGrower(network, demand, clock)
     best: tuple[int, Transfers] | None = None
     for number, (weight, rounds) in enumerate(ATTEMPTS):

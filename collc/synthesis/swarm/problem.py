@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceError
+import numpy as np
+
 from collc.base.memory import require_for_search
-from collc.graph.paths import Edge, PathTree, nearest_path, shortest_path_tree
+from collc.graph.digraph import Digraph
 from collc.synthesis.conditions import Conditions
+from collc.synthesis.relays import Relays
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
 from collc.synthesis.timeline import Timeline, link_timelines
 
@@ -59,22 +61,22 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
     need = [0] * network.device_count
     later: list[tuple[int, int, int]] = []
     sizes = [0] * clock.total.shape[1]
-    relays = _Relays(paths, conditions)
+    relays = _relays(paths, conditions)
     release: list[int] = conditions.release.tolist()
-    for row, column in enumerate(conditions.column.tolist()):
+    for row, (column, chunk) in enumerate(zip(conditions.column.tolist(), conditions.chunk.tolist(), strict=True)):
         bit = 1 << row
         sizes[column] |= bit
-        holders, _ = conditions.row(row)
+        holders, wanting = conditions.row(row)
         for device in holders.tolist():
             if release[row]:
                 later.append((release[row], device, row))
             else:
                 have[device] |= bit
-        for device in relays.receivers(row):
+        for device in [*wanting.tolist(), *relays.of(chunk)]:
             need[device] |= bit
     welcome = [0] * network.device_count
     planned = conditions.task.reserved
-    reserved = link_timelines(planned, None if planned is None else clock.busy_of(planned))
+    reserved = link_timelines(planned, clock)
     return SwarmProblem(conditions, paths, have, need, welcome, sizes, later, reserved, _slots_used(conditions))
 
 
@@ -115,71 +117,13 @@ def _slots_used(conditions: Conditions) -> dict[int, Intervals]:
     return found
 
 
-class _Relays:
-    """Finds the NPUs that must pass a chunk on though they do not want it."""
-
-    def __init__(self, paths: SwitchPaths, conditions: Conditions) -> None:
-        self._conditions = conditions
-        self._outgoing: list[dict[int, int]] = [{} for _ in range(conditions.task.network.device_count)]
-        for source, target, cost in zip(paths.source, paths.target, paths.total[-1], strict=True):
-            if source not in paths.repeaters:
-                row = self._outgoing[source]
-                row[target] = min(cost, row.get(target, cost))
-        self._known: dict[tuple[bytes, bytes], list[int]] = {}
-        self._ahead: list[list[Edge]] = [[(target, cost, -1) for target, cost in row.items()] for row in self._outgoing]
-        self._trees: dict[int, PathTree] = {}
-
-    def receivers(self, row: int) -> list[int]:
-        """The devices that want a chunk, and the relays on the way to them, ascending."""
-        holders, wanting = self._conditions.row(row)
-        key = holders.tobytes(), wanting.tobytes()
-        if key not in self._known:
-            self._known[key] = self._reached(holders.tolist(), wanting.tolist(), row)
-        return self._known[key]
-
-    def _reached(self, holders: list[int], wanting: list[int], row: int) -> list[int]:
-        """The result of `receivers`.
-
-        From the holders on, every wanting device next to a reached one is reached. Where this ends too early, the
-        shortest path to a wanting device is added (the Steiner tree heuristic of Takahashi and Matsuyama).
-        """
-        tree, missing, relays = set(holders), set(wanting), set[int]()
-        front = list(holders)
-        while missing:
-            while front:
-                device = front.pop()
-                for target in self._outgoing[device]:
-                    if target in missing:
-                        missing.discard(target)
-                        tree.add(target)
-                        front.append(target)
-            if missing:
-                path = self._nearest(tree, missing, row)
-                relays.update(path[:-1])
-                tree.update(path)
-                missing.discard(path[-1])
-                front = path
-        return sorted({*wanting, *relays})
-
-    def _nearest(self, tree: set[int], missing: set[int], row: int) -> list[int]:
-        """The devices behind the tree on the path to the nearest missing one."""
-        if len(tree) == len(missing) == 1:
-            path = self._path(min(tree), min(missing))
-        else:
-            path = nearest_path(self._edges, tree, missing)
-        if path is None:
-            demand, name = self._conditions.task.demand, self._conditions.task.network.shown_name(min(missing))
-            chunk = demand.chunk_name(int(self._conditions.chunk[row]))
-            message = f"no path of links leads to {name}, which must receive chunk {chunk}"
-            raise SourceError(Diagnostic("S0103", message, hint="add links"))
-        return path[1:]
-
-    def _path(self, start: int, target: int) -> list[int] | None:
-        """As `nearest_path`, from trees of shortest paths to all that are kept for each start."""
-        if start not in self._trees:
-            self._trees[start] = shortest_path_tree(self._edges, {start: 0})
-        tree = self._trees[start]
-        return tree.vertices_to(target) if target in tree.distance else None
-
-    def _edges(self, device: int) -> list[Edge]:
-        return self._ahead[device]
+def _relays(paths: SwitchPaths, conditions: Conditions) -> Relays:
+    """What finds relays over the fastest path from each NPU to each other one."""
+    fastest: dict[tuple[int, int], int] = {}
+    for source, target, time in zip(paths.source, paths.target, paths.total[-1], strict=True):
+        if source not in paths.repeaters:
+            fastest[source, target] = min(time, fastest.get((source, target), time))
+    ends = np.array(list(fastest), np.int32).reshape(-1, 2)
+    network = conditions.task.network
+    graph = Digraph(network.device_count, ends[:, 0], ends[:, 1])
+    return Relays(network, conditions.task.demand, graph, np.array(list(fastest.values()), np.int64))

@@ -6,36 +6,36 @@ schedule is kept.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.matching import prioritised_matching
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.reductions.invert import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
-from collc.synthesis.tacos.step_table import StepRule, matched_steps
-from collc.synthesis.tacos.steps import Choose, StepRow, fewest_alternatives, matched_rows
+from collc.synthesis.tacos.step_table import empty_table, matched_steps
 from collc.synthesis.task import Effort, Task
+from collc.ten.arrays import StepTable
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
 SMALL = 128
-"""Devices up to which the rules for small networks are tried."""
+"""Devices of a small network, at most."""
 
 MOST_PLAIN = 50_000
 """Transfers of an attempt up to which kernels run in plain Python on small networks, so that nothing waits for
 compilation.
 """
 
-WINDOWS = (8, 32)
-"""Chunks that the rule of fewest alternatives looks at in large networks."""
+MOST_BY_EVENTS = 4_000_000
+"""Transfers up to which events are tried in large networks where all transfers take equal time."""
 
-WINDOW_LIMIT = 4_000_000
-"""Transfers up to which that rule is tried."""
+TRIALS = 8
+"""Attempts at least by events in small networks where all transfers take equal time, all but the first with random
+ties.
+"""
 
 NEAR = 100
 """Where times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
@@ -99,15 +99,14 @@ def attempt_work(problem: CopyProblem) -> int:
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
     """The portfolio. A schedule for the link model `store` is also valid for `pipelined`, although rarely the best."""
-    stored = replace(problem, busy=problem.total)
-    steps = _small_attempts if problem.devices <= SMALL else _large_attempts
-    if problem.uniform:
-        yield from steps(problem, goal, effort)
-    elif problem.model is LinkModel.STORE:
+    if not problem.uniform and problem.model is LinkModel.PIPELINED:
         yield from _event_attempts(problem, goal, effort)
-    else:
-        yield from _event_attempts(problem, goal, effort)
-        yield from steps(stored, goal, effort) if stored.uniform else _event_attempts(stored, goal, effort)
+        problem = replace(problem, busy=problem.total)
+    if problem.uniform and problem.devices > SMALL:
+        yield _step_attempt(problem, goal, effort)
+        if problem.missing > MOST_BY_EVENTS:
+            return
+    yield from _event_attempts(problem, goal, effort)
 
 
 def is_compiled(devices: int, transfers: int) -> bool:
@@ -115,87 +114,42 @@ def is_compiled(devices: int, transfers: int) -> bool:
     return devices > SMALL or transfers > MOST_PLAIN
 
 
-def _large_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio of large networks where all transfers take equal time."""
-    yield _table_attempt(problem, goal, effort, "fifo", StepRule())
-    for window in WINDOWS if problem.missing <= WINDOW_LIMIT else ():
-        yield _table_attempt(problem, goal, effort, f"fewest alternatives of {window}", StepRule(window))
-
-
-def _small_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio of small networks where all transfers take equal time."""
-    yield _table_attempt(problem, goal, effort, "fifo", StepRule())
-    rules = (("fewest alternatives", fewest_alternatives), ("rarest matching", prioritised_matching))
-    for name, rule in rules:
-        yield _matching_attempt(problem, goal, name, rule, None)
-    for trial in range(max(4, effort.trials)):
-        for name, rule in rules:
-            seed = effort.seed * 1_000_003 + trial
-            yield _matching_attempt(problem, goal, f"{name}, trial {trial}", rule, seed)
-
-
-def _table_attempt(problem: CopyProblem, goal: int, effort: Effort, name: str, rule: StepRule) -> _Attempt:
-    """An attempt with a rule of the step kernels."""
+def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
+    """First come, first served in steps, for large networks where all transfers take equal time."""
     least = -(-goal // problem.step)
 
     def plan(best: int | None) -> tuple[Schedule, int] | None:
         limit = problem.missing if best is None else best // problem.step - 1
         if limit < least:
             return None
-        if not is_compiled(problem.devices, problem.missing):
-            table = matched_steps(problem, rule, limit, least, compile_it=False)
-        else:
-            go_on = _reporting(effort, name)
-            table = matched_steps(problem, rule, limit, least, compile_it=True, threads=effort.threads, go_on=go_on)
-        if table is None:
-            return None
-        return StepSchedule(problem.model, table, problem.step), len(table) * problem.step
+        table = matched_steps(problem, limit, least, effort.threads, _reporting(effort, "fifo"))
+        return None if table is None else _in_steps(problem, table)
 
-    return _Attempt(name, plan)
-
-
-def _matching_attempt(problem: CopyProblem, goal: int, name: str, choose: Choose, tie_seed: int | None) -> _Attempt:
-    """An attempt with a rule of bipartite matching. tie_seed: tie-break seed; None: ties go to the lower number."""
-
-    def plan(best: int | None) -> tuple[Schedule, int] | None:
-        limit = problem.missing if best is None else best // problem.step - 1
-        if limit < -(-goal // problem.step):
-            return None
-        rows = matched_rows(problem, choose, None if tie_seed is None else random.Random(tie_seed), limit)
-        return None if rows is None else (_step_schedule(problem, rows), len(rows) * problem.step)
-
-    return _Attempt(name, plan)
+    return _Attempt("fifo", plan)
 
 
 def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio where times differ."""
+    """The portfolio of rules for events; where all transfers take equal time, deadlines do not matter."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
-    compile_it = is_compiled(problem.devices, problem.missing)
-    matching = EventMatching(problem, levels, compile_it)
+    matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing))
 
-    def planned(rule: EventRule, limit: int | None) -> MatchedTransfers | None:
-        if compile_it:
-            return matching.transfers(rule, limit, _reporting(effort, _name(rule)))
-        return matching.transfers(rule, limit)
-
-    def attempt(rule: EventRule) -> _Attempt:
+    def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = planned(rule, None if best is None else best - 1)
-            return None if rows is None else (_row_schedule(problem, rows), rows.end)
+            rows = matching.transfers(rule, None if best is None else best - 1, _reporting(effort, name))
+            return None if rows is None else _as_schedule(problem, rows)
 
-        return _Attempt(_name(rule), plan)
+        return _Attempt(name, plan)
 
     slacks = SLACKS if levels.count > 1 else SLACKS[:1]
-    for trial in range(max(1, effort.trials)):
+    trials = max(TRIALS, effort.trials) if problem.uniform and not large else max(1, effort.trials)
+    for trial in range(trials):
         seed = effort.seed * 1_000_003 + trial if trial else None
         for slack in slacks:
-            for fifo in ((False, True) if not large else (True, False)) if seed is None else (False,):
-                yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed))
-
-
-def _name(rule: EventRule) -> str:
-    return "fifo" if rule.fifo else "fewest alternatives"
+            for fifo in ((True, False) if large or problem.uniform else (False, True)) if seed is None else (False,):
+                if not (fifo and large and problem.uniform):  # `matched_steps` finds the same sooner
+                    name = "fifo" if fifo else "fewest alternatives"
+                    yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
 
 
 def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
@@ -208,13 +162,16 @@ def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
     return go_on
 
 
-def _step_schedule(problem: CopyProblem, rows: list[StepRow]) -> StepSchedule:
-    numbers = np.append(problem.chunk.astype(np.int64), -1)
-    chunks = numbers[np.array(rows, np.int64)]
-    if int(numbers.max()) < np.iinfo(np.uint16).max:
-        return StepSchedule(problem.model, chunks.astype(np.uint16), problem.step)
-    return StepSchedule(problem.model, chunks.astype(np.uint32), problem.step)
+def _as_schedule(problem: CopyProblem, rows: MatchedTransfers) -> tuple[Schedule, int]:
+    """A schedule of matched transfers, by steps if all transfers take equal time; and its picoseconds."""
+    chunk = problem.chunk[rows.chunk]
+    if not problem.uniform:
+        return RowSchedule(problem.model, Transfers.of(chunk, rows.link, rows.start)), rows.end
+    table = empty_table(rows.end // problem.step, problem.network.link_count, problem)
+    table.fill(np.iinfo(table.dtype).max)
+    table[rows.start // problem.step, rows.link] = chunk
+    return _in_steps(problem, table)
 
 
-def _row_schedule(problem: CopyProblem, rows: MatchedTransfers) -> RowSchedule:
-    return RowSchedule(problem.model, Transfers.of(problem.chunk[rows.chunk], rows.link, rows.start))
+def _in_steps(problem: CopyProblem, table: StepTable) -> tuple[Schedule, int]:
+    return StepSchedule(problem.model, table, problem.step), len(table) * problem.step

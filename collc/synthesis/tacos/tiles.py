@@ -51,20 +51,14 @@ def skewed_tiles(network: Network, threads: int) -> SkewedTiles:
     count = network.device_count
     everything = np.arange(count, dtype=np.int32)
     if count <= SMALL:
-        return all_in_one_tile(network, DEPTH)
+        begin = np.arange(DEPTH + 1) * count
+        return SkewedTiles(DEPTH, begin, np.tile(everything, DEPTH), [[(0, 1)]], everything)
     along, across = _coordinates(network)
     side = int(np.sqrt(TILE * along.max() * across.max() / count)) + 1
     if 3 * side > min(along.max(), across.max()):
         weight = network.in_links[0].astype(np.int64)
         return SkewedTiles(1, np.arange(count + 1), everything, [_shares(weight, 0, count, threads)], everything)
     return _tiled(network, along, across, side, threads)
-
-
-def all_in_one_tile(network: Network, depth: int) -> SkewedTiles:
-    """One tile that does up to `depth` steps of all devices."""
-    count = network.device_count
-    everything = np.arange(count, dtype=np.int32)
-    return SkewedTiles(depth, np.arange(depth + 1) * count, np.tile(everything, depth), [[(0, 1)]], everything)
 
 
 def _tiled(network: Network, along: Int64Array, across: Int64Array, side: int, threads: int) -> SkewedTiles:
