@@ -18,7 +18,7 @@ def bus_factor(collective: str, ranks: int) -> Fraction | None:
     shape = shapes().get(collective)
     if shape is None or not shape.equal or shape.end == "some":
         return None
-    return Fraction(max(1, shape.phases) * (ranks - 1), ranks) if shape.divided else Fraction(1)
+    return Fraction(max(1, shape.phases) * (ranks - 1), ranks) if shape.divides_size else Fraction(1)
 
 
 def collectives_of_nccl_tests() -> list[str]:

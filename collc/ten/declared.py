@@ -55,8 +55,8 @@ def _wrong_op(standard: Standard, table: ChunkTable, *, reduces: bool) -> Contra
 def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: CollectiveShape) -> Contradiction | None:
     """The first contradiction of a collective of equal chunks."""
     n, chunks, kind = len(run.group), standard.chunks, standard.kind
-    if shape.rooted != (standard.root >= 0) or standard.root >= n:
-        rule = f"has a root of 0 to {n - 1}" if shape.rooted else "has no root"
+    if shape.has_root != (standard.root >= 0) or standard.root >= n:
+        rule = f"has a root of 0 to {n - 1}" if shape.has_root else "has no root"
         return Contradiction("root", f"{kind} over {n} NPUs {rule}")
     if chunks < 1 or len(table) != shape.blocks(n) * chunks:
         rule = f"{chunks} chunks per block of {kind} over {n} NPUs are {shape.blocks(n) * chunks} chunks"
@@ -72,7 +72,7 @@ def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: Collec
         wrong = np.flatnonzero(~_as_declared(run, table, column, holders))
         if len(wrong):
             part: Part = "root" if holders == "root" else "kind"
-            whose = f"{kind} with root {standard.root}" if shape.rooted else kind
+            whose = f"{kind} with root {standard.root}" if shape.has_root else kind
             return Contradiction(part, f"the {name}condition of chunk {wrong[0]} of the run is not that of {whose}")
     return None
 

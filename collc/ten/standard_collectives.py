@@ -35,12 +35,12 @@ class CollectiveShape:
     equal: bool
 
     @property
-    def rooted(self) -> bool:
+    def has_root(self) -> bool:
         """Whether one member is its root, or its source."""
         return "root" in (self.start, self.end)
 
     @property
-    def divided(self) -> bool:
+    def divides_size(self) -> bool:
         """Whether `size` is divided among the members; else it is the size of one block."""
         return self.equal and self.indices > 0
 
@@ -64,10 +64,10 @@ class CollectiveShape:
     @property
     def without_root(self) -> bool:
         """Whether it moves equal chunks between all members alike, as All-Gather and All-to-All do."""
-        return self.by_rule and not self.rooted
+        return self.by_rule and not self.has_root
 
     @property
-    def copied(self) -> str:
+    def inverse(self) -> str:
         """The collective of copies that its reductions become backwards: All-Gather of Reduce-Scatter."""
         ends = ("block" if self.end == "all" else self.end, "all")
         return next((s.name for s in shapes().values() if (s.start, s.end) == ends and not s.reduces), self.name)
@@ -78,7 +78,7 @@ class CollectiveShape:
 
     def parts(self, members: int) -> int:
         """The number of blocks that `size` consists of."""
-        return members if self.divided else 1
+        return members if self.divides_size else 1
 
     def ranks(self, holders: Holders, block: int, members: int, root: int) -> list[int]:
         """The ranks that `holders` means for a block. Raises KeyError for "one" and "some"."""

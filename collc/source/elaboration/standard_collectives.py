@@ -71,5 +71,5 @@ def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | No
         and standard.size % parts == 0
         and standard.size // parts < 2**62
     )
-    sound = sound and (not shape.rooted or 0 <= standard.root < members) and (op is None or op.data in OPS)
+    sound = sound and (not shape.has_root or 0 <= standard.root < members) and (op is None or op.data in OPS)
     return shape.blocks(members) * standard.chunks if sound else None

@@ -249,7 +249,7 @@ def _roots(run: Run, table: ChunkTable) -> Int32Array:
 def _inverse(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
     """The inverse of a run's reductions: copies of each chunk from its root to all contributors."""
     moving = (roots >= 0) & active
-    kind = run.standard.shape.copied if run.standard and run.standard.shape.reduces else ""
+    kind = run.standard.shape.inverse if run.standard and run.standard.shape.reduces else ""
     return _copies(run, roots, np.where(moving, table.pre, -1), kind)
 
 
@@ -258,7 +258,7 @@ def _copied(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run
     if active and not table.op.any():
         return run
     gathered = (roots >= 0) & (table.sets.sizes[table.post] == 1)
-    kind = run.standard.shape.copied if run.standard and run.standard.shape.phases == 2 else ""
+    kind = run.standard.shape.inverse if run.standard and run.standard.shape.phases == 2 else ""
     return _copies(run, roots, np.where(~gathered & active, table.post, -1), kind)
 
 
