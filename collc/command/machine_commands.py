@@ -34,10 +34,12 @@ def import_command(chosen: argparse.Namespace) -> Exit:
     """`collc import`: files that describe a machine as a program."""
     from collc.application.machines.importing import ImportSettings, import_machine
     from collc.base.atomic_files import write_file
-    from collc.machines.kinds import KINDS
+    from collc.machines.kinds import import_kinds
 
     words: list[str] = chosen.words
-    named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
+    named = bool(words) and (
+        words[0] in (*import_kinds(), "pod") and not (len(words) == 1 and Path(words[0]).is_file())
+    )
     settings = settings_of(
         ImportSettings,
         chosen,
