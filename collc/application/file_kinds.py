@@ -1,6 +1,6 @@
 """The kinds of files that commands take: how to tell them apart, and which function does what a command asks.
 
-A new kind is a record in `FILE_KINDS`, a module with its functions, and tests (docs/extending.md, "A file kind").
+A new kind is a record in `FILE_KINDS`, a module with its functions, and tests.
 Messages, `--help` and the choice of the function follow from the record.
 """
 
