@@ -13,7 +13,7 @@ from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import compiled_module
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.simulation.bandwidth import COLLECTIVES
+from collc.simulation.bandwidth import collectives_of_nccl_tests
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
@@ -68,7 +68,7 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
     return Comparison(
         module.name,
         network.name,
-        collective if collective in COLLECTIVES else "",
+        collective if collective in collectives_of_nccl_tests() else "",
         sizes.pop() if alike else 0,
         ranks.pop() if alike else 0,
         tuple(found),

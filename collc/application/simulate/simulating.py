@@ -11,7 +11,7 @@ from collc.application.file_kinds import call_for
 from collc.application.simulate.module_simulation import no_rates, simulated_module
 from collc.application.simulate.simulation_report import CongestionModel, SimulationReport, Workload
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
-from collc.simulation.bandwidth import COLLECTIVES
+from collc.simulation.bandwidth import collectives_of_nccl_tests
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
@@ -154,7 +154,7 @@ def _simulate_runtime_file(
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
         raise no_rates(network) from error
-    known = {name.replace("_", ""): name for name in COLLECTIVES}
+    known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
     workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
     return SimulationReport(path, kind, settings.model, settings.astra, workload, simulation)
 
