@@ -55,7 +55,17 @@ _DEFINITION: Final = "the value of a param of the program, as in -D nodes=4 or -
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises UsageError U0100 instead of ending the process."""
+    """A parser that raises UsageError U0100 instead of ending the process.
+
+    late_epilog: the text at the end of the help, if it takes imports that other commands do not need.
+    """
+
+    late_epilog: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        if self.late_epilog is not None:
+            self.epilog = self.late_epilog()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(Diagnostic("U0100", message, hint=f"'{self.prog} --help' lists what there is"))
@@ -415,6 +425,8 @@ def _topology_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    assert isinstance(parser, _Parser)
+    parser.late_epilog = _describe_import_kinds
     add = parser.add_argument
     add("words", nargs="*", metavar="[KIND] FILE", help="files of this kind (default: by their content)")
     add("-o", "--output", type=Path, metavar="FILE.coll", help="the program to write (default: standard output)")
@@ -439,6 +451,13 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
     add("--measured", type=Path, action="append", default=[], metavar="FILE.coll", help=measured)
     links = "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
     add("-D", dest="definitions", action="append", type=definition_of, default=[], metavar="name=value", help=links)
+
+
+def _describe_import_kinds() -> str:
+    from collc.machines.kinds import import_kinds
+
+    kinds = [f"{kind.name} ({kind.file})" for kind in import_kinds().values()]
+    return f"Kinds of files: {', '.join(kinds).replace('`', '')}."
 
 
 COMMANDS: Final[dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]]] = {
