@@ -26,3 +26,12 @@ def bus_factor(collective: str, ranks: int) -> Fraction | None:
     if collective in _PER_BLOCK:
         return Fraction(ranks - 1, ranks)
     return Fraction(1) if collective in _WHOLE_BUFFER else None
+
+
+def bandwidths(
+    collective: str, size: int | None, ranks: int, time_ps: int | None
+) -> tuple[Fraction | None, Fraction | None]:
+    """Algorithm and bus bandwidth in bytes per second; None if size, time or collective are not known."""
+    algorithm = algorithm_bandwidth(size, time_ps) if size and time_ps else None
+    factor = bus_factor(collective, ranks)
+    return algorithm, None if algorithm is None or factor is None else algorithm * factor

@@ -9,7 +9,7 @@ from typing import Final, TypedDict, Unpack
 
 from collc.application.verify.named_collectives import collective_named
 from collc.base.diagnostics import Diagnostic
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan
