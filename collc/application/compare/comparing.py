@@ -18,7 +18,7 @@ from collc.base.units import format_time, percent, shown_bytes, shown_rate
 from collc.msccl.file_kinds import kind_of
 from collc.pictures.axes import Axis
 from collc.pictures.charts import Bars, Reference, bar_chart
-from collc.simulation.bandwidth import COLLECTIVES, bandwidths
+from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
@@ -158,7 +158,7 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
     return Comparison(
         module.name,
         network.name,
-        collective if collective in COLLECTIVES else "",
+        collective if collective in collectives_of_nccl_tests() else "",
         sizes.pop() if alike else 0,
         ranks.pop() if alike else 0,
         (own, *simulated_alternatives(module, network, progress)),

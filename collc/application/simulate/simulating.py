@@ -11,7 +11,7 @@ from collc.application.simulate.module_simulation import no_rates, simulated_mod
 from collc.application.simulate.simulation_report import CongestionModel, SimulationReport, Workload
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
 from collc.msccl.file_kinds import kind_of
-from collc.simulation.bandwidth import COLLECTIVES
+from collc.simulation.bandwidth import collectives_of_nccl_tests
 from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
@@ -136,7 +136,7 @@ def _simulated_program(path: Path, kind: str, settings: SimulationSettings) -> S
             message = f"{path} is for {gpus} GPUs, but {network.name} has {len(network.npus)} NPUs"
             raise SourceError(Diagnostic("X0510", message))
         found = _simulated_tasks(path, network, make, settings)
-        known = {name.replace("_", ""): name for name in COLLECTIVES}
+        known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
         workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
         return SimulationReport(path, kind, settings.model, settings.astra, workload, found)
 
