@@ -97,12 +97,12 @@ def compile_command(chosen: argparse.Namespace) -> Output:
             raise
         partial = CompileReport(tuple(finished))
         if not chosen.json:
-            print_output(_compiled(partial, chosen), as_json=False, quiet=chosen.quiet)
+            print_output(_compile_output(partial, chosen), as_json=False, quiet=chosen.quiet)
         raise CompilationEnded(partial) from error
-    return _compiled(report, chosen)
+    return _compile_output(report, chosen)
 
 
-def _compiled(report: CompileReport, chosen: argparse.Namespace) -> Output:
+def _compile_output(report: CompileReport, chosen: argparse.Namespace) -> Output:
     """The output of a compilation; only messages if modules were printed."""
     shown = not chosen.print_after
     notes = [f"{schedule.name}: {note}" for schedule in report.schedules for note in schedule.notes if shown]
@@ -143,12 +143,10 @@ def verify_command(chosen: argparse.Namespace) -> Output:
     if report.unreadable:
         return Output(report.as_json, diagnostics=report.diagnostics, exit=exit)
     table = Table(("check", "outcome"), report.rows())
-    return Output(
-        report.as_json, [table], text=_filled(report.description()), diagnostics=report.diagnostics, exit=exit
-    )
+    return Output(report.as_json, [table], text=_wrap(report.description()), diagnostics=report.diagnostics, exit=exit)
 
 
-def _filled(text: str) -> str:
+def _wrap(text: str) -> str:
     return textwrap.fill(text, 80, break_long_words=False, break_on_hyphens=False)
 
 
@@ -288,7 +286,7 @@ def inspect_command(chosen: argparse.Namespace) -> Output:
     columns, rows = contents.table()
     if names:
         columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]
-    totals = _filled(", ".join(f"{name} {value}" for name, value in contents.totals().items()))
+    totals = _wrap(", ".join(f"{name} {value}" for name, value in contents.totals().items()))
     return Output(
         lambda: contents.as_json() | ({"names": list(names)} if names else {}),
         [Table(columns, rows)],
