@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collc.application.file_kinds import titles
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
 from collc.base.synthesizers import SYNTHESIZERS as NAMES
 from collc.base.tables import Table
@@ -41,8 +42,8 @@ from collc.pictures import DESIGN_PICTURES, PICTURES
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
+    from collc.msccl.inspecting.inspection import Inspection
 
-_ANY_FILE = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _KINDS = "also write this kind of file: ten, msccl, msccl_stages, mscclpp, chakra, trace, report, libra"
 _SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(n for n in NAMES if n != "fixed")
 _PASSES = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
@@ -125,7 +126,7 @@ def check_command(chosen: argparse.Namespace) -> Output:
 @command(
     "verify",
     "check a schedule, an MSCCL file or an MSCCL++ plan of any origin",
-    RUNTIME_FILE.with_help(_ANY_FILE),
+    RUNTIME_FILE.with_help(titles("verify")),
     COLLECTIVE,
     ROOT,
     PROFILE,
@@ -177,7 +178,7 @@ def run_command(chosen: argparse.Namespace) -> Output:
 @command(
     "simulate",
     "simulate a schedule, or Chakra traces as ASTRA-sim does",
-    RUNTIME_FILE.with_help(f"a program, {_ANY_FILE}"),
+    RUNTIME_FILE.with_help(titles("simulate")),
     option("--network", help="the network, as a network file of ASTRA-sim", type=Path, metavar="FILE.yml"),
     ON,
     SIZE,
@@ -231,7 +232,7 @@ def compare_command(chosen: argparse.Namespace) -> Output:
 @command(
     "show",
     "write a report with pictures of a program, a schedule or a file for a runtime",
-    RUNTIME_FILE.with_help("a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)"),
+    RUNTIME_FILE.with_help(titles("show")),
     OUTPUT.with_help("the report (default: NAME.html, without --svg or --png)", metavar="FILE.html"),
     SVG.with_help("write one picture"),
     option("--png", help="write one picture; needs the extra collc[png]", type=Path, metavar="FILE.png"),
@@ -275,18 +276,18 @@ def show_command(chosen: argparse.Namespace) -> Output:
 )
 def inspect_command(chosen: argparse.Namespace) -> Output:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
+    from collc.application.file_kinds import call_for
     from collc.application.rank_names import names_of_ranks
     from collc.base.atomic_files import write_file
-    from collc.msccl.inspecting.inspect_file import inspection_of
 
-    contents = inspection_of(chosen.file, chosen.profile)
+    contents: Inspection = call_for(chosen.file, "inspect", chosen.profile)
     names = names_of_ranks(chosen.file, len(contents.gpus))
     if chosen.svg is not None:
         write_file(chosen.svg, contents.svg())
     columns, rows = contents.table()
     if names:
         columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]
-    totals = _wrap(", ".join(f"{name} {value}" for name, value in contents.totals().items()))
+    totals = _wrap(", ".join(f"{name} {value}" for name, value in contents.totals.items()))
     return Output(
         lambda: contents.as_json() | ({"names": list(names)} if names else {}),
         [Table(columns, rows)],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from collc.application.file_kinds import titles
 from collc.base.diagnostics import Exit
 from collc.base.options import Option
 from collc.base.synthesizers import COMMON
@@ -113,7 +114,7 @@ def _option_of_synthesizers(name: str, declared: Option) -> CommandOption:
 # Options of several commands
 
 PROGRAM: Final = option("file", help="the program; - for standard input", type=Path, metavar="FILE.coll")
-RUNTIME_FILE: Final = option("file", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)", type=Path, metavar="FILE")
+RUNTIME_FILE: Final = option("file", help=titles("run"), type=Path, metavar="FILE")
 FOLDER: Final = option(
     "-o", "--output", help="folder for all files (default: this one)", type=Path, default=Path(), metavar="DIR"
 )

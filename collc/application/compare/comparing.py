@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from collc.application.compare.alternatives import Alternative, simulated_alternatives, standard_of
+from collc.application.file_kinds import kind_of
 from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import compiled_module
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, percent, shown_bytes, shown_rate
-from collc.msccl.file_kinds import kind_of
 from collc.pictures.axes import Axis
 from collc.pictures.charts import Bars, Reference, bar_chart
 from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
@@ -130,7 +130,8 @@ def compare_file(path: Path, schedule: str | None, definitions: Mapping[str, str
     schedule, definitions: of a program, which schedule, and values of its params. Raises SourceError C0209 if a run is
     of no standard collective, and what compilation or reading raises.
     """
-    if path != Path("-") and kind_of(path) == "ten":
+    kind = kind_of(path)
+    if kind is not None and kind.name == "ten":
         from collc.ten.files import read_module
 
         module = read_module(path)
