@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from collc.application.file_kinds import titles
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
 from collc.base.synthesizers import COMMON, SYNTHESIZERS
@@ -45,8 +46,6 @@ _PROFILE: Final = (
 )
 _ROOT: Final = "rank of the root of a rooted collective"
 _EMIT: Final = "also write this kind of file: ten, msccl, msccl_stages, mscclpp, chakra, trace, report, libra"
-_ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
-_SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"
 _PASSES: Final = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 _CHUNKS: Final = "chunks per block, for all runs that take chunks; auto: collc picks the number"
@@ -161,12 +160,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help=_ANY_FILE,
-    )
+    add("file", type=Path, metavar="FILE", help=titles("verify"))
     add("--collective", metavar="NAME", help="what the file must compute (default: what it says itself)")
     add("--root", type=int, metavar="R", help=_ROOT)
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
@@ -196,7 +190,7 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add("file", type=Path, metavar="FILE", help=titles("run"))
     add("--dtype", default="float32", metavar="TYPE", help="type of the elements: float32 (default), int32, ...")
     add("--op", metavar="OP", help="reduction: sum, prod, max or min (default: what the file says, else sum)")
     add("--count", type=positive, metavar="N", help="number of elements, as NCCL counts them (default: a few)")
@@ -211,7 +205,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _simulate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help=_SIMULATED)
+    add("file", type=Path, metavar="FILE", help=titles("simulate"))
     add("--network", type=Path, metavar="FILE.yml", help="the network, as a network file of ASTRA-sim")
     add("--on", metavar="FILE.coll:TOPOLOGY", help="the network, as a topology of a program")
     add("--size", type=size_of, metavar="BYTES", help="the buffer of an MSCCL file or a plan, as in 64MiB")
@@ -271,7 +265,7 @@ def _add_processes(parser: argparse.ArgumentParser) -> None:
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add("file", type=Path, metavar="FILE", help=titles("show"))
     add(
         "-o", "--output", type=Path, metavar="FILE.html", help="the report (default: NAME.html, without --svg or --png)"
     )
@@ -391,7 +385,7 @@ def _name(text: str) -> str:
 
 def _inspect_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="an MSCCL file (XML) or an MSCCL++ plan (JSON)")
+    add("file", type=Path, metavar="FILE", help=titles("inspect"))
     add("--profile", choices=("executor", "old", "rccl"), default="executor", help=_PROFILE)
     add("--svg", type=Path, metavar="FILE.svg", help="draw a picture of the program")
     add("--json", action="store_true", help=_JSON)

@@ -18,6 +18,7 @@ from collc.command.values import settings_of
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
+    from collc.msccl.inspecting.inspection import Inspection
 
 
 class CompilationEnded(Exception):
@@ -212,11 +213,11 @@ def run_command(chosen: argparse.Namespace) -> Exit:
 
 def inspect_command(chosen: argparse.Namespace) -> Exit:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
+    from collc.application.file_kinds import call_for
     from collc.application.rank_names import names_of_ranks
     from collc.base.atomic_files import write_file
-    from collc.msccl.inspecting.inspect_file import inspection_of
 
-    found = inspection_of(chosen.file, chosen.profile)
+    found: Inspection = call_for(chosen.file, "inspect", chosen.profile)
     names = names_of_ranks(chosen.file, len(found.gpus))
     if chosen.svg is not None:
         write_file(chosen.svg, found.svg())
@@ -227,7 +228,7 @@ def inspect_command(chosen: argparse.Namespace) -> Exit:
     if names:
         columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]
     print_table(columns, rows)
-    totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
+    totals = ", ".join(f"{name} {value}" for name, value in found.totals.items())
     print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
     print_messages(found.warnings)
     return Exit.DONE

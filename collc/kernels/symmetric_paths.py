@@ -100,7 +100,7 @@ def trace_hops(
 ) -> None:
     """Fills rows int32[4, all hops]: step, generator, sender and message of each hop of messages from NPU 0.
 
-    message, step, generator, hops: int64[blocks], by message and step; from `step` on, a message makes so many hops
+    message, step, generator, hops: int64[blocks], by message and step; from `step` on, a message makes `hops` hops
     over a generator, one a step.
     """
     sender, row = 0, 0

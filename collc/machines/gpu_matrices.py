@@ -143,7 +143,7 @@ def _bonded(matrix: _Matrix, row: str, column: str) -> int:
 def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
     """Bridges and CPU above each device, from what is near what: PIX one bridge, PXB two, PHB and NODE one CPU.
 
-    What two GPUs with NVLinks have on PCIe is told by the devices that are near both.
+    A cell of two GPUs with NVLinks does not say how PCIe joins them: the devices that are near both do.
     """
     groups = [_near(matrix, level) for level in (1, 2, 4)]
     paths: dict[str, tuple[Hop, ...]] = {}

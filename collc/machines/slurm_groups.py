@@ -86,7 +86,9 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
         raise wrong(f"{what} {twice.name} occurs twice", twice.span)
     chosen = [group for group in groups if part is None or group.name == part or what == "block"]
     if what != "block" and len(chosen) != 1:
-        raise missing(f"the file has {what} {listed(names)}, and nothing states what joins them", f"--part {names[0]}")
+        raise missing(
+            f"the file has {what} {listed(names)}, and no file says how they are connected", f"--part {names[0]}"
+        )
     return HostGroups(what, tuple(chosen), tuple(dropped))
 
 

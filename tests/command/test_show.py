@@ -192,7 +192,7 @@ NOT_A_PROGRAM = "is for programs, and gather.ten is a compiled file"
 SINGLE = "is for single pictures\nhelp: name a file: --svg FILE.svg"
 ERRORS = {
     "missing.coll": """error[U0106]: cannot read missing.coll: No such file or directory
-help: give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)""",
+help: check the name and the folder""",
     "gather.ten --picture ten": f"error[U0135]: --picture {SINGLE}",
     "gather.ten --theme dark": f"error[U0135]: --theme {SINGLE}",
     "gather.ten -D n=3": f"error[U0135]: -D {NOT_A_PROGRAM}",

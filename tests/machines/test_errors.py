@@ -233,7 +233,7 @@ def test_two_files_ask_what_joins_them(tmp_path):
     for at in range(2):
         paths.append(tmp_path / f"n{at}.xml")
         paths[-1].write_text(NODE)
-    with pytest.raises(UsageError, match="nothing states what joins them"):
+    with pytest.raises(UsageError, match="no file says how they are connected"):
         import_machine(ImportSettings(tuple(paths)))
     text = import_machine(ImportSettings(tuple(paths), fabric="switch"))
     assert network_of(text, "pod", tmp_path).npu_count == 4

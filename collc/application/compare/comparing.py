@@ -8,12 +8,12 @@ from pathlib import Path
 
 from collc.application.compare.alternatives import simulated_alternatives, standard_of
 from collc.application.compare.comparison_report import Alternative, Comparison
+from collc.application.file_kinds import kind_of
 from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import compiled_module
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.msccl.file_kinds import kind_of
-from collc.simulation.bandwidth import COLLECTIVES
+from collc.simulation.bandwidth import collectives_of_nccl_tests
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
@@ -33,7 +33,8 @@ def compare_file(path: Path, settings: CompareSettings, progress: Progress) -> C
 
     Raises SourceError C0209 where a run is of no standard collective, and what compilation or reading raises.
     """
-    if path != Path("-") and kind_of(path) == "ten":
+    kind = kind_of(path)
+    if kind is not None and kind.name == "ten":
         from collc.ten.files import read_module
 
         module = read_module(path)
@@ -67,7 +68,7 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
     return Comparison(
         module.name,
         network.name,
-        collective if collective in COLLECTIVES else "",
+        collective if collective in collectives_of_nccl_tests() else "",
         sizes.pop() if alike else 0,
         ranks.pop() if alike else 0,
         tuple(found),

@@ -166,7 +166,7 @@ def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple
     with_ports = fabric is not None or settings.fabric is not None
     insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts or [_plain_host(options)]]
     if len(insides) > 1 and not with_ports and not are_one_domain([inside.node for inside in insides]):
-        message = f"{len(insides)} nodes, and nothing states what joins them"
+        message = f"{len(insides)} nodes, and no file says how they are connected"
         raise missing(message, "give --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
     machine = with_domains(_join_insides(insides, fabric, settings, kinds))
     return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
@@ -241,7 +241,7 @@ def _domains(groups: HostGroups, hosts: Sequence[Host], settings: ImportSettings
     if hosts:
         raise _usage("--joined-by nvlink takes no file of a node", "give --gpus-per-node 4 -D nvlink=900GB/s")
     if len(groups.groups) > 1 and settings.fabric not in FABRICS:
-        message = f"{len(groups.groups)} blocks, and nothing states what joins them"
+        message = f"{len(groups.groups)} blocks, and no file says how they are connected"
         raise missing(message, "give --fabric rails, or --fabric switch")
     kinds = Kinds(options)
     check_devices(len(groups.hosts) * (options.gpus_per_node or 0))
