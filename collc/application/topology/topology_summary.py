@@ -18,9 +18,9 @@ from collc.base.wording import plural
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.graph.flow import minimum_cut
+from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.translations import find_translations
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.endpoint import least
