@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from collc.command.arguments import _parsers
+from collc.command.cli import parsers
 from collc.machines.kinds import import_kinds
 from tests.fuzz.mutations import NUMBERS, changed_bytes, changed_json, changed_text, spliced
 from tests.fuzz.programs import random_program
@@ -191,7 +191,7 @@ def arguments(chance: random.Random, seeds: dict[str, bytes]) -> Case:
 
 @functools.cache
 def _commands() -> dict[str, list[argparse.Action]]:
-    parser, commands = _parsers()
+    parser, commands = parsers()
     found = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return {name: found.choices[name]._actions for name in commands}
 

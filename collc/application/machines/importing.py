@@ -37,7 +37,7 @@ class ImportSettings:
     kind: of `files`; None: by their content. node, fabric: as KIND:FILE, or FILE; fabric also as in FABRICS. nodes: the
     hosts to take, in this order; () for all. measured: files of `collc calibrate`, which the program at `output` will
     import. definitions: `-D`. npu, capacity, latency: as attribute=value or =unit. joined_by, part: of files
-    of Slurm, see `slurm_groups.JOINS` and `read_slurm`.
+    of Slurm, see `host_groups.JOINS` and `read_slurm`.
     """
 
     files: tuple[Path, ...]
