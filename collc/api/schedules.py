@@ -23,7 +23,7 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceF
 from collc.base.options import OptionValue
 from collc.base.outcome import Outcome
 from collc.msccl.options import MscclOptions, options_of, plan_options_of
-from collc.ten.files import read_module
+from collc.ten.binary import read_module
 from collc.ten.module import Module
 
 
