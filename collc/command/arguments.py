@@ -27,6 +27,7 @@ from collc.command.values import (
     size_of,
     values_of,
 )
+from collc.emit.kinds import EMIT_KINDS
 from collc.pictures import DESIGN_PICTURES, PICTURES
 from collc.version import __version__
 
@@ -44,7 +45,7 @@ _PROFILE: Final = (
     "the runtime of the MSCCL file: executor: msccl-executor-nccl (default), old: microsoft/msccl, rccl: RCCL"
 )
 _ROOT: Final = "rank of the root of a rooted collective"
-_EMIT: Final = "also write this kind of file: ten, msccl, msccl_stages, mscclpp, chakra, trace, report, libra"
+_EMIT: Final = "also write this kind of file: " + ", ".join(EMIT_KINDS)
 _ANY_FILE: Final = "a .ten file, an MSCCL file (XML), an MSCCL++ plan (JSON), or DIR/PREFIX of Chakra traces"
 _SIMULATED: Final = "a program, a .ten file, an MSCCL file, an MSCCL++ plan, or DIR/PREFIX of Chakra traces"
 _JSON: Final = "print one JSON object on stdout"

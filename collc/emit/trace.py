@@ -13,6 +13,7 @@ from typing import Final, TextIO
 import numpy as np
 
 from collc.base.units import format_time
+from collc.emit.output import Emission, WrittenFile
 from collc.simulation.schedule_tasks import transfer_edges
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
@@ -33,6 +34,12 @@ one with the number of its process for the main one.
 """
 
 Event = dict[str, object]
+
+
+def emit_trace(emission: Emission) -> WrittenFile:
+    """Write the timeline. Raises what `write_trace` raises."""
+    with emission.destination.new().open("w", encoding="utf-8", newline="\n") as file:
+        return WrittenFile(notes=tuple(write_trace(emission.module, file)))
 
 
 def write_trace(module: Module, out: TextIO) -> list[str]:

@@ -18,14 +18,11 @@ from collc.ten.module import Module, ParetoPoint
 if TYPE_CHECKING:
     import numpy as np
 
-    from collc.application.emit.written_files import RunRanks
+    from collc.emit.output import RunRanks
     from collc.ten.transfer_table import Library
 
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of every schedule, made before any file is written."""
-
-FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
-"""The checks of a file for a runtime, which is read back after it was written under a temporary name."""
 
 COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "of ideal", "checks", "files")
 """The columns of the table of schedules; `ScheduleReport.cells` is a row."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from collc.application.compile.compile_report import ScheduleReport
-    from collc.application.emit.written_files import RunRanks
+    from collc.emit.output import RunRanks
     from collc.pictures.link_use import LinkUse
 
 MOST_LISTED = 4_000_000

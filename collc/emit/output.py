@@ -1,16 +1,22 @@
-"""What is written for one `emit`: temporary and final names, outcomes of checks, remarks, ranks."""
+"""What a writer of files gets and returns: the schedule and the names of files; outcomes of checks, remarks, ranks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from collc.base.atomic_files import Draft
 from collc.base.diagnostics import Diagnostic
+from collc.base.options import OptionValue
 from collc.base.outcome import Outcome
+from collc.ten.module import Module
+from collc.ten.network import Network
+
+Announcer = Callable[[str], None]
+"""Receives the name of a phase."""
 
 _WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
 """Of several files, a check has the worst of its outcomes."""
@@ -104,6 +110,30 @@ class Destination:
         temporary = self.draft.new_folder(self.path, replaced)
         self.finals[temporary] = self.path
         return temporary
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What the writer of a kind of file gets.
+
+    module: with its schedule. options: those that the statement gives, by name; each fits the record of the kind.
+    network: as the program declares it; that of the module may have direct links in place of switches. announce:
+    receives the name of each phase. page: the report of the schedule as HTML.
+    """
+
+    module: Module
+    destination: Destination
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+    network: Network | None = None
+    announce: Announcer = lambda _phase: None
+    page: Callable[[], str] = str
+
+
+def emit_report(emission: Emission) -> WrittenFile:
+    """Write the page of the report."""
+    emission.announce("drawing the report")
+    emission.destination.new().write_text(emission.page(), encoding="utf-8", newline="\n")
+    return WrittenFile()
 
 
 def variant_name(name: str, variant: str) -> str:
