@@ -26,7 +26,7 @@ from collc.source.elaboration.file_names import file_name
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables, checked_options
 from collc.source.elaboration.sets import equal_values
-from collc.source.elaboration.standard_collectives import COLLECTIVES, chunk_numbers, lazy_count, standard_of
+from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
@@ -312,7 +312,7 @@ class ScheduleBuilder:
 
         standard = None
         count = None
-        if found.file.module == MODULE and name in COLLECTIVES:
+        if found.file.module == MODULE:
             standard = standard_of(name, len(ranks), values)
             count = lazy_count(name, len(ranks), values)
         chunks = LazyChunks(count if count is not None else 0, build, span)
