@@ -25,7 +25,7 @@ _WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
 @dataclass(frozen=True, slots=True)
 class RunRanks:
     """The ranks of the files of one run. run: its number. npus: names of NPUs by rank. labels: what the machine calls
-    them, `host/device` where the host is known; () where no label says it.
+    them, `host/device` if the host is known; () if no label says it.
     """
 
     run: int
@@ -51,7 +51,7 @@ class RunRanks:
 class WrittenFile:
     """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages.
 
-    ranks: of each run, where the ranks are not all NPUs in their order or NPUs have labels; else ().
+    ranks: of each run, if the ranks are not all NPUs in their order or NPUs have labels; else ().
     """
 
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
@@ -59,14 +59,14 @@ class WrittenFile:
     diagnostics: tuple[Diagnostic, ...] = ()
     ranks: tuple[RunRanks, ...] = ()
 
-    def named(self, name: str, purpose: str = "") -> WrittenFile:
+    def with_name(self, name: str, purpose: str = "") -> WrittenFile:
         """The same with the file's name before each remark; and, if given, what the file is for."""
         first = (f"{name} is {purpose}",) if purpose else ()
         return replace(self, notes=(*first, *(f"{name}: {note}" for note in self.notes)))
 
 
-def combined(files: Sequence[WrittenFile]) -> WrittenFile:
-    """What is known of several files together; each check has the worst of its outcomes."""
+def combine(files: Sequence[WrittenFile]) -> WrittenFile:
+    """Combine what is known of several files; each check has the worst of its outcomes."""
     checks: dict[str, Outcome] = {}
     for name, outcome in (item for file in files for item in file.checks.items()):
         found = (outcome, checks.get(name, outcome))

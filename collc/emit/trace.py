@@ -72,7 +72,7 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
 
 
 def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
-    """The first transfers, as many as a file may have, and a remark where there are more."""
+    """The first transfers, as many as a file may have, and a remark if there are more."""
     if len(rows) <= MOST_TRANSFERS:
         return rows, []
     part = slice(0, MOST_TRANSFERS)

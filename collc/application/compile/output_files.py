@@ -19,7 +19,7 @@ from collc.emit.output import (
     Emission,
     RunRanks,
     WrittenFile,
-    combined,
+    combine,
     ranks_name,
     run_name,
     variant_name,
@@ -112,7 +112,7 @@ def write_files(
         is_folder = kind.output == "folder" and not kind.main_file
         destination = Destination(path_inside(folder, name, emit.span, is_folder=is_folder), draft)
         emission = Emission(
-            module, destination, emit.options, network, partial(progress, None), lambda: page(combined(written))
+            module, destination, emit.options, network, partial(progress, None), lambda: page(combine(written))
         )
         try:
             file = kind.write(emission)
@@ -127,7 +127,7 @@ def write_files(
             ranks[ranks_name(name)] = file.ranks
     for name, of_runs in ranks.items():
         write_ranks(of_runs, draft.new(folder / name))
-    return combined(written)
+    return combine(written)
 
 
 def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:

@@ -12,7 +12,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, Note, SourceError
 from collc.base.options import OptionValue
 from collc.base.wording import plural
-from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combined
+from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine
 from collc.msccl.options import MscclOptions, msccl_options
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
@@ -68,9 +68,9 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
             found = _write_xml(file, part, chosen, path, announce)
             if len(files) > 1:
                 placement = "in place" if file.program.placement.in_place else "out of place"
-                found = found.named(destination.finals[path].name, f"for calls {placement}")
+                found = found.with_name(destination.finals[path].name, f"for calls {placement}")
             written.append(found)
-        return combined([WrittenFile(notes=sizes_note), *written])
+        return combine([WrittenFile(notes=sizes_note), *written])
 
     return _for_runs(module, options, destination, write)
 
@@ -223,7 +223,7 @@ def _for_runs(
         before = len(destination.finals)
         one = write(part, run)
         if several and len(destination.finals) == before + 1:
-            one = one.named(destination.run_file(communicator.run or 0))
+            one = one.with_name(destination.run_file(communicator.run or 0))
         if not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
@@ -235,7 +235,7 @@ def _for_runs(
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
             one = replace(one, notes=(f"{which}rank {_list_names(shown)}", *one.notes))
         written.append(one)
-    everything = combined(written)
+    everything = combine(written)
     return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
 
 
