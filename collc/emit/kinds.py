@@ -24,7 +24,7 @@ class EmitKind:
     """A kind of file, as in `emit NAME("FILE", options)`.
 
     help: one line, for the documents. writer: MODULE:FUNCTION, imported when it is first called; the function takes an
-    `Emission` and returns a `WrittenFile`. options: those of the statement.
+    `Emission` and returns a `WrittenFile`. options: of the statement.
     precheck: MODULE:FUNCTION as well, called before the search with the network, the demand and the options; it raises
     SourceError if no schedule fits.
     needs: what the file is made of. "schedule": any schedule. "messages": one without switches that multicast or add.

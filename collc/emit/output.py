@@ -60,7 +60,7 @@ class WrittenFile:
     ranks: tuple[RunRanks, ...] = ()
 
     def with_name(self, name: str, purpose: str = "") -> WrittenFile:
-        """The same with the file's name before each remark; and, if given, what the file is for."""
+        """The file with its name before each remark; and, if given, what the file is for."""
         first = (f"{name} is {purpose}",) if purpose else ()
         return replace(self, notes=(*first, *(f"{name}: {note}" for note in self.notes)))
 
@@ -117,7 +117,7 @@ class Emission:
     """What the writer of a kind of file gets.
 
     module: with its schedule. options: those that the statement gives, by name; each fits the record of the kind.
-    network: as the program declares it; that of the module may have direct links in place of switches. announce:
+    network: as the program declares it; the one of the module may have direct links in place of switches. announce:
     receives the name of each phase. page: the report of the schedule as HTML.
     """
 
