@@ -29,11 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
-    "source": {"source", "graph", "ten"} | BELOW,
+    "source": {"source", "emit", "graph", "ten"} | BELOW,
     "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,
-    "pictures": {"pictures", "simulation", "ten"} | BELOW,
+    "pictures": {"pictures", "simulation", "graph", "ten"} | BELOW,
 }
 """Folder of the package -> the folders that its files may import. The folders of `ABOVE` may import all others."""
 

@@ -442,7 +442,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/command": 4,
         "collc/design": 12,
         "collc/emit": 8,
-        "collc/graph": 8,
+        "collc/graph": 9,
         "collc/kernels": 23,
         "collc/machines": 12,
         "collc/msccl": 48,

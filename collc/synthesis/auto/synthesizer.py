@@ -478,6 +478,6 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     else:
 
         def build() -> Module:
-            return replace(module, schedule=exact_sums(module, effort, most, PROOF))
+            return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF))
 
     yield Candidate("exact", network, estimate, lambda _: build())

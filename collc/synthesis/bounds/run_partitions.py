@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from collc.graph.coordinates import declared_coordinates
 from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.partitions import fast_components, with_switches
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.ten.arrays import Int64Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.demand import Demand, Run
 from collc.ten.module import Bound
 
