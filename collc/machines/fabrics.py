@@ -26,9 +26,9 @@ _TIERS: Final = ("leaf", "spine", "core")
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A cable from a host to a switch. port: the name of its NIC; "" where the file names hosts only.
+    """A cable from a host to a switch. port: the name of its NIC; "" if the file names hosts only.
 
-    rate: bytes per second; None where the file does not say it. switch: its name in the file.
+    rate: bytes per second; None if the file does not say it. switch: its name in the file.
     """
 
     host: str
@@ -68,7 +68,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machine:
     """The machine of nodes on a fabric. insides: of each host, in the order of `fabric.hosts`.
 
-    Raises SourceError X0601 where the ports of a host do not fit the NICs of its node, UsageError X0602 where no
+    Raises SourceError X0601 if the ports of a host do not fit the NICs of its node, UsageError X0602 if no
     bandwidth is known.
     """
     check_devices(sum(family.count for inside in insides for family in inside.node.families) + len(fabric.switches))
@@ -134,7 +134,7 @@ def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]
         message = f"host {host} has {cables} to the fabric, its node has {nics}"
         names = ", ".join(one.port for one in attachments[:8] if one.port)
         hint = f"the file calls the ports of the host {names}; name the same NICs inside the node"
-        raise flaw(message, hint=hint if names else "which NIC is on which switch is clear only where they are as many")
+        raise flaw(message, hint=hint if names else "which NIC is on which switch is clear only if they are as many")
     ordered = sorted(attachments, key=lambda one: natural(one.port))
     return list(zip(ports, ordered, strict=True))
 

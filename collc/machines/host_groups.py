@@ -30,7 +30,7 @@ _SHOWN: Final = 16
 class HostGroup:
     """A block, ring or torus. sizes: of a ring or torus, the first dimension fastest; () for a block.
 
-    places: of the hosts in a torus that has places without one; () where all have.
+    places: of the hosts in a torus that has places without one; () if all have.
     """
 
     name: str
@@ -67,7 +67,7 @@ class HostGroups:
 def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str], part: str | None) -> HostGroups:
     """Groups without hosts that are there twice; part: the name of the ring or torus to take, None for the only one.
 
-    Raises SourceError X0601 with the line of what is wrong, UsageError X0602 where one of several must be chosen.
+    Raises SourceError X0601 with the line of what is wrong, UsageError X0602 if one of several must be chosen.
     """
     seen: dict[str, str] = {}
     for group in groups:
@@ -93,7 +93,7 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
 
 
 def join_of(found: HostGroups, given: str | None, gpus: int | None) -> str:
-    """What joins the hosts: of JOINS. given: by the option. Raises UsageError X0602 where it is needed and missing."""
+    """What joins the hosts: of JOINS. given: by the option. Raises UsageError X0602 if it is needed and missing."""
     if found.what == "block":
         if given not in {"nvlink", "switch"}:
             hint = "--joined-by nvlink (a block is one NVLink domain) or --joined-by switch (a block is a leaf switch)"

@@ -47,7 +47,7 @@ class HostGpu:
 
 @dataclass(frozen=True, slots=True)
 class HostNic:
-    """A NIC. path: hops up to the CPU. rate: bytes per second of its ports; None where no file says it."""
+    """A NIC. path: hops up to the CPU. rate: bytes per second of its ports; None if no file says it."""
 
     label: str
     path: tuple[Hop, ...]
@@ -58,8 +58,8 @@ class HostNic:
 class Host:
     """What one node contains. cpu_links: between pairs of CPUs, bytes per second. link: name of the links of GPUs.
 
-    assumed_pcie: why the rates of PCIe are what they are, where no file says them. rate_source: of the links of GPUs.
-    domain: the name of the NVLink domain of several hosts that it is in; "" where its NVSwitches join its GPUs only.
+    assumed_pcie: why the rates of PCIe are what they are, if no file says them. rate_source: of the links of GPUs.
+    domain: the name of the NVLink domain of several hosts that it is in; "" if its NVSwitches join its GPUs only.
     """
 
     gpus: tuple[HostGpu, ...]
@@ -80,7 +80,7 @@ class Hosts(NamedTuple):
 
 @dataclass(slots=True)
 class Kinds:
-    """The kinds of links of a machine, named by what they are and, where there are several, by their rate."""
+    """The kinds of links of a machine, named by what they are and, if there are several, by their rate."""
 
     options: ImportOptions
     found: dict[tuple[str, Fraction, int], LinkKind] = field(default_factory=dict[tuple[str, Fraction, int], LinkKind])
@@ -95,7 +95,7 @@ class Kinds:
         times: int = 1,
         assumed_rate: bool = False,
     ) -> str:
-        """The name of a kind of links, which is added where it is new."""
+        """The name of a kind of links, which is added if it is new."""
         key = (stem, rate, times)
         if key not in self.found:
             taken = [kind for kind in self.found if kind[0] == stem]
@@ -112,7 +112,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where a node meets the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
+    """Where a node is attached to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
 
     device: Device
     rate: Fraction | None
@@ -206,7 +206,7 @@ def _bottleneck(path: Sequence[Hop], other: Sequence[Hop]) -> Fraction:
 
 
 def distance(path: Sequence[Hop], other: Sequence[Hop]) -> int:
-    """Hops up to the nearest common bridge or CPU from both sides; a large number where there is none."""
+    """Hops up to the nearest common bridge or CPU from both sides; a large number if there is none."""
     names = [name for name, _ in other]
     return min((at + names.index(name) for at, (name, _) in enumerate(path) if name in names), default=1000)
 
@@ -223,7 +223,7 @@ def nearest_nics(host: Host) -> list[int]:
 
 
 def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds: Kinds) -> list[Port]:
-    """Where each GPU has a NIC of its own, the GPUs are the ports; else the NICs are devices between."""
+    """If each GPU has a NIC of its own, the GPUs are the ports; else the NICs are devices between."""
     if not host.nics:
         return []
     chosen = nearest_nics(host)

@@ -21,7 +21,7 @@ WIDTH: Final = 110
 PICOSECONDS: Final = 10**12
 GIGA: Final = 10**9
 _SHARED_SOURCE: Final = (
-    "assumed: both directions of some links share the bandwidth, so that each has this part of it at all times; 1 where"
+    "assumed: both directions of some links share the bandwidth, so that each has this part of it at all times; 1 if"
     " only one is busy"
 )
 
@@ -100,7 +100,7 @@ def _kind_lines(kind: LinkKind, measured: Collection[str]) -> list[str]:
 
 
 def _exact_rate(rate: Fraction) -> str:
-    """The rate as an expression that is exact, in GB/s where that is short."""
+    """The rate as an expression that is exact, in GB/s if that is short."""
     if (rate / 1000_000).denominator == 1:
         return decimal(rate / GIGA) + "GB/s"
     if (rate * 1000).denominator == 1:

@@ -25,7 +25,7 @@ class ImportOptions:
 
     gpu: name of a GPU model (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of
     each GPU to NVSwitches, 0 for none. mesh: the NVLinks are those of a DGX-1. mirror: NVLinks that a file has in one
-    direction are in both. pcie: keep or drop paths over PCIe; None: drop them where NVLinks join all GPUs.
+    direction are in both. pcie: keep or drop paths over PCIe; None: drop them if NVLinks join all GPUs.
     rates: bytes per second, by name of a LinkKind. latencies: seconds, by the same. npu: `attribute=value` of the nodes
     of a graph that are NPUs. capacity, latency: names of edge attributes, each with a unit. chunk: bytes of one chunk.
     part: of a file of Slurm: the topology, ring or torus to take.
@@ -93,7 +93,7 @@ def load_json(source: SourceFile) -> Any:  # noqa: ANN401
 
 
 def field_span(source: SourceFile, key: str, value: object) -> Span:
-    """The first place of a JSON file where a key has a value; line 1 where none has, as with lists and records."""
+    """The first place in a JSON file of a key with a value; line 1 if none has, as with lists and records."""
     pattern = rf"{re.escape(json.dumps(key))}\s*:\s*{re.escape(json.dumps(value))}(?![\w.])"
     match = re.search(pattern, source.text)
     return line_span(source, 1) if match is None else Span(source, match.start(), match.end())

@@ -15,7 +15,7 @@ class AlgorithmSends:
     """The statements `send x from a to b at s` and `reduce ...` of one run, one row each, in order of declaration.
 
     chunk: int32, chunk numbers of the demand. source, target: int32, NPU numbers. step: int32, the logical
-    step, -1 where the statement has no `at`. reduce: bool, True for `reduce`.
+    step, -1 if the statement has no `at`. reduce: bool, True for `reduce`.
     """
 
     chunk: Int32Array

@@ -1,6 +1,6 @@
 """The binary form of a module: one file, an uncompressed `.npz` archive whose columns can be memory-mapped.
 
-Members: `module.ten`, the module without its schedule in the text form; where there is a schedule, `schedule.json`, its
+Members: `module.ten`, the module without its schedule in the text form; if there is a schedule, `schedule.json`, its
 layout, and the columns as `.npy` arrays: `chunk.npy` for a step-by-link table, `chunk.npy`, `link.npy`, `start.npy` and
 `reduce.npy` for rows. `numpy.load` opens the file as well. Nothing is pickled, equal modules give equal bytes, and the
 data of each array begins at a multiple of 64 bytes.
@@ -72,7 +72,7 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def save_module(module: Module, path: Path) -> None:
-    """Write a module to a file. Raises OSError where it cannot be written."""
+    """Write a module to a file. Raises OSError if it cannot be written."""
     schedule = module.schedule
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         _write_bytes(archive, "module.ten", format_module(replace(module, schedule=None)).encode())
@@ -197,7 +197,7 @@ class _Archive:
     members: dict[str, tuple[int, int]]
 
     def content(self, name: str, most: int) -> bytes:
-        """The bytes of a member. Raises SourceError where there are more than `most`."""
+        """The bytes of a member. Raises SourceError if there are more than `most`."""
         if name not in self.members:
             _fail(self.path, f"{name} is missing")
         begin, size = self.members[name]
@@ -207,7 +207,7 @@ class _Archive:
         return self.file.read(size)
 
     def array(self, name: str) -> NDArray[Any]:
-        """A member as an array on disk. Raises SourceError where it is no plain array in C order."""
+        """A member as an array on disk. Raises SourceError if it is no plain array in C order."""
         if name not in self.members:
             _fail(self.path, f"{name} is missing")
         begin, size = self.members[name]

@@ -39,7 +39,7 @@ class LinkModel(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class QueuedMessages:
-    """Columns of transfers that are hops of messages, where messages queue at links (`allow congestion`).
+    """Columns of transfers that are hops of messages, if messages queue at links (`allow congestion`).
 
     number: int32, the message that a transfer is a hop of; -1: it is a transfer by itself. The devices between the ends
     of a message forward it, and neither hold nor add what it carries.
@@ -57,7 +57,7 @@ class QueuedMessages:
     received: Int64Array | None = None
 
     def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
-        """Those of some transfers, or of all in another order; None where none of them is a hop of a message."""
+        """Those of some transfers, or of all in another order; None if none of them is a hop of a message."""
         number = self.number[rows]
         if not (number >= 0).any():
             return None
@@ -66,7 +66,7 @@ class QueuedMessages:
 
     @property
     def last_received(self) -> Int64Array:
-        """int64: `received`, also where it is None; -1 for what is no hop of a message."""
+        """int64: `received`, also if it is None; -1 for what is no hop of a message."""
         return np.full(len(self.number), -1) if self.received is None else np.where(self.number >= 0, self.received, -1)
 
     @staticmethod
@@ -88,12 +88,12 @@ class QueuedMessages:
 class Transfers:
     """Transfers, sorted by (start, link, chunk).
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver adds what arrives to what it
+    chunk, link: int32. start: int64, picoseconds. reduce: bool; True if the receiver adds what arrives to what it
     holds, unless it is `kept` (a receiver that holds nothing of the chunk stores what arrives).
-    relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 where it
+    relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 if it
     carries what its sender holds. None: -1 everywhere.
-    messages: where messages queue at links, which message each transfer is a hop of; None: each is one by itself.
-    kept: bool; True where the receiver only keeps apart what arrives, a partial (so `reduce` is True too), and adds it
+    messages: if messages queue at links, which message each transfer is a hop of; None: each is one by itself.
+    kept: bool; True if the receiver only keeps apart what arrives, a partial (so `reduce` is True too), and adds it
     to nothing: it is there for transfers that name the link in `relayed`. None: False everywhere.
     """
 
@@ -142,12 +142,12 @@ class Transfers:
 
     @property
     def relays(self) -> Int32Array:
-        """int32: `relayed`, also where it is None."""
+        """int32: `relayed`, also if it is None."""
         return np.full(len(self), -1, np.int32) if self.relayed is None else self.relayed
 
     @property
     def keeps(self) -> BoolArray:
-        """bool: `kept`, also where it is None."""
+        """bool: `kept`, also if it is None."""
         return np.zeros(len(self), np.bool_) if self.kept is None else self.kept
 
     @property
@@ -209,7 +209,7 @@ class Clock:
 
     @staticmethod
     def of(network: Network, demand: Demand, model: LinkModel) -> Clock:
-        """Compute the durations. Raises ValueError where links have no bandwidth or latency."""
+        """Compute the durations. Raises ValueError if links have no bandwidth or latency."""
         sizes, size_of = np.unique(demand.chunks.size, return_inverse=True)
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
@@ -221,7 +221,7 @@ class Clock:
         return self.busy[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
     def total_of(self, transfers: Transfers) -> Int64Array:
-        """int64: how long after the start of each transfer its chunk arrives, also where it waits for its receiver."""
+        """int64: how long after the start of each transfer its chunk arrives, also if it waits for its receiver."""
         total = self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
         if transfers.messages is None or transfers.messages.received is None:
             return total
@@ -234,7 +234,7 @@ TRANSFER_BYTES: Final = 64
 
 
 def require_memory_of(transfers: int) -> None:
-    """Raise SourceError U0109 where listing `transfers` transfers needs more memory than there is."""
+    """Raise SourceError U0109 if listing `transfers` transfers needs more memory than there is."""
     require(TRANSFER_BYTES * transfers, f"{transfers:,} transfers", "use fewer chunks or a smaller network")
 
 

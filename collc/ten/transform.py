@@ -21,8 +21,8 @@ def unwound(network: Network, degree: int = 1, *, joined: bool = False) -> Netwo
     latency of both hops together and 1/degree of the lower of both bandwidths; parallel links are
     paired. Links between NPUs come first, as they were, then those of each switch in order of NPU and distance.
     joined: whether switches may be linked to switches. Each pair of NPUs that these join gets a direct link (see
-    unwinding.links_over), whatever `degree` is. Where there is no switch, the network itself is returned.
-    Raises ValueError where else a switch is linked to a switch, an NPU only in one direction, or there are no more NPUs
+    unwinding.links_over), whatever `degree` is. If there is no switch, the network itself is returned.
+    Raises ValueError if else a switch is linked to a switch, an NPU only in one direction, or there are no more NPUs
     than `degree`.
     """
     if network.switch_count == 0:
@@ -120,7 +120,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
 
     NPU i of left and j of right become NPU i + left.npu_count * j. Switches and links: those of the
     copies of left, for j = 0, 1, ..., then those of the copies of right, for i = 0, 1, ... kinds:
-    what the factors are called in `axes` where they are no products. Where both limit an NPU, the lower rates hold.
+    what the factors are called in `axes` if they are no products. If both limit an NPU, the lower rates hold.
     """
     n, m = left.npu_count, right.npu_count
     known: dict[LinkKind, int] = {}

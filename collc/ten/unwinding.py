@@ -37,9 +37,9 @@ def joined_switches(network: Network) -> list[list[int]]:
 def links_over(network: Network, switches: Sequence[int], kinds: dict[LinkKind, int]) -> list[Row]:
     """A link for each pair of NPUs that switches join, in order of source and target.
 
-    Its latency is that of the path of the least latency, of equal ones with the fewest links. Where several are equal,
+    Its latency is that of the path of the least latency, of equal ones with the fewest links. If several are equal,
     the path is laid, from its target back, over the links that fewest of the paths so far share, counted against their
-    bandwidth. The new link has the bandwidth of the narrowest link of its path, where each link is shared evenly by the
+    bandwidth. The new link has the bandwidth of the narrowest link of its path, if each link is shared evenly by the
     new links that pass it. kinds: numbers of kinds, which grows. Raises ValueError for too many pairs.
     """
     paths = _Paths(network, switches)
@@ -164,7 +164,7 @@ class _Paths:
     def found(self) -> Iterator[tuple[int, int, int, int | None, int | None]]:
         """Of each path: source, target, its first link, its latency, and `scale` over its part of the bandwidth.
 
-        Latency and part are None where those of a link of the path are.
+        Latency and part are None if those of a link of the path are.
         """
         kinds = self.kinds
         latencies = [kind.latency for kind in kinds]

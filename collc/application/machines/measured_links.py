@@ -29,7 +29,7 @@ class MeasuredLinks:
     values: dict[str, Fraction]
 
     def remarks(self, kinds: tuple[LinkKind, ...]) -> list[str]:
-        """Where measured and nominal values differ by more than 20 %. Raises UsageError U0150 for lets of no link."""
+        """What differs by more than 20 % from the files. Raises UsageError U0150 for lets of no link."""
         names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
         for name in self.values:
             if name not in names:
@@ -53,7 +53,7 @@ class MeasuredLinks:
 def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks:
     """Read files of `collc calibrate`. output: the program that will import them.
 
-    Raises SourceError for errors of the files, UsageError U0150 where one has something else than lets of a time or
+    Raises SourceError for errors of the files, UsageError U0150 if one has something else than lets of a time or
     rate, or a let occurs twice.
     """
     from collc.source.parsing.expressions import QuantityLiteral

@@ -74,13 +74,13 @@ class _Attributes:
 def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:
     """The graph of a node-link JSON or GraphML file.
 
-    Raises SourceError X0601 where it is none, UsageError X0602 where an option must say what its attributes mean.
+    Raises SourceError X0601 if it is none, UsageError X0602 if an option must say what its attributes mean.
     """
     graph = _graphml(source) if source.text.lstrip().startswith("<") else _node_link(source)
     edges = _Attributes(source, options).edges(graph)
     if options.npu is None:
         known = sorted({str(name) for _, values in graph.nodes(data=True) for name in values})
-        hint = "name an attribute of the nodes that does: --npu type=gpu; --npu all where all are"
+        hint = "name an attribute of the nodes that does: --npu type=gpu; --npu all if all are"
         raise option_error(
             f"a graph does not say which nodes are NPUs (attributes: {', '.join(known) or 'none'})", hint
         )
@@ -172,7 +172,7 @@ def _check_ends(source: SourceFile, root: Element) -> None:
 def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
     """TACCL's topology of one node: matrices [target][source] of links, alpha and beta in microseconds.
 
-    Raises SourceError X0601 where the matrices do not fit, UsageError X0602 without `options.chunk`.
+    Raises SourceError X0601 if the matrices do not fit, UsageError X0602 without `options.chunk`.
     """
     data = mapping(load_json(source))
     links, betas = _matrix(source, data, "links"), _matrix(source, data, "betas")
@@ -238,7 +238,7 @@ def _is_number(value: object) -> bool:
 def read_sccl(source: SourceFile, options: ImportOptions) -> Machine:
     """The topology of msccl-tools: a matrix [target][source] of relative bandwidths.
 
-    Raises SourceError X0601 where it is none, UsageError X0602 without the rate of a link, `-D link=25GB/s`.
+    Raises SourceError X0601 if it is none, UsageError X0602 without the rate of a link, `-D link=25GB/s`.
     """
     data = mapping(load_json(source))
     links = _matrix(source, data, "links")

@@ -95,7 +95,7 @@ class _Cables:
 
 
 def _distinct(names: dict[str, str]) -> dict[str, str]:
-    """Names by guid; where several share one, the guid is added."""
+    """Names by guid; if several share one, the guid is added."""
     count: dict[str, int] = {}
     for name in names.values():
         count[name] = count.get(name, 0) + 1

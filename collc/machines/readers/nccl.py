@@ -38,7 +38,7 @@ class _Reader:
 def read_nccl(source: SourceFile, options: ImportOptions) -> Hosts:
     """The hosts of a file, and remarks on what differs from what NCCL takes from it.
 
-    Raises SourceError X0601 with the line, UsageError X0602 where an option must say what the file does not.
+    Raises SourceError X0601 with the line, UsageError X0602 if an option must say what the file does not.
     """
     root = parse_xml(source)
     if root.tag != "system":
@@ -103,7 +103,7 @@ def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
     if speed in _LANES:
         lane = _LANES[speed]
         if not re.fullmatch(r"\d+(\.5)? GT/s|\d+\.\d GT/s PCIe", text):
-            reader.notes.append(f"link_speed '{text}' is taken as {speed} GT/s, where NCCL takes 8 GT/s")
+            reader.notes.append(f"link_speed '{text}' is taken as {speed} GT/s, but NCCL takes it as 8 GT/s")
     else:
         lane = _FALLBACK
         reader.notes.append(f"link_speed '{text}' is taken as 8 GT/s, as NCCL does")
@@ -211,7 +211,7 @@ def _card(ports: list[HostNic]) -> HostNic:
 
 
 def _note_one_sided(reader: _Reader, gpus: list[HostGpu]) -> None:
-    """Add a remark where an NVLink is there in one direction only."""
+    """Add a remark if an NVLink is there in one direction only."""
     links = {(gpu.label, peer): count for gpu in gpus for peer, count in gpu.peers}
     labels = {gpu.label for gpu in gpus}
     one_sided = [pair for pair in links if pair[1] in labels and links.get((pair[1], pair[0])) != links[pair]]

@@ -172,7 +172,7 @@ class _Junctions(DisjointSets[tuple[str, int]]):
 
 
 def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
-    """The links of all routes as edges; where links meet that no router joins, a switch is added.
+    """The links of all routes as edges; if links meet that no router joins, a switch is added.
 
     Returns the edges of shared links that are used in both directions, and the names of these links.
     """
@@ -215,7 +215,7 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
 
 
 def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:
-    """Raise SourceError X0601 where routes make one device of two."""
+    """Raise SourceError X0601 if routes make one device of two."""
     seen: dict[tuple[str, int], str] = {}
     for name in (*platform.hosts, *platform.routers):
         found = junctions.root((name, -1))

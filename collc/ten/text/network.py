@@ -27,7 +27,7 @@ _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(
     r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n *(?:link |\}))"
 )
-"""The line of a link as `format_module` writes it, where the next line does not continue it (`axis`)."""
+"""The line of a link as `format_module` writes it, if the next line does not continue it (`axis`)."""
 
 
 def device_label(cursor: Cursor) -> str:
@@ -153,7 +153,7 @@ def _families(cursor: Cursor, devices: int) -> tuple[DeviceFamily, ...]:
 
 
 def _labels(cursor: Cursor, count: int) -> tuple[str, ...]:
-    """The labels of `count` devices, () where there are none."""
+    """The labels of `count` devices, () if there are none."""
     if not cursor.accept_word("labels"):
         return ()
     span = cursor.span
@@ -184,7 +184,7 @@ def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolA
 
 
 def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
-    """The limits of all NPUs; None where there are none."""
+    """The limits of all NPUs; None if there are none."""
     found: list[Endpoint] | None = None
     while cursor.accept_word("limits"):
         first = cursor.span

@@ -37,7 +37,7 @@ _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(
     r"\n *(send|reduce|keep) (?>([^\n]+?) over )([^\n]++)(?=\n *+(?:send |reduce |keep |at |step |\}))"
 )
-"""The line of a transfer as `format_module` writes it, where the next line does not continue it (`[0]`, `lane`)."""
+"""The line of a transfer as `format_module` writes it, if the next line does not continue it (`[0]`, `lane`)."""
 
 
 def parse_module(source: SourceFile) -> Module:

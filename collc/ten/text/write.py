@@ -176,7 +176,7 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
 
 
 def _indices(table: ChunkTable, part: slice) -> list[str]:
-    """The indices of some chunks, as `[1, 2]`, or "" where the family has none."""
+    """The indices of some chunks, as `[1, 2]`, or "" if the family has none."""
     ranks = np.array([family.rank for family in table.families], np.int64)[table.family[part]]
     texts = [""] * len(ranks)
     for rank in np.unique(ranks).tolist():
