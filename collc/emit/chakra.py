@@ -89,7 +89,7 @@ def _algorithm_of_messages(
     reduce = rows.adds[hops.first][order]
     place = np.repeat(np.argsort(order), np.diff(routes.offsets)[route])
     starts = rows.start[hops.rows[np.argsort(place, kind="stable")]]
-    return algorithm_of(network, demand, moves.taken(order), routes, route[order], reduce, time_of_traces, starts)
+    return algorithm_of(network, demand, moves.select(order), routes, route[order], reduce, time_of_traces, starts)
 
 
 def write_chakra(module: Module, name: str, folder: Path) -> list[str]:

@@ -29,8 +29,8 @@ _LINKS, _NPUS = 1, 2
 """Numbers of the groups of tracks (processes, in the words of the format)."""
 
 FIRST_TRACK: Final = 100
-"""The number of the first track (thread) of links; the tracks of NPUs follow. Perfetto takes thread 0 for the idle one, and
-one with the number of its process for the main one.
+"""The number of the first track (thread) of links; the tracks of NPUs follow. Perfetto takes thread 0 for the idle one,
+and one with the number of its process for the main one.
 """
 
 Event = dict[str, object]
@@ -78,7 +78,7 @@ def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
     part = slice(0, MOST_TRANSFERS)
     end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
     note = f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}"
-    return rows.taken(part), [note]
+    return rows.select(part), [note]
 
 
 def _us(picoseconds: int) -> float:

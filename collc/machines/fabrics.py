@@ -11,7 +11,7 @@ from typing import Final
 
 from collc.base.wording import listed, plural
 from collc.machines.hosts import Inside, Kinds, Port
-from collc.machines.machine import Device, Family, Machine, Wire, merged
+from collc.machines.machine import Device, Family, Machine, Wire, merge_wires
 from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
@@ -82,7 +82,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     for host, attachments in by_host.items():
         inside = insides[node[host]]
         plugged = [one for one in attachments if one.port not in inside.unused]
-        matched = _matched(host, inside.ports, plugged)
+        matched = _match_ports(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
         if lost := [port.label for port in inside.ports if port not in cabled]:
             idle[listed(lost)].append(host)
@@ -108,7 +108,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     without = [f"NICs that have no cable in the file of the fabric: {lost} of {_some(idle[lost])}" for lost in idle]
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped, *without])
     return Machine(
-        tuple(kinds.found.values()), nodes, families, merged(wires), dropped=tuple(dropped), assumed=fabric.assumed
+        tuple(kinds.found.values()), nodes, families, merge_wires(wires), dropped=tuple(dropped), assumed=fabric.assumed
     )
 
 
@@ -122,7 +122,7 @@ def _least(*rates: Fraction | None) -> Fraction | None:
     return min((rate for rate in rates if rate is not None), default=None)
 
 
-def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]) -> list[tuple[Port, Attachment]]:
+def _match_ports(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]) -> list[tuple[Port, Attachment]]:
     """Each cable of a host with the port of the node that it is plugged into."""
     if len(attachments) == 1 and not attachments[0].port:
         return [(port, attachments[0]) for port in ports]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Wire, merged
+from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Wire, merge_wires
 from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw
 
 Edge = tuple[str, str, Fraction, Fraction | None, int]
@@ -48,11 +48,11 @@ def graph_machine(
         families.append(Family("switch", len(switches), True, tuple(switches)))
     if len(kinds) > MOST_KINDS:
         raise flaw(f"{len(kinds):,} different rates and latencies; {MOST_KINDS:,} are the most")
-    dropped = (f"edges from a node to itself ({shortened(loops)})",) if loops else ()
-    return Machine(tuple(kinds.values()), families=tuple(families), wires=merged(wires), dropped=dropped)
+    dropped = (f"edges from a node to itself ({first_names(loops)})",) if loops else ()
+    return Machine(tuple(kinds.values()), families=tuple(families), wires=merge_wires(wires), dropped=dropped)
 
 
-def shortened(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """Up to eight names, and how many more there are."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 

@@ -12,7 +12,7 @@ from collc.base.diagnostics import Span
 from collc.base.wording import listed
 from collc.machines.fabrics import NIC_LATENCY, Attachment, Fabric
 from collc.machines.hosts import Inside, Kinds
-from collc.machines.machine import Device, Machine, Wire, merged
+from collc.machines.machine import Device, Machine, Wire, merge_wires
 from collc.machines.reading import flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
@@ -152,7 +152,7 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
             wires.append(Wire(_in(one.device, a), _in(other.device, b), kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, group.hosts, strict=True))
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *found.dropped])
-    return Machine(tuple(kinds.found.values()), nodes, (), merged(wires), dropped=tuple(dropped))
+    return Machine(tuple(kinds.found.values()), nodes, (), merge_wires(wires), dropped=tuple(dropped))
 
 
 def _in(device: Device, node: int) -> Device:

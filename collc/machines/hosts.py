@@ -13,7 +13,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.machines.gpu_models import CUBE_MESH
-from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merged
+from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
 from collc.machines.reading import GIGA, MICRO, ImportOptions, flaw
 
 Hop = tuple[str, Fraction]
@@ -168,7 +168,7 @@ def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: b
         unused = [nic.label for nic in host.nics if with_ports and nic.label not in used]
         if unused:
             dropped.append(f"NICs that are nearest to no GPU: {', '.join(unused)} (--pcie keeps them)")
-    node = Node(tuple(families), merged(wires), domain=host.domain)
+    node = Node(tuple(families), merge_wires(wires), domain=host.domain)
     return Inside(node, tuple(ports), tuple(dropped), frozenset(unused))
 
 

@@ -95,7 +95,7 @@ class Machine:
         return replace(self, nodes=(), families=node.families, wires=node.wires)
 
 
-def merged(wires: list[Wire]) -> tuple[Wire, ...]:
+def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
     """The wires in order, those between the same devices joined: equal ones as lanes, opposite ones as `both`."""
     lanes: dict[Wire, int] = {}
     for wire in wires:

@@ -44,10 +44,10 @@ def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
     whole = _one_loop(pairs)
     if whole is not None:
         return [whole]
-    return _shifted(pairs) or _torus(pairs) or _around_gaps(pairs) or _alike(pairs)
+    return _loops_by_difference(pairs) or _loops_of_torus(pairs) or _loops_by_run(pairs) or _loops_by_first_index(pairs)
 
 
-def _shifted(pairs: Sequence[Pair]) -> list[Loop] | None:
+def _loops_by_difference(pairs: Sequence[Pair]) -> list[Loop] | None:
     """A loop for each difference between the indices of both ends."""
     parts: dict[Index, list[Pair]] = defaultdict(list)
     for source, target in pairs:
@@ -59,7 +59,7 @@ def _shifted(pairs: Sequence[Pair]) -> list[Loop] | None:
     return every if every and len(every) == len(parts) else None
 
 
-def _around_gaps(pairs: Sequence[Pair]) -> list[Loop] | None:
+def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:
     """A loop for each run of the first index of the sources, if some of these have no links."""
     if not pairs[0][0]:
         return None
@@ -71,7 +71,7 @@ def _around_gaps(pairs: Sequence[Pair]) -> list[Loop] | None:
     return every if len(every) == len(found) else None
 
 
-def _alike(pairs: Sequence[Pair]) -> list[Loop] | None:
+def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
     """Loops over the first index of the sources, if all that have it are linked alike, as with some that fail."""
     if not pairs[0][0]:
         return None
@@ -101,7 +101,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return [(numbers[a], numbers[b - 1] + 1) for a, b in pairwise([*starts, len(numbers)])]
 
 
-def _torus(pairs: Sequence[Pair]) -> list[Loop] | None:
+def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
     """A loop for each dimension of a torus whose places are the first index; the other indices are the same."""
     edges = {(source[0], target[0]) for source, target in pairs if source and target and source[1:] == target[1:]}
     tails = {source[1:] for source, _ in pairs}
@@ -175,7 +175,7 @@ def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]
     found: list[str] = []
     for column in range(len(values[0][1])):
         wanted = [(source, target[column]) for source, target in values]
-        text = next(_fitting(wanted, box, names), None)
+        text = next(_value_formulas(wanted, box, names), None)
         if text is None:
             return None
         found.append(text)
@@ -183,7 +183,7 @@ def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]
 
 
 def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> Loop | None:
-    """A loop over rows [first, end, targets ...], if the targets depend on one index and are the same over many values of it."""
+    """A loop over rows [first, end, targets ...], if the targets depend on one index and change seldom."""
     for at, span in enumerate(box):
         table: dict[int, Index] = {}
         if not names[at] or any(table.setdefault(source[at], target) != target for source, target in values):
@@ -199,7 +199,7 @@ def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[st
     return None
 
 
-def _fitting(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
+def _value_formulas(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
     """Expressions that have the wanted value for each source."""
     first = wanted[0][1]
     if all(value == first for _, value in wanted):

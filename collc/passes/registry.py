@@ -37,7 +37,7 @@ class Fixed:
             rows = lay_out_queued(network, demand, statements, module.model)
         else:
             parts = [lay_out(network, demand, n, run.sends, module.model, run.span) for n, run in runs.items()]
-            rows = Transfers.joined(parts)
+            rows = Transfers.concatenate(parts)
         names = dict.fromkeys(run.algorithm for run in context.handwritten.values())
         schedule = RowSchedule(module.model, rows)
         laid_out = replace(module, schedule=schedule, algorithm="+".join(names))

@@ -76,7 +76,7 @@ def use_of_schedule(module: Module) -> LinkUse:
     network, demand = module.network, module.demand
     rows = module.schedule.transfers
     known = (rows.link >= 0) & (rows.link < network.link_count) & (rows.chunk >= 0)
-    rows = rows.taken(known & (rows.chunk < len(demand.chunks)))
+    rows = rows.select(known & (rows.chunk < len(demand.chunks)))
     clock = Clock.of(network, demand, module.schedule.model)
     arrive = rows.start + clock.total_of(rows)
     return LinkUse(

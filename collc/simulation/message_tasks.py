@@ -60,7 +60,7 @@ def _hops_before(network: Network, demand: Demand, rows: Transfers, ends: Int64A
         hops = MessageHops.of(rows.messages.number, rows.start)
         before[hops.after] = hops.before
         alone = np.flatnonzero(rows.messages.number < 0).astype(np.int64)
-    moves = ChunkMoves.of(network, rows, ends).taken(alone.astype(np.intp))
+    moves = ChunkMoves.of(network, rows, ends).select(alone.astype(np.intp))
     order, first, last = arrivals_before(network, moves)
     inside = moves.source >= network.npu_count
     adds = np.append(np.zeros(network.npu_count, np.bool_), network.reduces)[moves.source]

@@ -67,7 +67,7 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     start = found.hops.begin if network.has_endpoints else found.start  # a message waits for its NPU, then enters
     order = np.lexsort((rows.chunk, rows.link, start))
-    replayed = replace(rows, start=start, messages=_alone(rows, start)).taken(order)
+    replayed = replace(rows, start=start, messages=_alone(rows, start)).select(order)
     return Replay(model, replayed, found.end[order], found.busy, found.sent)
 
 

@@ -49,7 +49,7 @@ class ChunkMoves:
         source, target = network.source[rows.link[first]], network.target[rows.link[last]]
         return ChunkMoves(rows.chunk[first], source, target, ready[first], ends[last])
 
-    def taken(self, rows: NDArray[np.intp]) -> ChunkMoves:
+    def select(self, rows: NDArray[np.intp]) -> ChunkMoves:
         """Some of the moves, or all in another order."""
         return ChunkMoves(self.chunk[rows], self.source[rows], self.target[rows], self.start[rows], self.end[rows])
 

@@ -161,7 +161,7 @@ def problem_of(network: Network, demand: Demand, model: LinkModel, relays: bool)
         ChunkGoal(b if inverted else a, a if inverted else b, size, sums and not inverted)
         for a, b, sums, size in zip(pre, post, reduced, clock.size_of.tolist(), strict=True)
     )
-    edges = edges_of(network.reversed() if inverted else network)
+    edges = edges_of(network.reverse() if inverted else network)
     rules = _switch_rules(network, relays, inverted)
     problem = ScheduleProblem(network, edges, goals, clock.busy.tolist(), clock.total.tolist(), rules, inverted)
     if problem.durations and problem.durations[0] <= 0:

@@ -146,7 +146,7 @@ def _missing(
     for chunk in chunks.tolist():
         key = (int(table.pre[chunk]), int(table.post[chunk]))
         if key not in missing:
-            missing[key] = table.sets.without(key[1], key[0])
+            missing[key] = table.sets.difference(key[1], key[0])
         if len(missing[key]):
             rows.append((chunk, table.sets[key[0]], missing[key]))
 

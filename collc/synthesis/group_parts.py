@@ -130,7 +130,7 @@ def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashab
             return None
         taken.add(link, start + delay, busy)
         rows[number] = replace(one, start=one.start + delay)
-    return replace(module, schedule=RowSchedule(module.model, Transfers.joined(rows)), phases=(), planned=None)
+    return replace(module, schedule=RowSchedule(module.model, Transfers.concatenate(rows)), phases=(), planned=None)
 
 
 class _TakenTimes:

@@ -76,7 +76,7 @@ class FactoredSchedule(Schedule):
         """See Schedule. Blocks are sorted, and each begins after the one before."""
         require_memory_of(len(self))
         parts = list(self.blocks())
-        return _in_order(parts) if len(parts) > 1 else Transfers.joined(parts) if not parts else parts[0]
+        return _in_order(parts) if len(parts) > 1 else Transfers.concatenate(parts) if not parts else parts[0]
 
     @property
     def last_start(self) -> Int64Array:

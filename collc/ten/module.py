@@ -86,7 +86,7 @@ class Module:
         -1), kept, size_bytes.
         Raises ValueError if there is no schedule.
         """
-        return transfer_table(self.network, self.demand, self._scheduled())
+        return transfer_table(self.network, self.demand, self._require_schedule())
 
     def to_frame(self, library: Literal["pandas", "polars"] | None = None, *, names: bool = False) -> Any:  # noqa: ANN401
         """The same table as a data frame of pandas, or of polars if pandas is not installed.
@@ -94,7 +94,7 @@ class Module:
         library: "pandas" or "polars". names: with the names of chunks, devices and links in place of their numbers.
         Raises ImportError if the library is not installed, ValueError if there is no schedule.
         """
-        return transfer_frame(self.network, self.demand, self._scheduled(), library, names=names)
+        return transfer_frame(self.network, self.demand, self._require_schedule(), library, names=names)
 
     def collective_time(self) -> int:
         """Picoseconds that the schedule takes. Raises ValueError if there is none."""
@@ -103,9 +103,9 @@ class Module:
     @cached_property
     def _time(self) -> int:
         """Computed once: a search compares its best schedule with each other one."""
-        return self._scheduled().collective_time(self.network, self.demand)
+        return self._require_schedule().collective_time(self.network, self.demand)
 
-    def _scheduled(self) -> Schedule:
+    def _require_schedule(self) -> Schedule:
         """The schedule. Raises ValueError if there is none."""
         if self.schedule is None:
             raise ValueError(f"module {self.name} has no schedule")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from collc.base.tables import html_table
 from collc.base.units import format_time, serialization_time, shown_rate
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, group_positions
 from collc.ten.endpoint import Endpoint
 
 
@@ -159,12 +159,12 @@ class Network:
     @cached_property
     def out_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by source as (offsets int32[devices + 1], links int32[links])."""
-        return grouped(self.source, self.device_count)
+        return group_positions(self.source, self.device_count)
 
     @cached_property
     def in_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by target as (offsets int32[devices + 1], links int32[links])."""
-        return grouped(self.target, self.device_count)
+        return group_positions(self.target, self.device_count)
 
     def __repr__(self) -> str:
         switches = int(self.present[self.npu_count :].sum())
@@ -243,6 +243,6 @@ class Network:
             raise ValueError(f"links of {self.name} have no latency")
         return np.array(found, np.int64)
 
-    def reversed(self) -> Network:
+    def reverse(self) -> Network:
         """The network with every link reversed; link numbers stay."""
         return replace(self, source=self.target, target=self.source)

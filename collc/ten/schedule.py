@@ -56,7 +56,7 @@ class QueuedMessages:
     injected: Int64Array
     received: Int64Array | None = None
 
-    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
+    def select(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
         """Those of some transfers, or of all in another order; None if none of them is a hop of a message."""
         number = self.number[rows]
         if not (number >= 0).any():
@@ -70,7 +70,7 @@ class QueuedMessages:
         return np.full(len(self.number), -1) if self.received is None else np.where(self.number >= 0, self.received, -1)
 
     @staticmethod
-    def joined(parts: list[Transfers]) -> QueuedMessages | None:
+    def concatenate(parts: list[Transfers]) -> QueuedMessages | None:
         """The columns of all parts, whose messages have different numbers."""
         if all(part.messages is None for part in parts):
             return None
@@ -122,9 +122,9 @@ class Transfers:
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
         columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed, messages, kept
         rows = Transfers(*columns)
-        return rows.taken(slice(None) if rows.ordered else _order(chunk, link, start))
+        return rows.select(slice(None) if rows.is_sorted else _order(chunk, link, start))
 
-    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
+    def select(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
         """Some of the transfers, or all in another order."""
         relayed = None if self.relayed is None else self.relayed[rows]
         if relayed is not None and bool((relayed == -1).all()):
@@ -132,7 +132,7 @@ class Transfers:
         kept = None if self.kept is None else self.kept[rows]
         if kept is not None and not kept.any():
             kept = None
-        messages = None if self.messages is None else self.messages.taken(rows)
+        messages = None if self.messages is None else self.messages.select(rows)
         columns = self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed, messages, kept
         return Transfers(*columns)
 
@@ -156,7 +156,7 @@ class Transfers:
         return self.reduce if self.kept is None else self.reduce & ~self.kept
 
     @property
-    def ordered(self) -> bool:
+    def is_sorted(self) -> bool:
         """Whether they are sorted by (start, link, chunk)."""
         chunk, link, start = self.chunk, self.link, self.start
         later = start[1:] > start[:-1]
@@ -166,7 +166,7 @@ class Transfers:
         return bool((later | (same & (by_link | by_chunk))).all())
 
     @staticmethod
-    def joined(parts: list[Transfers]) -> Transfers:
+    def concatenate(parts: list[Transfers]) -> Transfers:
         """All transfers of all parts, sorted."""
         if not parts:
             empty = np.empty(0, np.int32)
@@ -177,7 +177,7 @@ class Transfers:
             np.concatenate([p.start for p in parts]),
             np.concatenate([p.reduce for p in parts]),
             None if all(p.relayed is None for p in parts) else np.concatenate([p.relays for p in parts]),
-            QueuedMessages.joined(parts),
+            QueuedMessages.concatenate(parts),
             None if all(p.kept is None for p in parts) else np.concatenate([p.keeps for p in parts]),
         )
 
@@ -263,7 +263,7 @@ class Schedule(ABC):
     def transfers(self) -> Transfers:
         """All transfers at once. Raises SourceError U0109 where they need more memory than there is."""
         require_memory_of(len(self))
-        return Transfers.joined(list(self.blocks()))
+        return Transfers.concatenate(list(self.blocks()))
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """Picoseconds until the last chunk has arrived; 0 if there are no transfers."""
@@ -285,12 +285,12 @@ class RowSchedule(Schedule):
     @cached_property
     def transfers(self) -> Transfers:
         """See Schedule. Sorted rows are not sorted again, since that takes longer than all checks of a schedule."""
-        return self.rows if self.rows.ordered else Transfers.joined([self.rows])
+        return self.rows if self.rows.is_sorted else Transfers.concatenate([self.rows])
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """See Schedule."""
         for low in range(0, len(self.rows), rows):
-            yield self.rows.taken(slice(low, low + rows))
+            yield self.rows.select(slice(low, low + rows))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -307,12 +307,12 @@ class StepSchedule(Schedule):
     reduce_steps: int = 0
 
     @property
-    def none(self) -> int:
+    def no_chunk(self) -> int:
         """The value that means no chunk."""
         return int(np.iinfo(self.chunk.dtype).max)
 
     def __len__(self) -> int:
-        return sum(int(np.count_nonzero(row != self.none)) for row in self.chunk)
+        return sum(int(np.count_nonzero(row != self.no_chunk)) for row in self.chunk)
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """See Schedule. Reads the steps from the last backward, and stops where an earlier one cannot end later."""
@@ -322,7 +322,7 @@ class StepSchedule(Schedule):
             if end and number * self.step + longest <= end:
                 break
             row = self.chunk[number]
-            link = np.flatnonzero(row != self.none)
+            link = np.flatnonzero(row != self.no_chunk)
             if len(link):
                 arrivals = clock.total[clock.kind[link], clock.size_of[row[link]]]
                 end = max(end, number * self.step + int(arrivals.max()))
@@ -333,7 +333,7 @@ class StepSchedule(Schedule):
         per = max(1, rows // max(1, self.chunk.shape[1]))
         for low in range(0, len(self.chunk), per):
             table = self.chunk[low : low + per]
-            step, link = np.nonzero(table != self.none)
+            step, link = np.nonzero(table != self.no_chunk)
             yield Transfers(
                 table[step, link].astype(np.int32),
                 link.astype(np.int32),

@@ -87,19 +87,19 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
             for up, down in zip(into[source], out[target], strict=False):
                 first: LinkKind = network.kinds[int(network.kind[up])]
                 second: LinkKind = network.kinds[int(network.kind[down])]
-                kind = _both(first, second, degree)
+                kind = _series_kind(first, second, degree)
                 rows.append((source, target, kinds.setdefault(kind, len(kinds)), up))
     return rows
 
 
-def _both(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
+def _series_kind(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
     latency = None if up.latency is None or down.latency is None else up.latency + down.latency
     if up.bandwidth is None or down.bandwidth is None:
         return LinkKind(latency, None)
     return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree)
 
 
-def without(network: Network, devices: list[int], links: Int64Array) -> Network:
+def remove_parts(network: Network, devices: list[int], links: Int64Array) -> Network:
     """The network without some devices, their links and some other links (int64, numbers)."""
     present = network.present.copy()
     present[devices] = False

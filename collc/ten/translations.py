@@ -19,7 +19,7 @@ class Translations:
     has stride 1. Elements are added axis by axis.
 
     sizes: int, elements along each axis. npu_count: of the network.
-    device: int32[axes, devices], the device to which the generator of each axis takes each device. link: int32[axes, links].
+    device: int32[axes, devices], the image of each device under the generator of each axis. link: int32[axes, links].
     """
 
     sizes: tuple[int, ...]

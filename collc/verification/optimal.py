@@ -103,7 +103,7 @@ def _trimmed(module: Module) -> Module:
     if len(kept) > _TRIMMED or not verify_schedule(module).ok:
         return module
     for row in reversed(range(len(kept))):
-        fewer = kept.taken(np.delete(np.arange(len(kept)), row))
+        fewer = kept.select(np.delete(np.arange(len(kept)), row))
         if verify_schedule(_with_transfers(module, fewer)).ok:
             kept = fewer
     return _with_transfers(module, kept)

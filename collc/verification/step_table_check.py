@@ -55,13 +55,15 @@ def check_step_table(module: Module, schedule: StepSchedule, delay: int, finding
     legal = np.zeros((delay, network.link_count), np.bool_)
     wrong = np.empty((_LISTED, 2), np.int64)
     size = max(delay, _BLOCK // max(1, network.link_count))
-    nothing = np.full((delay, network.link_count), schedule.none, table_rows.dtype)
+    nothing = np.full((delay, network.link_count), schedule.no_chunk, table_rows.dtype)
     before = cast("StepTable", nothing)
     low = 0
     # `delay` empty steps at the end let the last chunks arrive.
     for block in (*(slice(k, k + size) for k in range(0, len(table_rows), size)), None):
         part = cast("StepTable", np.array(table_rows[block], order="C") if block is not None else nothing)
-        count = run_steps(held, part, low, before, network.source, network.target, schedule.none, chunks, legal, wrong)
+        count = run_steps(
+            held, part, low, before, network.source, network.target, schedule.no_chunk, chunks, legal, wrong
+        )
         _report_causality(module, schedule, wrong[:count].tolist(), findings)
         low += len(part)
         before = cast("StepTable", np.concatenate([before, part])[-delay:])

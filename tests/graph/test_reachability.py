@@ -47,7 +47,7 @@ def test_a_long_ring_is_one_component() -> None:
 @given(digraphs(), st.data())
 def test_edges_can_be_left_out_and_turned_round(graph: Digraph, data: st.DataObject) -> None:
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=graph.edge_count, max_size=graph.edge_count)), np.bool_)
-    part, back = graph.with_edges(kept), graph.reversed()
+    part, back = graph.with_edges(kept), graph.reverse()
     assert part.source.tolist() == graph.source[kept].tolist()
     assert part.target.tolist() == graph.target[kept].tolist()
     for vertex in range(graph.vertex_count):

@@ -24,7 +24,7 @@ from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
-from collc.ten.transform import product, without
+from collc.ten.transform import product, remove_parts
 from tests import support
 
 KIB = 1024
@@ -72,7 +72,7 @@ def random_network(rng: random.Random) -> Network:
     )
     if rng.random() < 0.25:
         gone = [rng.randrange(net.npu_count)] if net.npu_count > 3 and rng.random() < 0.4 else []
-        net = without(net, gone, np.array([rng.randrange(net.link_count)], np.int64))
+        net = remove_parts(net, gone, np.array([rng.randrange(net.link_count)], np.int64))
     return net
 
 

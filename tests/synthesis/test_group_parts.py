@@ -151,7 +151,7 @@ def test_what_is_not_planned_group_by_group(net: Network, groups: list[list[int]
 def test_something_planned_already_is_not_taken_apart() -> None:
     module = Module("m", ring(4, NIC), runs(all_gather([0, 1]), all_gather([2, 3])))
     assert group_parts(module) is not None
-    assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.joined([])))) is None
+    assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.concatenate([])))) is None
 
 
 def test_part_of_a_cluster_is_planned_as_a_smaller_one() -> None:

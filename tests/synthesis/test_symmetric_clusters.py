@@ -207,7 +207,7 @@ def test_factored_schedules_are_written_as_rows() -> None:
     module, schedule = planned(module_of(rails(2, 2), "all_reduce", 1, LinkModel.STORE))
     rows = module.with_schedule(RowSchedule(schedule.model, schedule.transfers), "")
     assert format_module(module) == format_module(replace(rows, algorithm=module.algorithm))
-    assert schedule.transfers.ordered
+    assert schedule.transfers.is_sorted
     blocks = list(schedule.blocks(10))
     assert len(blocks) > 2
     assert np.array_equal(np.concatenate([block.link for block in blocks]), schedule.transfers.link)

@@ -106,5 +106,5 @@ def _statements(network: Network, demand: Demand, number: int, standard: Standar
             raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
     sends = library.sends(standard, len(run.group), name, shape)
     first = int(demand.first_chunk[number])
-    placed = sends.placed(run.group, first)
+    placed = sends.renumber(run.group, first)
     return along_links(network, run, placed, name, first) if name in RINGS else placed

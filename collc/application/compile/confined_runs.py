@@ -50,7 +50,7 @@ def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Mo
     by_hand = module.planned or frozenset()
     planned = module
     if module.schedule is None:
-        planned = replace(module, schedule=RowSchedule(module.model, Transfers.joined([])))
+        planned = replace(module, schedule=RowSchedule(module.model, Transfers.concatenate([])))
     steps: Sequence[Pass] = (Synthesize(_AROUND_OTHERS), Invert())
     for number, run in enumerate(module.demand.runs):
         if number in by_hand:

@@ -41,7 +41,7 @@ def along_links(network: Network, run: Run, sends: AlgorithmSends, name: str, fi
         sends, chunk=sends.chunk - np.int32(first_chunk), source=rank_of[sends.source], target=rank_of[sends.target]
     )
     other = in_ring_order(ranks, run.standard, run.pattern.expand(), order)
-    return other.placed(run.group, first_chunk)
+    return other.renumber(run.group, first_chunk)
 
 
 def ring_order(network: Network, group: Sequence[int], both: bool, root: int = -1) -> list[int] | None:

@@ -130,7 +130,7 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             raise SourceError(Diagnostic("U0143", message, runs[number].span, hint=hint))
         shape = hierarchical_shape(request.network, len(run.group)) if name == "hierarchical" else ()
         sends = StandardAlgorithms.sends(standard, len(run.group), name, shape)
-        moves = sends.placed(run.group, int(request.demand.first_chunk[number]))
+        moves = sends.renumber(run.group, int(request.demand.first_chunk[number]))
         runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 

@@ -94,7 +94,11 @@ def _read_tables(source: SourceFile) -> tuple[list[str], _Pairs, list[int]]:
             line = rows["link type"][a][0]
             raise flaw(message, line_span(source, line), "XGMI links both ways: is the file damaged?")
     pairs = [(a, b) for a, b in near if "access" not in rows or rows["access"][a][1][b] != "DISABLED"]
-    return names, pairs, [rate for a, b in pairs if "numa bw" in rows for rate in _leading(rows["numa bw"][a][1][b])]
+    return (
+        names,
+        pairs,
+        [rate for a, b in pairs if "numa bw" in rows for rate in _first_number(rows["numa bw"][a][1][b])],
+    )
 
 
 _COLUMNS: Final = {
@@ -122,7 +126,7 @@ def _complete_rows(source: SourceFile, title: str, rows: Sequence[_Row], names: 
     return [(line, words[1:]) for line, words in rows]
 
 
-def _leading(text: str) -> list[int]:
+def _first_number(text: str) -> list[int]:
     """The first number of a range of megabytes per second; [] if there is none."""
     return [int(number) for number in re.findall(r"\d{1,9}", text)[:1]]
 
@@ -141,7 +145,7 @@ def _read_json(source: SourceFile) -> tuple[list[str], _Pairs, list[int]]:
     number = {name: place for place, name in reversed(list(enumerate(names)))}
     links = [(a, link) for a, gpu in enumerate(gpus) for link in map(mapping, items(gpu["links"]))]
     near = [(a, link) for a, link in links if _is_one_hop(source, link, number)]
-    rates = [rate for _, link in near for rate in _leading(str(link.get("bandwidth", "")))]
+    rates = [rate for _, link in near for rate in _first_number(str(link.get("bandwidth", "")))]
     return names, [(a, number[str(link["bdf"])]) for a, link in near], rates
 
 

@@ -110,7 +110,8 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     if edges and not any(isinstance(one, int) for one in ids) and max(ends, default=-1) < len(ids):
         # NetworkX 1 wrote the places of nodes.
         edges = [
-            {**edge, "source": _named(ids, edge["source"]), "target": _named(ids, edge["target"])} for edge in edges
+            {**edge, "source": _end_name(ids, edge["source"]), "target": _end_name(ids, edge["target"])}
+            for edge in edges
         ]
         data[key] = edges
     try:
@@ -130,7 +131,7 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     return graph
 
 
-def _named(ids: Sequence[object], end: object) -> object:
+def _end_name(ids: Sequence[object], end: object) -> object:
     """The name of a node that is given by its place, else the end itself."""
     return ids[end] if isinstance(end, int) and 0 <= end < len(ids) else end
 

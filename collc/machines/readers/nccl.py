@@ -107,11 +107,11 @@ def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
     else:
         lane = _FALLBACK
         reader.notes.append(f"link_speed '{text}' is taken as 8 GT/s, as NCCL does")
-    width = _whole(reader, element, "link_width", "0")
+    width = _number(reader, element, "link_width", "0")
     return Fraction((width or 16) * lane, 80) * GIGA
 
 
-def _whole(reader: _Reader, element: Element, name: str, default: str) -> int:
+def _number(reader: _Reader, element: Element, name: str, default: str) -> int:
     text = element.get(name, default)
     try:
         value = int(text, 0)
@@ -131,13 +131,13 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
     switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
     for link in () if gpu is None else gpu.children:
         if link.tag == "c2c":
-            rate = Fraction(_whole(reader, link, "bw", "0") * _whole(reader, link, "count", "1"), 1000) * GIGA
+            rate = Fraction(_number(reader, link, "bw", "0") * _number(reader, link, "count", "1"), 1000) * GIGA
             host_links.append((path[-1][0], rate))
             continue
         if link.tag != "nvlink":
             raise flaw(f"<{link.tag}> inside <gpu>; <nvlink> is expected", element_span(reader.source, link))
         target, kind = link.get("target"), link.get("tclass")
-        count = _whole(reader, link, "count", "1")
+        count = _number(reader, link, "count", "1")
         if not target:
             raise flaw("an <nvlink> without target", element_span(reader.source, link))
         if target == bus:
@@ -152,18 +152,18 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
         switch_links = reader.options.nvlink
     if gpu is None or not gpu.get("rank"):
         reader.without_rank.append(bus)
-    rank = -1 if gpu is None else _whole(reader, gpu, "rank", "0") if gpu.get("rank") else -1
+    rank = -1 if gpu is None else _number(reader, gpu, "rank", "0") if gpu.get("rank") else -1
     if rank >= 0 and (host, rank) in reader.ranks:
         raise flaw(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
     reader.ranks.add((host, rank))
-    order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _whole(reader, gpu, "dev", "0"))
+    order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _number(reader, gpu, "dev", "0"))
     found = HostGpu(bus, path, nvlink_rate(sm), switch_links, tuple(peers.items()), tuple(host_links))
     reader.gpus[host][bus] = (order, found)
 
 
 def _compute_capability(reader: _Reader, gpu: Element | None) -> int:
     if gpu is not None and gpu.get("sm"):
-        return _whole(reader, gpu, "sm", "0")
+        return _number(reader, gpu, "sm", "0")
     if reader.options.gpu is None:
         message = f"{reader.source.name} does not say which GPUs these are"
         raise option_error(message, f"give the model: --gpu {'|'.join(MODELS)}")
@@ -244,7 +244,7 @@ def _cpu_rate(reader: _Reader, cpu: Element) -> int:
     if vendor == "AuthenticAMD":
         return 16
     if vendor == "GenuineIntel":
-        model = _whole(reader, cpu, "modelid", "0") if _whole(reader, cpu, "familyid", "6") >= 6 else 0
+        model = _number(reader, cpu, "modelid", "0") if _number(reader, cpu, "familyid", "6") >= 6 else 0
         return next((rate for least, rate in ((0xCF, 40), (0x8F, 22), (0x55, 10)) if model >= least), 6)
     return 9 if "Zhaoxin" in vendor or "Shanghai" in vendor else 6
 

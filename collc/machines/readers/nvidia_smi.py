@@ -63,7 +63,7 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
         hint = f"give the model: --gpu {'|'.join(MODELS)}"
         raise option_error("a matrix of nvidia-smi does not say which GPUs these are", hint)
     sm = MODELS[options.gpu].sm
-    links = {row: {column: _bonded(matrix, row, column) for column in gpus if column != row} for row in gpus}
+    links = {row: {column: _count_nvlinks(matrix, row, column) for column in gpus if column != row} for row in gpus}
     width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
     paths = _paths(matrix, Fraction(width))
     found: list[HostGpu] = []
@@ -124,7 +124,7 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
     return _Matrix(source, tuple(columns), place, cells, lines, names)
 
 
-def _bonded(matrix: _Matrix, row: str, column: str) -> int:
+def _count_nvlinks(matrix: _Matrix, row: str, column: str) -> int:
     """NVLinks between two GPUs."""
     code = matrix.cell(row, column)
     if matrix.cell(column, row) != code:
@@ -138,7 +138,7 @@ def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
 
     A cell of two GPUs with NVLinks does not say how PCIe joins them: the devices that are near both do.
     """
-    groups = [_near(matrix, level) for level in (1, 2, 4)]
+    groups = [_group_near(matrix, level) for level in (1, 2, 4)]
     paths: dict[str, tuple[Hop, ...]] = {}
     for name in matrix.columns:
         bridge, upper, cpu = (group[name] for group in groups)
@@ -151,7 +151,7 @@ def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
     return paths
 
 
-def _near(matrix: _Matrix, level: int) -> dict[str, int]:
+def _group_near(matrix: _Matrix, level: int) -> dict[str, int]:
     """For each device the first one that it is joined to by codes up to a level, over others too."""
     near = [
         (a, b)

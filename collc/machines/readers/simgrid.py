@@ -9,7 +9,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.disjoint_sets import DisjointSets
-from collc.machines.graph_machine import Edge, graph_machine, shortened
+from collc.machines.graph_machine import Edge, first_names, graph_machine
 from collc.machines.kinds import ImportKind
 from collc.machines.machine import Machine
 from collc.machines.reading import Element, ImportOptions, check_devices, element_span, flaw, parse_xml
@@ -53,7 +53,7 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
     machine = graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file", shared)
     if not names:
         return machine
-    taken = f"both directions share the bandwidth of links with policy SHARED: {shortened(names)}"
+    taken = f"both directions share the bandwidth of links with policy SHARED: {first_names(names)}"
     return replace(machine, taken=(taken,))
 
 
@@ -71,7 +71,7 @@ def _zone(platform: _Platform, zone: Element) -> None:
         if child.tag in {"zone", "AS", "cluster"}:
             _zone(platform, child)
         elif child.tag in {"host", "router"}:
-            name = _named(platform, child)
+            name = _new_name(platform, child)
             (platform.hosts if child.tag == "host" else platform.routers)[name] = None
         elif child.tag == "link":
             _link(platform, child)
@@ -91,13 +91,13 @@ def _link(platform: _Platform, element: Element) -> None:
     if policy == "FATPIPE":
         message = "a FATPIPE link limits each flow and not their sum, which no link of a network does"
         raise flaw(message, element_span(platform.source, element))
-    name = _named(platform, element)
+    name = _new_name(platform, element)
     platform.links[name] = _rate(platform, element, "bandwidth"), _time(platform, element, "latency")
     if policy == "SHARED":
         platform.shared.add(name)
 
 
-def _named(platform: _Platform, element: Element) -> str:
+def _new_name(platform: _Platform, element: Element) -> str:
     name = element.get("id")
     if not name or name in platform.hosts or name in platform.routers:
         what = "without id" if not name else f"{name} occurs twice"

@@ -64,9 +64,9 @@ def switch_messages(module: Module) -> tuple[list[Message], list[PartialSum]]:
     assert schedule is not None
     rows, able = schedule.transfers, usable(network)
     inside = able[network.source[rows.link]] | able[network.target[rows.link]]
-    rest = replace(module, schedule=RowSchedule(schedule.model, rows.taken(~inside)))
+    rest = replace(module, schedule=RowSchedule(schedule.model, rows.select(~inside)))
     split = _SwitchRows(module, able)
-    within = rows.taken(inside)
+    within = rows.select(inside)
     clock = Clock.of(network, module.demand, schedule.model)
     busy, total = clock.busy_of(within).tolist(), clock.total_of(within).tolist()
     columns = (within.chunk.tolist(), within.link.tolist(), within.start.tolist(), within.reduce.tolist())

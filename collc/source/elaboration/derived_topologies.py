@@ -41,7 +41,7 @@ def product(left: Topology, right: Topology, span: Span) -> Topology:
 
 def reversed_links(base: Topology) -> Topology:
     """The topology with the direction of every link reversed."""
-    return replace(base, network=base.network.reversed())
+    return replace(base, network=base.network.reverse())
 
 
 def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology:

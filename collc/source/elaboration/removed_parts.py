@@ -32,7 +32,7 @@ def without_parts(node: Without, base: Topology, frame: Frame, evaluator: Evalua
             gone[_removed_links(part, base, frame, evaluator, gone)] = True
     if {*network.npus.tolist()} <= {*removed}:
         raise fail("E0312", "no NPU is left", node.span)
-    return replace(base, network=transform.without(network, removed, np.flatnonzero(gone)), factors=())
+    return replace(base, network=transform.remove_parts(network, removed, np.flatnonzero(gone)), factors=())
 
 
 def _removed_devices(part: RemovedDevice, base: Topology, frame: Frame, evaluator: Evaluator) -> list[int]:

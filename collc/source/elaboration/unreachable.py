@@ -72,7 +72,7 @@ def _pair_without_path(graph: Digraph, group: Int32Array) -> tuple[int, int] | N
     not_reached = group[~reached(graph, [first])[group]]
     if len(not_reached):
         return first, int(not_reached[0])
-    not_reaching = group[~reached(graph.reversed(), [first])[group]]
+    not_reaching = group[~reached(graph.reverse(), [first])[group]]
     return (int(not_reaching[0]), first) if len(not_reaching) else None
 
 
@@ -101,6 +101,6 @@ def _among_all(graph: Digraph, demand: Demand, number: int) -> UnreachableChunk 
 def _with_side(graph: Digraph, run: int, chunk: int | None, sources: tuple[int, ...], target: int) -> UnreachableChunk:
     """The chunk with the smaller of the two sets of devices that no link leaves, or enters."""
     ahead = np.flatnonzero(reached(graph, sources)).astype(np.int32)
-    behind = np.flatnonzero(reached(graph.reversed(), [target])).astype(np.int32)
+    behind = np.flatnonzero(reached(graph.reverse(), [target])).astype(np.int32)
     forward = len(ahead) <= len(behind)
     return UnreachableChunk(run, chunk, sources[0], target, ahead if forward else behind, forward)

@@ -68,7 +68,7 @@ class TextbookAlgorithm:
             assert run.standard is not None
             shape = self._shape if len(run.group) == self._module.network.npu_count else ()
             sends = self._library.sends(run.standard, len(run.group), self.name, shape)
-            found.append(sends.placed(run.group, int(demand.first_chunk[number])))
+            found.append(sends.renumber(run.group, int(demand.first_chunk[number])))
         return found
 
     @cached_property
@@ -78,7 +78,7 @@ class TextbookAlgorithm:
         Raises SourceError where the algorithm does not fit.
         """
         demand = self._module.demand
-        sends = AlgorithmSends.joined(self._sends)
+        sends = AlgorithmSends.concatenate(self._sends)
         column = np.unique(demand.chunks.size, return_inverse=True)[1].reshape(-1)[sends.chunk]
         kinds, counts = np.unique(np.stack([sends.source, sends.target, column]), axis=1, return_counts=True)
         loads: Counter[tuple[int, int]] = Counter()
@@ -91,7 +91,7 @@ class TextbookAlgorithm:
         """The module with the algorithm laid out. Raises CollcError where it does not run on the network."""
         module, network, demand = self._module, self._module.network, self._module.demand
         parts = [lay_out(network, demand, run, sends, module.model) for run, sends in enumerate(self._sends)]
-        rows = Transfers.joined(parts)
+        rows = Transfers.concatenate(parts)
         apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
         if apart is None:
             raise NoSchedule(Diagnostic("S0201", f"the messages of {self.name} meet on links too often"))

@@ -46,7 +46,7 @@ def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Ite
             for stream in part.streams(backward):
                 volumes = wanted.setdefault(stream.target, {})
                 volumes[stream.sources] = volumes.get(stream.sources, 0) + stream.volume
-        directed = network.reversed() if backward else network
+        directed = network.reverse() if backward else network
         for target, volumes in sorted(wanted.items()):
             for inside in _narrower_sets(directed, capacity, target, volumes):
                 key = inside.tobytes()

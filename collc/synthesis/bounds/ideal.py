@@ -173,7 +173,7 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
         if found is not None:
             yield ~found[0].outside
     if kind in ("reduce_scatter", "all_reduce"):
-        found = exactly(fluid, lambda one: gather_rate(one.graph.reversed(), one.capacity, group))
+        found = exactly(fluid, lambda one: gather_rate(one.graph.reverse(), one.capacity, group))
         if found is not None:
             yield found[0].outside
     root = group[standard.root]
@@ -182,6 +182,6 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
         if found is not None:
             yield ~found[0].outside
     if kind == "reduce":
-        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reversed(), one.capacity, root, group))
+        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reverse(), one.capacity, root, group))
         if found is not None:
             yield found[0].outside

@@ -58,7 +58,7 @@ class _Reach:
 
     def __init__(self, network: Network, times: TransferTimes, backward: bool) -> None:
         self._times, self._kind = times, network.kind
-        graph = Digraph.of(network.reversed() if backward else network)
+        graph = Digraph.of(network.reverse() if backward else network)
         self.distance = distances_to(graph, times.total[:, 0][network.kind], network.npus)
         self._offsets, self._links = network.in_links if backward else network.out_links
         self._ends = network.source if backward else network.target

@@ -133,7 +133,7 @@ class Delays:
         """cost: int64[kinds], picoseconds of the smallest chunk. holders, wanting: device numbers."""
         graph, length = Digraph.of(network), cost[network.kind]
         head, second_head = two_nearest(graph, length, holders)
-        tail, fork_tail = two_nearest(graph.reversed(), length, wanting)
+        tail, fork_tail = two_nearest(graph.reverse(), length, wanting)
         adds = np.ones(network.device_count, np.bool_)
         adds[network.npu_count :] = network.reduces
         sum_head = distances_from(graph, length, np.where(adds, second_head, UNREACHABLE))
@@ -175,5 +175,5 @@ def diameter_limit(network: Network, cost: Int64Array) -> int:
     start = np.full(network.device_count, UNREACHABLE, np.int64)
     start[network.npus[:1]] = 0
     graph, length = Digraph.of(network), cost[network.kind]
-    both = (distances_from(one, length, start)[network.present] for one in (graph, graph.reversed()))
+    both = (distances_from(one, length, start)[network.present] for one in (graph, graph.reverse()))
     return sum(int(distance.max(initial=0)) for distance in both)

@@ -42,7 +42,7 @@ def exact(task: Task, effort: Effort, most: int | None = None, work: int | None 
     """
     conditions = conditions_of(task)
     if not len(conditions):
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     require_steps(conditions)
     step = int(conditions.clock.total.max())
     farthest_hops(conditions)
@@ -131,7 +131,7 @@ class StepSearch:
         if true is None:
             return None
         if rounds is not None and rounds > steps:
-            return Transfers.joined([])
+            return Transfers.concatenate([])
         rows = transfers_of(encoding, true)
         return replace(rows, chunk=self.conditions.chunk[rows.chunk].astype(rows.chunk.dtype))
 

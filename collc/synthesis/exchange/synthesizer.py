@@ -215,7 +215,7 @@ class _ExchangePlanner:
         end = 0
         down = self._copies(Task(module.network, demand, module.model, moving)) if len(moving) else None
         if down is not None:
-            backward = module.network.reversed()
+            backward = module.network.reverse()
             up = self._copies(Task(backward, demand, module.model, moving, inverted=True), down)
             parts.append(invert_schedule(up, backward, demand).transfers)
             end = int((parts[0].start + self._clock.total_of(parts[0])).max(initial=0))
@@ -224,7 +224,7 @@ class _ExchangePlanner:
         if down is not None:
             rows = down.transfers
             parts.append(replace(rows, start=rows.start + end))
-        rows = Transfers.joined(parts)
+        rows = Transfers.concatenate(parts)
         if not self._step and len(rows) <= SHIFTED:
             self._effort.work.add(SHIFT_WORK * len(rows))
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows

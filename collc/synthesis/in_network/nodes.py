@@ -141,7 +141,7 @@ class _NodePlan:
             for later in self.batches[number + ahead : number + ahead + 1]:
                 self._go_up(later)
             self._come_down(batch)
-        return Transfers.joined([*self._parts, _transfers(self._rows)])
+        return Transfers.concatenate([*self._parts, _transfers(self._rows)])
 
     def swapped_first(self, chunks: list[int]) -> Transfers | None:
         """All transfers where two nodes swap contributions before their switches add up; None if they cannot."""

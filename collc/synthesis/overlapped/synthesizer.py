@@ -88,7 +88,7 @@ def overlap(module: Module, effort: Effort) -> Module:
     asked = np.concatenate([np.empty(0, np.int32), *chunks])
     reserved = None if module.schedule is None else module.schedule.transfers
     own = overlapped(module.network, module.demand, module.model, effort, asked, reserved)
-    whole = own if reserved is None else RowSchedule(module.model, Transfers.joined([reserved, own.transfers]))
+    whole = own if reserved is None else RowSchedule(module.model, Transfers.concatenate([reserved, own.transfers]))
     return replace(module, schedule=whole, planned=None)
 
 

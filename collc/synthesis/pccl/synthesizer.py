@@ -117,7 +117,7 @@ def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     """
     conditions = conditions_of(task)
     if not len(conditions):
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
     good_enough = goal * _good_enough(len(conditions), effort) // 100
     best: _Planned | None = None

@@ -81,7 +81,7 @@ def join(module: Module) -> Module:
         parts = [_delayed(part, phase.start) for part, phase in zip(forward, module.phases, strict=True)]
         if module.schedule is not None:
             parts.append(module.schedule.transfers)
-        schedule = RowSchedule(module.model, Transfers.joined(parts))
+        schedule = RowSchedule(module.model, Transfers.concatenate(parts))
     return replace(module, schedule=schedule, phases=(), planned=None)
 
 
@@ -142,7 +142,7 @@ def _solve_copies(
             return after
     release = np.zeros(len(inner.demand.chunks), np.int64)
     np.maximum.at(release, reduced.chunk, arrivals)
-    occupied = reduced if reserved is None else Transfers.joined([reduced, reserved])
+    occupied = reduced if reserved is None else Transfers.concatenate([reduced, reserved])
     try:
         schedule = synthesize(replace(task, release=release, reserved=occupied))
     except CollcError:
@@ -196,7 +196,7 @@ def _joined_steps(module: Module, parts: list[Schedule]) -> Schedule | None:
     row = 0
     for table in tables:
         part = chunks[row : row + len(table.chunk)]
-        np.copyto(part, table.chunk, where=table.chunk != table.none, casting="unsafe")
+        np.copyto(part, table.chunk, where=table.chunk != table.no_chunk, casting="unsafe")
         row += len(table.chunk)
     return StepSchedule(module.model, chunks, tables[0].step, sum(table.reduce_steps for table in tables))
 
@@ -211,7 +211,7 @@ def _unplanned_runs(module: Module) -> frozenset[int]:
 
 def _reversed(network: Network) -> Network:
     """The network of the inverse problem: a switch that reduces has multicast there, and no other switch."""
-    return replace(network.reversed(), multicast=network.reduces)
+    return replace(network.reverse(), multicast=network.reduces)
 
 
 def _reduced(table: ChunkTable) -> BoolArray:

@@ -66,7 +66,7 @@ def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     """
     conditions = conditions_of(task)
     if not len(conditions):
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     problem = swarm_problem(conditions)
     require_for_search(COPY_BYTES * problem.missing, f"{problem.missing:,} copies of chunks")
     effort.work.add(PATH_WORK * len(problem.paths.links))

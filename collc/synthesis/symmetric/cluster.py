@@ -119,7 +119,7 @@ class _Planner:
         if kind == "all_gather":
             gathered = self._gather(network, table, release)
             return None if gathered is None else self._schedule([gathered], [False])
-        found = self._gather(network.reversed(), table, release)
+        found = self._gather(network.reverse(), table, release)
         if found is None:
             return None
         reduced, complete = self._mirror(found)

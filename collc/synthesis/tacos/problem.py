@@ -223,7 +223,7 @@ class _Relays:
         inside[members] = True
         graph = self._graph.with_edges(inside[self._graph.source] & inside[self._graph.target])
         start = members[:1].tolist()
-        return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reversed()))
+        return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reverse()))
 
     def wanted(self, pre: list[int], post: list[int]) -> list[int]:
         """The devices of the postcondition and the relays on cheap paths to them, ascending. Raises SourceError S0103

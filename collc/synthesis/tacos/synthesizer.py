@@ -68,7 +68,7 @@ def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
     problem = copy_problem(task)
     goal = task_bound(task).time if bound is None else bound
     if not problem.missing:
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
     work = attempt_work(problem)
     best: tuple[Schedule, int] | None = None

@@ -68,7 +68,7 @@ def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
     places |= dict.fromkeys(("kind", "root", "op"), cursor.span)
     kind = cursor.word()
     places["size"] = cursor.span
-    size = cursor.whole(Dimension.BYTES, 0, "a size")
+    size = cursor.whole_number(Dimension.BYTES, 0, "a size")
     cursor.expect("chunks")
     places["chunks"] = cursor.span
     chunks = cursor.integer(0, _INT32, "number of chunks")
@@ -78,7 +78,7 @@ def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
         root = cursor.integer(0, _INT32, "root")
     if cursor.accept("op"):
         places["op"] = cursor.span
-        op = _reduction(cursor) or cursor.expected(listed(_OPS, "or"))
+        op = _reduction(cursor) or cursor.fail_expecting(listed(_OPS, "or"))
     return Standard(kind, size, chunks, root, op)
 
 
@@ -169,13 +169,13 @@ def _chunks(cursor: Cursor, families: list[ChunkFamily], sets: int, room: int, r
             family = int(name[1:])
         if family is None:
             cursor.fail("T0106", f"there is no single family {name} with {len(index)} indices", span)
-        size = cursor.whole(Dimension.BYTES, 0, "a size")
+        size = cursor.whole_number(Dimension.BYTES, 0, "a size")
         cursor.expect("pre")
         pre = cursor.reference(0, sets - 1, "set")
         cursor.expect("post")
         op = _reduction(cursor)
         if cursor.kind != "set":
-            cursor.expected("a set like @0" if op else f"a set like @0, or {listed(_OPS, 'or')} and a set")
+            cursor.fail_expecting("a set like @0" if op else f"a set like @0, or {listed(_OPS, 'or')} and a set")
         add(family, index, size, pre, cursor.reference(0, sets - 1, "set"), op or Op.COPY)
         cursor.read_printed_lines(_LINE, add_line)
     return np.array(columns, np.int64).reshape(-1, width)

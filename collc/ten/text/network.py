@@ -18,7 +18,7 @@ from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 from collc.ten.text.cursor import Cursor
 from collc.ten.text.limits import MOST_DEVICES, MOST_LINKS
-from collc.ten.text.names import device_labels, indexed
+from collc.ten.text.names import device_labels, with_index
 from collc.ten.text.write import row_major
 
 _FEW: Final = 100_000
@@ -34,7 +34,7 @@ def device_label(cursor: Cursor) -> str:
     """Read a device and return its label: `npu[0, 1]`, `%3`."""
     if cursor.kind == "number":
         return f"%{cursor.reference(0, _INT32, 'device')}"
-    return indexed(cursor.word(), cursor.shape("index"))
+    return with_index(cursor.word(), cursor.shape("index"))
 
 
 def _links(cursor: Cursor, labels: list[str], kinds: int, axes: int) -> Int64Array:
@@ -215,7 +215,7 @@ def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
         if cursor.integer(0, _INT32, "kind of link") != len(kinds):
             cursor.fail("T0107", f"this is kind {len(kinds)}: kinds are numbered in order", span)
         cursor.expect("latency")
-        latency = None if cursor.accept("unknown") else cursor.whole(Dimension.TIME, 0, "a latency")
+        latency = None if cursor.accept("unknown") else cursor.whole_number(Dimension.TIME, 0, "a latency")
         cursor.expect("bandwidth")
         kinds.append(LinkKind(latency, None if cursor.accept("unknown") else _rate(cursor, "a bandwidth")))
     return tuple(kinds)

@@ -25,7 +25,7 @@ from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule,
 from collc.ten.text.cursor import LARGEST, Cursor
 from collc.ten.text.demand import read_demand
 from collc.ten.text.limits import MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_TRANSFERS
-from collc.ten.text.names import chunk_labels, indexed, network_link_labels
+from collc.ten.text.names import chunk_labels, network_link_labels, with_index
 from collc.ten.text.network import device_label, read_network
 from collc.ten.text.write import VERSION
 
@@ -52,7 +52,7 @@ def parse_module(source: SourceFile) -> Module:
         cursor.fail("T0103", f"this is version {version} of the format; this collc reads version {VERSION}")
     module = _module(cursor, 0)
     if cursor.kind != "end":
-        cursor.expected("the end of the file")
+        cursor.fail_expecting("the end of the file")
     return module
 
 
@@ -69,7 +69,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
     seed = cursor.integer(-LARGEST, 2 * LARGEST, "seed") if cursor.accept("seed") else None
     bound = None
     if cursor.accept("bound"):
-        bound = Bound(cursor.whole(Dimension.TIME, 0, "a bound"), cursor.string())
+        bound = Bound(cursor.whole_number(Dimension.TIME, 0, "a bound"), cursor.string())
     notes: list[str] = []
     while cursor.accept("note"):
         notes.append(cursor.string())
@@ -86,7 +86,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
             cursor.fail("T0108", f"phases are nested deeper than {MOST_PHASES}")
         cursor.expect("phase")
         inverted = cursor.accept("inverted")
-        start = cursor.whole(Dimension.TIME, 0, "a start") if cursor.accept("at") else 0
+        start = cursor.whole_number(Dimension.TIME, 0, "a start") if cursor.accept("at") else 0
         cursor.expect("{")
         phases.append(Phase(_module(cursor, depth + 1), inverted, start))
         cursor.expect("}")
@@ -152,11 +152,11 @@ class _TransferReader:
             if cursor.accept("message"):
                 hop.message = cursor.integer(0, _INT32, "message")
                 if cursor.accept("ready"):
-                    hop.ready = cursor.whole(Dimension.TIME, -LARGEST, "a time")
+                    hop.ready = cursor.whole_number(Dimension.TIME, -LARGEST, "a time")
                 if cursor.accept("injected"):
-                    hop.injected = cursor.whole(Dimension.TIME, -LARGEST, "a time")
+                    hop.injected = cursor.whole_number(Dimension.TIME, -LARGEST, "a time")
                 if cursor.accept("received"):
-                    hop.received = cursor.whole(Dimension.TIME, 0, "a time")
+                    hop.received = cursor.whole_number(Dimension.TIME, 0, "a time")
             if hop != _Hop():
                 self.hops[len(self) - 1] = hop
 
@@ -200,7 +200,7 @@ class _TransferReader:
         run = cursor.integer(0, _INT32, "run")
         cursor.expect(":")
         name = cursor.word()
-        label = f"{run}:{indexed(name, cursor.shape('index'))}"
+        label = f"{run}:{with_index(name, cursor.shape('index'))}"
         number = self.chunk_of.get(label)
         if number is None:
             place = Span(span.file, span.start, cursor.before)
@@ -242,7 +242,7 @@ def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) ->
     starts, counts = array("q"), array("q")
     while not cursor.accept("}"):
         cursor.expect("at")
-        starts.append(cursor.whole(Dimension.TIME, -LARGEST, "a time"))
+        starts.append(cursor.whole_number(Dimension.TIME, -LARGEST, "a time"))
         counts.append(reader.read())
     return RowSchedule(model, reader.transfers(np.repeat(np.array(starts, np.int64), np.array(counts, np.int64))))
 
@@ -254,7 +254,7 @@ def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -
         message = f"{steps} steps of {network.link_count} links are too many for the text form"
         cursor.fail("T0108", message, span, _BINARY)
     cursor.expect("of")
-    step = cursor.whole(Dimension.TIME, 1, "a step")
+    step = cursor.whole_number(Dimension.TIME, 1, "a step")
     cursor.expect("as")
     dtype = np.dtype(cursor.expect("uint16", "uint32"))
     reduce_steps = cursor.integer(0, steps, "number of steps") if cursor.accept("reduce") else 0
