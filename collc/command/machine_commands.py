@@ -70,7 +70,7 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
         chosen,
         definitions=tuple(definitions.items()),
         plot=None if chosen.plot is None else SweepPlot(chosen.plot, chosen.plot_x, chosen.plot_y),
-        processes=Processes(chosen.jobs, chosen.memory),
+        processes=Processes(chosen.jobs, chosen.memory, chosen.scheduler),
     )
     with progress_bar(chosen.quiet) as progress:
         report = sweep_program(chosen.file, settings, progress)
@@ -139,7 +139,7 @@ def tune_command(chosen: argparse.Namespace) -> Output:
         definitions=tuple(dict(chosen.definitions).items()),
         profile=Profile(chosen.profile),
         costs=tuple(costs.values()),
-        processes=Processes(chosen.jobs, chosen.memory),
+        processes=Processes(chosen.jobs, chosen.memory, chosen.scheduler),
     )
     with progress_bar(chosen.quiet) as progress:
         report = tune_program(chosen.file, settings, progress)

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, cast
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.parallel.tasks import Lost, run_named
+from collc.parallel.processes import Lost, named_function
 
 CONNECT_SECONDS: Final = 10.0
 """How long to wait for an answer of the scheduler."""
@@ -36,7 +36,9 @@ def run_on_cluster(function: str, tasks: Sequence[object], address: str) -> Gene
         message = f"no Dask scheduler answers at {address}"
         raise UsageError(Diagnostic("U0142", message, hint=hint)) from error
     with client:
-        futures = {client.submit(run_named, function, task, pure=False): number for number, task in enumerate(tasks)}
+        futures = {
+            client.submit(named_function(function), task, pure=False): number for number, task in enumerate(tasks)
+        }
         for future in distributed.as_completed(list(futures), loop=client.loop):
             number = futures.pop(future)
             # A result can be lost with the worker that keeps it: then `result` waits until it is computed again.

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from collc.parallel.dask_cluster import run_on_cluster
-from collc.parallel.tasks import Lost
+from collc.parallel.processes import Lost
 
 pytestmark = [
     pytest.mark.slow,
