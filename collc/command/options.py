@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def option(name: str, text: str, type: Callable[[str], Any] | None = None, **key
     name: as the help shows it: "-o, --output DIR", "--count N", or "file FILE.coll" for an argument without dashes.
     text: the help. type: reads a value. keywords: further ones of argparse's `add_argument`.
     """
-    flags, _, metavar = name.rpartition(" ") if " " in name.replace(", ", ",") else (name, "", "")
+    flags, metavar = re.fullmatch(r"(\S+(?:, \S+)*) ?(.*)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
     more = {"metavar": metavar, "type": type}
     return CommandOption(tuple(flags.split(", ")), text, keywords | {k: v for k, v in more.items() if v})
 
