@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Final, NoReturn, TextIO
 
@@ -115,7 +115,12 @@ def _unwritten(answer: str) -> Sequence[Diagnostic]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises UsageError U0100 instead of ending the process."""
+    """A parser that raises UsageError U0100 instead of ending the process, and makes its epilog when it is shown."""
+
+    def format_help(self) -> str:
+        late_epilog: Callable[[], str] | None = self.get_default("late_epilog")
+        self.epilog = self.epilog if late_epilog is None else late_epilog()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(Diagnostic("U0100", message, hint=f"'{self.prog} --help' lists what there is"))

@@ -16,13 +16,14 @@ from collc.command import options as shared
 from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, print_output, progress_bar
 from collc.command.values import number_from, positive
+from collc.emit.kinds import EMIT_KINDS
 from collc.pictures import DESIGN_PICTURES, PICTURES
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
     from collc.msccl.inspecting.inspection import Inspection
 
-_KINDS = "also write this kind of file: ten, msccl, msccl_stages, mscclpp, chakra, trace, report, libra"
+_KINDS = "also write this kind of file: " + ", ".join(EMIT_KINDS)
 _SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(n for n in NAMES if n != "fixed")
 _PASSES = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 

@@ -248,6 +248,13 @@ def topology_command(chosen: argparse.Namespace) -> Output:
     return Output(summary.as_json, summary.tables())
 
 
+def _describe_import_kinds() -> str:
+    from collc.machines.kinds import import_kinds
+
+    kinds = [f"{kind.name} ({kind.file})" for kind in import_kinds().values()]
+    return f"Kinds of files: {', '.join(kinds).replace('`', '')}."
+
+
 @command(
     "import",
     "turn files of NCCL, nvidia-smi, InfiniBand, ... into a program",
@@ -286,15 +293,18 @@ def topology_command(chosen: argparse.Namespace) -> Output:
     shared.DEFINITIONS.with_help(
         "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
     ),
+    epilog=_describe_import_kinds,
 )
 def import_command(chosen: argparse.Namespace) -> Exit:
     """`collc import`: files that describe a machine as a program."""
     from collc.application.machines.importing import ImportSettings, import_machine
     from collc.base.atomic_files import write_file
-    from collc.machines.kinds import KINDS
+    from collc.machines.kinds import import_kinds
 
     words: list[str] = chosen.words
-    named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
+    named = bool(words) and (
+        words[0] in (*import_kinds(), "pod") and not (len(words) == 1 and Path(words[0]).is_file())
+    )
     settings = settings_of(
         ImportSettings,
         chosen,

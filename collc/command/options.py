@@ -50,7 +50,7 @@ def option(name: str, text: str, type: Callable[[str], Any] | None = None, **key
     name: as the help shows it: "-o, --output DIR", "--count N", or "file FILE.coll" for an argument without dashes.
     text: the help. type: reads a value. keywords: further ones of argparse's `add_argument`.
     """
-    flags, metavar = re.fullmatch(r"(\S+(?:, \S+)*) ?(.*)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    flags, metavar = re.fullmatch(r"([^\s,]+(?:, [^\s,]+)*) ?(.*)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
     more = {"metavar": metavar, "type": type}
     return CommandOption(tuple(flags.split(", ")), text, keywords | {k: v for k, v in more.items() if v})
 
@@ -65,6 +65,7 @@ class Command:
     """A command: its name, what it does in one line, its options, and what it prints or only its exit code.
 
     ends: whether `--time-limit` ends it without an answer; `compile` and `sweep` limit their searches instead.
+    epilog: makes the text at the end of its help, which may take imports that other commands do not need.
     """
 
     name: str
@@ -72,12 +73,14 @@ class Command:
     options: tuple[CommandOption, ...]
     run: Callable[[argparse.Namespace], Output | Exit]
     ends: bool
+    epilog: Callable[[], str] | None = None
 
     def add_to(self, subparsers: Any) -> argparse.ArgumentParser:  # noqa: ANN401 (argparse has no public type for it)
         """The parser of the command."""
         parser: argparse.ArgumentParser = subparsers.add_parser(self.name, help=self.help, description=self.help)
         for one in (*self.options, *([TIME_LIMIT] if self.ends else []), MEMORY_LIMIT):
             parser.add_argument(*one.flags, help=one.help, **one.keywords)
+        parser.set_defaults(late_epilog=self.epilog)
         return parser
 
 
@@ -86,12 +89,12 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 
 def command(
-    name: str, text: str, *options: CommandOption, ends: bool = True
+    name: str, text: str, *options: CommandOption, ends: bool = True, epilog: Callable[[], str] | None = None
 ) -> Callable[[Callable[[argparse.Namespace], Output | Exit]], Callable[[argparse.Namespace], Output | Exit]]:
     """A decorator that makes a function of the parsed arguments a command."""
 
     def register(run: Callable[[argparse.Namespace], Output | Exit]) -> Callable[[argparse.Namespace], Output | Exit]:
-        COMMANDS[name] = Command(name, text, options, run, ends)
+        COMMANDS[name] = Command(name, text, options, run, ends, epilog)
         return run
 
     return register

@@ -353,8 +353,8 @@ def test_a_group_has_files_by_rank() -> None:
 def test_a_file_that_fails_its_checks_is_not_published(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.application.emit.written_files import WrittenFile
     from collc.application.tune import tuning_files
+    from collc.emit.output import WrittenFile
 
     def failing(*_arguments: object) -> WrittenFile:
         return WrittenFile({"race": "failed"})
