@@ -1,4 +1,4 @@
-"""Tasks on processes of this machine, and how many processes and how much memory they may use.
+"""Tasks on processes of this machine or on a Dask cluster, and how many processes and how much memory they may use.
 
 A process that dies (of a crash, or killed because memory was short) takes no other task with it: its task is tried once
 more by a new process, then given up. All processes end when this one ends, however it ends.
@@ -18,8 +18,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.memory import CGROUP, LEAST, free_memory, limit_memory, text_of_system
 from collc.base.wording import plural
 
@@ -31,6 +32,10 @@ ATTEMPTS: Final = 2
 
 _THREADS: Final = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables that say how many threads libraries start: one in each process, since several share the cores."""
+
+
+CONNECT_SECONDS: Final = 10.0
+"""How long to wait for an answer of the scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,6 @@ def results_of(
     if where.scheduler is None:
         running = run_in_processes(function, [tasks[key] for key in waiting], where)
     else:
-        from collc.parallel.dask_cluster import run_on_cluster
-
         running = run_on_cluster(function, [tasks[key] for key in waiting], where.scheduler)
     with closing(running):
         for number, result in running:
@@ -197,3 +200,40 @@ def memory_per_process(processes: int) -> int | None:
     """Bytes that each of `processes` processes may take, at least LEAST; None if the system does not tell."""
     free = free_memory()
     return None if free is None else max(LEAST, free // processes)
+
+
+# A Dask cluster. The package `distributed` is an extra: pip install 'collc[sweep]'.
+
+
+def _import_distributed() -> Any:  # noqa: ANN401 (the package has no types)
+    """Dask's package. Raises UsageError U0141 if it is not installed."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        hint = "install it with: python -m pip install 'collc[sweep]'"
+        raise UsageError(Diagnostic("U0141", "--scheduler needs the package 'distributed'", hint=hint)) from error
+
+
+def run_on_cluster(function: str, tasks: Sequence[object], address: str) -> Generator[tuple[int, object]]:
+    """Yield (number of the task, result) as tasks are done, in any order, as `run_in_processes` does.
+
+    The workers need collc. A task whose worker dies goes to another one; Dask gives it up when several workers died of
+    it. Raises UsageError U0142 if no scheduler answers at the address.
+    """
+    distributed = _import_distributed()
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        hint = "start one with 'dask scheduler', and workers with 'dask worker tcp://HOST:8786'"
+        message = f"no Dask scheduler answers at {address}"
+        raise UsageError(Diagnostic("U0142", message, hint=hint)) from error
+    with client:
+        futures = {
+            client.submit(named_function(function), task, pure=False): number for number, task in enumerate(tasks)
+        }
+        for future in distributed.as_completed(list(futures), loop=client.loop):
+            number = futures.pop(future)
+            # A result can be lost with the worker that keeps it: then `result` waits until it is computed again.
+            error = future.exception()
+            yield number, Lost(f"the cluster gave it up: {error}") if error else cast("object", future.result())
+            future.release()

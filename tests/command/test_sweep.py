@@ -126,7 +126,7 @@ def test_params_that_are_called_like_columns() -> None:
 def test_wrong_arguments(
     words: list[str], exit_code: int, code: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collc.parallel.dask_cluster.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("collc.parallel.processes.CONNECT_SECONDS", 0.2)
     assert main(["sweep", "p.coll", *words]) == exit_code
     assert f"error[{code}]" in capsys.readouterr().err
     assert sorted(path.name for path in Path().iterdir()) == ["p.coll", "sizes.coll"]
