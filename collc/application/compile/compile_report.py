@@ -17,14 +17,11 @@ from collc.ten.module import Module, ParetoPoint
 if TYPE_CHECKING:
     import numpy as np
 
-    from collc.application.emit.written_files import RunRanks
+    from collc.emit.output import RunRanks
     from collc.ten.transfer_table import Library
 
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of every schedule, made before any file is written."""
-
-FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
-"""The checks of a file for a runtime, which is read back after it was written under a temporary name."""
 
 _JSON_KEYS: Final = (
     *("name", "topology", "npus", "devices", "links", "chunks", "transfers", "steps", "time_ps", "bound_ps", "bound"),

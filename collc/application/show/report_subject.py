@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from collc.application.compare.alternatives import Alternative
     from collc.application.compile.compile_report import ScheduleReport
-    from collc.application.emit.written_files import RunRanks
+    from collc.emit.output import RunRanks
     from collc.pictures.link_use import LinkUse
 
 MOST_NPUS: Final = 64
