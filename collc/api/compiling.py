@@ -14,6 +14,7 @@ from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import CompileReport
 from collc.application.settings import Callbacks, Progress, Settings
 from collc.base.diagnostics import SourceFile
+from collc.emit.kinds import EMIT_KINDS
 
 
 class CompileOptions(TypedDict, total=False):
@@ -31,8 +32,7 @@ class CompileOptions(TypedDict, total=False):
     passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
-    emit: kinds of files to write besides those that the program names: "ten", "msccl", "msccl_stages",
-        "mscclpp", "chakra", "trace", "report", "libra".
+    emit: kinds of files to write besides those that the program names (listed below).
     output: folder for all files; the current folder where it is missing.
     progress: receives the share of the current phase that is done (None where it is not known) and the phase's name.
     errors: "raise" (the default): raise an exception where a schedule fails, after all were compiled. "report": only
@@ -56,6 +56,9 @@ class CompileOptions(TypedDict, total=False):
     progress: Callable[[float | None, str], None] | None
     errors: Literal["raise", "report"]
 
+
+_KINDS: Final = ", ".join(f'"{kind}"' for kind in EMIT_KINDS)
+CompileOptions.__doc__ = f"{CompileOptions.__doc__}\n    Kinds of files: {_KINDS}.\n    "
 
 _FORMER: Final = {"only": "schedule", "algorithm": "synthesizer"}
 

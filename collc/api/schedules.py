@@ -14,16 +14,17 @@ from collc.api import arguments
 from collc.api.keywords import with_keywords
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
-from collc.application.emit.written_files import Destination
 from collc.application.run.file_runs import FileRuns, RunOptions, run_program
 from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
-from collc.base.options import OptionValue
+from collc.base.options import OptionValue, check_values
 from collc.base.outcome import Outcome
-from collc.msccl.options import MscclOptions, options_of, plan_options_of
-from collc.ten.files import read_module
+from collc.emit.kinds import EMIT_KINDS
+from collc.emit.output import Destination
+from collc.msccl.options import MscclOptions, msccl_options
+from collc.ten.binary import read_module
 from collc.ten.module import Module
 
 
@@ -158,11 +159,11 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
     verify_module(module, Expectation()).raise_if_failed()
-    settings = _msccl_options(options)
+    settings = _msccl_options(options, chosen)
     with TemporaryDirectory() as folder, drafting() as draft:
         destination = Destination(Path(folder, "program"), draft)
         write = write_msccl if chosen == "msccl" else write_mscclpp
-        written = write(module, settings, destination, lambda _share, _phase: None)
+        written = write(module, settings, destination, lambda _phase: None)
         if "failed" in written.checks.values():
             raise CheckFailed(*written.diagnostics)
         texts = [path.read_text("utf-8") for path in destination.finals]
@@ -173,24 +174,21 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     return LoweredProgram(texts[0], chosen, written.checks, written.notes, written.diagnostics)
 
 
-def _msccl_options(options: LowerOptions) -> MscclOptions:
+def _msccl_options(options: LowerOptions, kind: str) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for values that it does not accept."""
-    wanted = options.get("sizes")
-    sizes = (0, None) if wanted == "auto" else arguments.sizes("sizes", wanted)
     values: dict[str, OptionValue] = {}
-    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement", "coll", "gpus_per_node"):
-        value: Any = sizes if name == "sizes" and wanted != "auto" else options.get(name)
-        if value is not None and value != (0, None):
+    for name, value in options.items():
+        if value is not None and name != "format":
             text = f"{name}={value!r}"
+            data: Any = arguments.sizes(name, value) if name == "sizes" and value != "auto" else value
+            type_name = type(data).__name__
             span = Span(SourceFile("lower()", text), 0, len(text))
-            data: Any = (sizes[0], 2**63 - 1) if value is sizes and sizes[1] is None else value
-            kind = type(value).__name__
-            values[name] = OptionValue(_TYPES.get(kind, kind), data, span)
+            values[name] = OptionValue(_TYPES.get(type_name, type_name), data, span)
     try:
-        chosen = (options_of if options.get("format", "msccl") == "msccl" else plan_options_of)(values)
+        check_values(values, EMIT_KINDS[kind].options, f"emit {kind}")
+        return msccl_options(values, plan=kind == "mscclpp")
     except SourceError as error:  # the messages name the options; there is no place to point to
         raise SourceError(*(replace(message, span=None) for message in error.diagnostics)) from error
-    return replace(chosen, sizes=(chosen.sizes[0], None)) if sizes[1] is None else chosen
 
 
 @with_keywords(RunOptions)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from collc.application.emit.written_files import ranks_name
+from collc.emit.output import ranks_name
 
 
 def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:

@@ -24,3 +24,12 @@ def bus_factor(collective: str, ranks: int) -> Fraction | None:
 def collectives_of_nccl_tests() -> list[str]:
     """The collectives that nccl-tests know."""
     return [name for name in shapes() if bus_factor(name, 1) is not None]
+
+
+def bandwidths(
+    collective: str, size: int | None, ranks: int, time_ps: int | None
+) -> tuple[Fraction | None, Fraction | None]:
+    """Algorithm and bus bandwidth in bytes per second; None if size, time or collective are not known."""
+    algorithm = algorithm_bandwidth(size, time_ps) if size and time_ps else None
+    factor = bus_factor(collective, ranks)
+    return algorithm, None if algorithm is None or factor is None else algorithm * factor

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import shown_bytes
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.standard_collectives import CollectiveShape, shapes

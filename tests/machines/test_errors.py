@@ -71,9 +71,9 @@ WRONG = [
         "'WIRE' is not a type of link",
     ),
     # Sections of which a line is lost, or there twice, were taken by position: links went missing in one direction.
-    (without_line(ROCM_SMI, 10), XGMI, 10, "a row of GPU1, where that of GPU0"),
-    (without_line(ROCM_SMI, 12), XGMI, 11, "'hops between two gpus' has no row of GPU2"),
-    (without_line(ROCM_SMI, 17), XGMI, 17, "a row of GPU2, where that of GPU1"),
+    (without_line(ROCM_SMI, 10), XGMI, 10, "a row of GPU1, but the row of GPU0"),
+    (without_line(ROCM_SMI, 12), XGMI, 11, "'Hops between two GPUs' has no row of GPU2"),
+    (without_line(ROCM_SMI, 17), XGMI, 17, "a row of GPU2, but the row of GPU1"),
     (ROCM_SMI.replace("GPU2   1 ", "GPU2   2 "), XGMI, 16, "from GPU0 to GPU2, and none from GPU2 to GPU0"),
     (ROCM_SMI.replace("GPU2   1 ", "GPU2   - "), XGMI, 12, "'-' is not a number of hops"),
     (IB.replace("4xNDR", "4xFAST", 1), {"gpus_per_node": 1}, 8, "a width and speed"),

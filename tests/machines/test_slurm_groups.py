@@ -11,8 +11,8 @@ import pytest
 
 from collc.application.machines.importing import ImportSettings, import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
+from collc.machines.host_groups import neighbours
 from collc.machines.patterns import loops
-from collc.machines.slurm_groups import neighbours
 from tests.machines.formats import links, network_of
 
 NIC = {"nic": "400Gb/s", "nic_latency": "1us"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
-from collc.application.compile.output_files import KINDS, file_names, unknown_kind
+from collc.application.compile.output_files import emits_of, file_names, unknown_kind
 from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
@@ -17,10 +17,11 @@ from collc.base.atomic_files import check_folder
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.interrupts import stopping_at_signals
 from collc.base.reading import real_path
+from collc.emit.kinds import EMIT_KINDS
 from collc.passes.pipeline import parse_pipeline
 from collc.passes.synthesize import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
-from collc.source.program import EmitRequest, Program, ScheduleRequest
+from collc.source.program import Program, ScheduleRequest
 from collc.source.textbook_names import synthesizer_hint
 
 _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
@@ -97,7 +98,7 @@ def _check_settings(settings: Settings) -> None:
     Also (U0203) where the folder of the certificate does not exist; only the output folder is made where it is missing.
     """
     for kind in settings.emit:
-        if kind not in KINDS:
+        if kind not in EMIT_KINDS:
             raise UsageError(unknown_kind(kind))
     name = settings.synthesizer
     if name is not None and name not in SYNTHESIZERS:
@@ -115,10 +116,7 @@ def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, p
     """Raise SourceError where two files would have one name (U0204), or a file that of the program (U0206)."""
     taken: dict[Path, Span] = {}
     for request in requests:
-        kinds = {emit.kind for emit in request.emits}
-        added = [kind for kind in dict.fromkeys(settings.emit) if kind not in kinds]
-        emits = [*request.emits, *(EmitRequest(kind, None, {}, request.span) for kind in added)]
-        for name, span in file_names(emits, request):
+        for name, span in file_names(emits_of(request, settings.emit), request):
             path = real_path(settings.output / name)
             hint = "give one of them another name"
             if program is not None and path == real_path(program):

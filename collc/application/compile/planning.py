@@ -12,7 +12,6 @@ from collc.application.compile.chunk_search import Attempt, ChunkSearch
 from collc.application.compile.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.compile.handwritten_runs import has_handwritten
 from collc.application.compile.output_files import (
-    FROM_NPU_TO_NPU,
     check_feasible,
     emits_of,
     stays_in_groups,
@@ -23,6 +22,7 @@ from collc.application.settings import Progress, Settings
 from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
+from collc.emit.kinds import EMIT_KINDS
 from collc.passes.context import Pass, PassContext
 from collc.passes.registry import Fixed, Invert, ShortestPaths
 from collc.source.program import EmitRequest, ScheduleRequest
@@ -117,9 +117,8 @@ def plan_schedule(given: BuildInput) -> Plan:
         with ended_after(limit.seconds):
             plan = _with_best_chunks(given, limit)
     except OutOfTime:
-        if limit.seconds is None and not given.settings.keep_best:  # the time of a command is over
+        if not limit.reached():  # the time of a command is over
             raise
-        limit.reached()
         plan = _along_shortest_paths(given, "no schedule was found until then")
     except NoSchedule as error:
         own = given.options.own  # such as points or steps, which others do not give
@@ -220,7 +219,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
                 return _module_after(silent, passes, context, relays=False)
 
             return faster_plan(module, given.request.network, plan, plan_again, context)
-    return _module_after(given, passes, context, relays=not kinds.isdisjoint(FROM_NPU_TO_NPU))
+    return _module_after(given, passes, context, relays=any(EMIT_KINDS[kind].only_messages for kind in kinds))
 
 
 def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContext, *, relays: bool) -> Module:

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from collc.application.compile.chunk_advice import chunk_advice, network_of_bound
-from collc.application.compile.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
+from collc.application.compile.compile_report import SCHEDULE_CHECKS, ScheduleReport
 from collc.application.compile.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
 from collc.application.compile.handwritten_runs import placed_at_algorithms
 from collc.application.compile.limit_checks import ScheduleLength, check_limit
-from collc.application.compile.output_files import CHECKED, check_feasible, write_files
+from collc.application.compile.output_files import check_feasible, write_files
 from collc.application.compile.planning import BuildInput, Plan, plan_schedule
 from collc.application.compile.proofs import prove
 from collc.application.compile.queueing import queueing_note
 from collc.application.impossible_times import check_possible
 from collc.application.settings import OUTPUT_HINT
 from collc.application.step_count import step_count
-from collc.application.verify.trace_verification import TRACE_CHECKS
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.interrupts import cleanup_on_termination
 from collc.base.outcome import Outcome
+from collc.emit.kinds import EMIT_KINDS
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
-    from collc.application.emit.written_files import WrittenFile
+    from collc.emit.output import WrittenFile
 
 _SYNTHESIS_CODES: Final = ("S", "C")
 """First letters of the codes of messages about synthesis. Such a message without a place gets that of `synthesize`."""
@@ -102,12 +100,11 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
 def _blank_report(given: BuildInput) -> ScheduleReport:
     """The report before the first step. It names all checks, also those that compilation will not reach."""
     request = given.request
-    kinds = {*(emit.kind for emit in request.emits), *given.settings.emit} if given.settings.write else set[str]()
+    kinds = {emit.kind for emit in given.emits} if given.settings.write else set[str]()
     expected = [
         *SCHEDULE_CHECKS,
         *(("endpoints",) if request.network.has_endpoints else ()),
-        *(FILE_CHECKS if kinds & set(CHECKED) else ()),
-        *(TRACE_CHECKS if "chakra" in kinds else ()),
+        *(check for kind in EMIT_KINDS.values() if kind.name in kinds for check in kind.checks),
         *(check.name for check in request.checks),
         *(["proved"] * given.settings.prove),
     ]
@@ -251,8 +248,7 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
-    ended = nullcontext() if given.settings.keep_best else cleanup_on_termination()
-    with ended, drafting(OUTPUT_HINT) as draft:
+    with drafting(OUTPUT_HINT) as draft:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )

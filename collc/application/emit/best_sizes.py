@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 
 from collc.application.emit.file_times import FileKind, costs_of, file_times, read_tasks, write_file
-from collc.application.settings import Progress
 from collc.base.diagnostics import CollcError, Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import listed
+from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert
@@ -45,7 +45,7 @@ TOLERANCE: Final = Fraction(1, 50)
 
 
 def with_best_sizes(
-    module: Module, options: MscclOptions, kind: FileKind, progress: Progress
+    module: Module, options: MscclOptions, kind: FileKind, announce: Announcer
 ) -> tuple[MscclOptions, str]:
     """The options with the sizes for which the schedule is the best known, and a remark about them.
 
@@ -54,9 +54,9 @@ def with_best_sizes(
     """
     standard = module.demand.runs[0].standard
     assert standard is not None
-    progress(None, "simulating the file for all sizes")
+    announce("simulating the file for all sizes")
     own = _own_times(module, replace(options, best_known=False), kind)
-    others = _other_times(module, standard, kind, progress)
+    others = _other_times(module, standard, kind, announce)
     compared = _Comparison(own, others)
     kept = compared.kept()
     if not kept:
@@ -76,17 +76,17 @@ def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
     return file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
 
 
-def _other_times(module: Module, standard: Standard, kind: FileKind, progress: Progress) -> dict[str, Times]:
+def _other_times(module: Module, standard: Standard, kind: FileKind, announce: Announcer) -> dict[str, Times]:
     """The times of what the schedule is compared with, by name."""
     costs, root = tuple(DEFAULT_COSTS.values()), max(0, standard.root)
     found: dict[str, Times] = {}
     for shape in shapes_of(standard.kind):
-        progress(None, f"simulating NCCL's {shape}")
+        announce(f"simulating NCCL's {shape}")
         found[f"NCCL's {shape}"] = nccl_times(module.network, standard.kind, shape, SIZES, costs, root)
     if len(module.network.npus) > MOST_NPUS:
         return found
     for size in PLANNED:
-        progress(None, f"auto for {format_bytes(size)}")
+        announce(f"auto for {format_bytes(size)}")
         try:
             other = _plan_for_size(module, standard, size)
             for protocol, times in _times_with_protocols(other, kind).items():

@@ -10,7 +10,7 @@ from typing import Final, TypedDict, Unpack, cast
 from collc.application.file_kinds import call_for
 from collc.application.verify.named_collectives import collective_named
 from collc.base.diagnostics import Diagnostic
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan

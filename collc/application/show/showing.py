@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from collc.application.compile.compile_report import CompileReport
-from collc.application.compile.output_files import FROM_NPU_TO_NPU
 from collc.application.file_kinds import call_for
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
 from collc.application.show.report_page import report_page, single_picture, subject_section
 from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import listed, plural
+from collc.emit.kinds import EMIT_KINDS
 from collc.pictures import DESIGN_PICTURES
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
 def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """The schedule of a `.ten` file, with its checks."""
     from collc.application.verify.file_verification import Expectation, verify_module
-    from collc.ten.files import read_module
+    from collc.ten.binary import read_module
 
     _check_settings(path, settings, own_network=True)
     progress(None, f"checking {path.name}")
@@ -223,15 +223,12 @@ def _check_settings(path: Path, settings: ShowSettings, *, own_network: bool = F
 def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """The schedules and designs of a program. Raises UsageError U0118 or U0136 if there is none."""
     from collc.application.design.design_pages import design_subject
+    from collc.application.design.designs import chosen_designs
     from collc.source.elaboration.elaborate import load_program
 
     _check_settings(path, settings, own_network=True, program=True)
     program = load_program(path, settings.definitions, settings.schedule)
-    designs = [one for one in program.designs if settings.schedule is None and settings.design in (None, one.name)]
-    if settings.design is not None and not designs:
-        names = [one.name for one in program.designs]
-        hint = did_you_mean(settings.design, names, f"there are {listed(names)}" if names else "")
-        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.design}'", hint=hint))
+    designs = chosen_designs(program, settings.design) if settings.schedule is None else []
     schedules = program.schedules if settings.design is None else ()
     if not schedules and not designs:
         hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
@@ -254,7 +251,7 @@ def _schedule_subjects(
             def phase(share: float | None, text: str, name: str = request.name) -> None:
                 progress(share, f"{name}: {text}")
 
-            emits = tuple(emit for emit in request.emits if emit.kind in FROM_NPU_TO_NPU)
+            emits = tuple(emit for emit in request.emits if EMIT_KINDS[emit.kind].only_messages)
             own = Settings(output=Path(folder) / request.name, keep_modules=True)
             report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:

@@ -62,13 +62,18 @@ def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
 
     Raises UsageError if it can't be opened, CheckFailed with all mistakes if it can't be understood.
     """
-    try:
-        program = Reader(profile, findings).read(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    program = parse_file(path, profile, findings)
     if program is None:
         raise CheckFailed(*errors_of(findings, path))
     return program
+
+
+def parse_file(path: Path, profile: Profile, findings: Findings) -> FileProgram | None:
+    """The program of a file, or None, with findings, if it can't be understood. Raises UsageError as `read_file`."""
+    try:
+        return Reader(profile, findings).read(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 class Reader:

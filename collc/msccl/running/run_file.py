@@ -23,11 +23,11 @@ from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, canoni
 from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
-from collc.msccl.check.findings import Findings, errors_of
+from collc.msccl.check.findings import Findings, check_root, errors_of
 from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profile
 from collc.msccl.check.reader import read_file
-from collc.msccl.check.results import find_root
-from collc.msccl.check.symbolic import CollectiveCall, layout_of, operands_of
+from collc.msccl.check.results import CollectiveCall
+from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
 from collc.msccl.interpreter.data import Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
@@ -109,15 +109,15 @@ def run_file(
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
         raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
     elements = _chunk_elements(program, coll, count)
+    check_root(root, program.ngpus, path)
     found = _root(program, waits, coll, root)
     reports: list[RunReport] = []
     for number in range(runs):
-        for inplace, claimed in ((False, program.outofplace), (True, program.inplace)):
-            if claimed:
-                call = CollectiveCall(coll, found, inplace)
-                machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
-                hung = machine.run_threads() if threads else machine.run_in_random_order()
-                reports.append(machine.report(hung))
+        for inplace in placements_of(program):
+            call = call_of(program, coll, found, inplace=inplace)
+            machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
+            hung = machine.run_threads() if threads else machine.run_in_random_order()
+            reports.append(machine.report(hung))
     return reports
 
 
@@ -138,11 +138,9 @@ def _root(program: FileProgram, waits: StepWaits, coll: str, root: int | None) -
     if coll not in ROOTED:
         return -1
     if root is not None:
-        if not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank: the file has {program.ngpus}"))
         return root
     order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
-    return 0 if halted else find_root(program, waits, order, coll, inplace=not program.outofplace)
+    return 0 if halted else root_of(program, waits, order, coll)
 
 
 def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
