@@ -24,7 +24,7 @@ from collc.base.outcome import Outcome
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Destination
 from collc.msccl.options import MscclOptions, msccl_options
-from collc.ten.files import read_module
+from collc.ten.binary import read_module
 from collc.ten.module import Module
 
 

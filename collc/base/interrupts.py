@@ -175,9 +175,9 @@ def stopping_at_signals() -> Generator[Callable[[], bool]]:
 
 
 def _caught_terminations() -> dict[signal.Signals, Any]:
-    """The handlers of the termination signals that are not ignored."""
-    before = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
-    return {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    """The handlers of the termination signals that are not ignored and do not end a search."""
+    left = (signal.SIG_IGN, None, _raise_interrupt)
+    return {number: handler for number in _TERMINATION_SIGNALS if (handler := signal.getsignal(number)) not in left}
 
 
 def _raise_interrupt(_number: int, _frame: object) -> None:
@@ -193,7 +193,8 @@ def cleanup_on_termination() -> Generator[None]:
     """SIGTERM and SIGHUP raise an exception inside the context, so that it cleans up; then the signal is raised again
     with its previous handler.
 
-    Ignored signals stay ignored. Python handles signals only in the main thread; in other threads this does nothing.
+    Ignored signals stay ignored, and inside `stopping_at_signals` nothing changes. Python handles signals only in the
+    main thread; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -18,17 +18,17 @@ LEAST: Final = 1 << 28
 _SMALL: Final = 1 << 26
 """Bytes that are not asked for: counting what is taken costs time too."""
 
-_CGROUP: Final = Path("/sys/fs/cgroup")
+CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def free_memory(share: float = SHARE) -> int | None:
     """A share of the bytes that the machine, or its control group, has left; None where the system does not say."""
     free: int | None = None
-    for line in _read(Path("/proc/meminfo")).splitlines():
+    for line in text_of_system(Path("/proc/meminfo")).splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             free = int(rest.split()[0]) * 1024
-    limit, used = _read(_CGROUP / "memory.max"), _read(_CGROUP / "memory.current")
+    limit, used = text_of_system(CGROUP / "memory.max"), text_of_system(CGROUP / "memory.current")
     if limit.isdigit() and used.isdigit():
         left = int(limit) - int(used)
         free = left if free is None else min(free, left)
@@ -104,13 +104,14 @@ def gibibytes(size: int) -> str:
 
 def _taken() -> int:
     """Bytes of data that this process has, as the system counts them for its limit."""
-    for line in _read(Path("/proc/self/status")).splitlines():
+    for line in text_of_system(Path("/proc/self/status")).splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def _read(path: Path) -> str:
+def text_of_system(path: Path) -> str:
+    """The text of a file with numbers of the system; "" if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -22,6 +22,18 @@ def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
+def opposite_links(network: Network) -> Int32Array | None:
+    """int32[links]: for each link one of its kind in the other direction, each once; None if some link has none."""
+    source, target, kind = network.source, network.target, network.kind
+    forth, back = np.lexsort((kind, target, source)), np.lexsort((kind, source, target))
+    for one_end, other_end in ((source, target), (target, source), (kind, kind)):
+        if not np.array_equal(one_end[forth], other_end[back]):
+            return None
+    opposite = np.empty(network.link_count, np.int32)
+    opposite[forth] = back
+    return opposite
+
+
 class Automorphisms:
     """Extends permutations of the NPUs of a network to its switches and links.
 

@@ -30,9 +30,9 @@ from collc.simulation.timing import AstraTiming
 from collc.synthesis.endpoints import retimed_for_endpoints
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task
+from collc.ten.binary import read_module
 from collc.ten.demand import Op
 from collc.ten.endpoint import Endpoint
-from collc.ten.files import read_module
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers

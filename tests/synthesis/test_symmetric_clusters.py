@@ -16,7 +16,7 @@ from collc.graph.translations import find_translations
 from collc.synthesis.auto import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.cluster import translated_paths
-from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.level_plan import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

@@ -15,11 +15,10 @@ from typing import ClassVar
 import pytest
 
 from collc.application.program_files import load_files, read_program
-from collc.application.tune import tuning
 from collc.application.tune.tuning import tuned_sizes
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
-from collc.parallel.tasks import named_function
+from collc.parallel.processes import named_function
 from collc.tuning.protocols import DEFAULT_COSTS, of_plans
 
 PROGRAM = """
@@ -50,7 +49,7 @@ def serial(function: str, tasks: Sequence[object], _limits: object = None) -> Ge
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tuning, "run_in_processes", serial)
+    monkeypatch.setattr("collc.parallel.processes.run_in_processes", serial)
     monkeypatch.setattr("collc.application.tune.tuning_case.FEW_SIZES", 99)  # no kernel is compiled
     monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1,))
     ran.clear()
@@ -271,7 +270,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
 
     ran.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(tuning, "run_in_processes", interrupted)
+        patch.setattr("collc.parallel.processes.run_in_processes", interrupted)
         assert main([*words, "out"]) == 130
     assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]
     assert main([*words, "out"]) == 0

@@ -117,9 +117,8 @@ def plan_schedule(given: BuildInput) -> Plan:
         with ended_after(limit.seconds):
             plan = _with_best_chunks(given, limit)
     except OutOfTime:
-        if limit.seconds is None and not given.settings.keep_best:  # the time of a command is over
+        if not limit.reached():  # the time of a command is over
             raise
-        limit.reached()
         plan = _along_shortest_paths(given, "no schedule was found until then")
     except NoSchedule as error:
         own = given.options.own  # such as points or steps, which others do not give

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,7 +22,6 @@ from collc.application.settings import OUTPUT_HINT
 from collc.application.step_count import step_count
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.interrupts import cleanup_on_termination
 from collc.base.outcome import Outcome
 from collc.emit.kinds import EMIT_KINDS
 from collc.ten.demand import Demand
@@ -250,8 +248,7 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
-    ended = nullcontext() if given.settings.keep_best else cleanup_on_termination()
-    with ended, drafting(OUTPUT_HINT) as draft:
+    with drafting(OUTPUT_HINT) as draft:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )

@@ -182,7 +182,7 @@ Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
 def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """The schedule of a `.ten` file, with its checks."""
     from collc.application.verify.file_verification import Expectation, verify_module
-    from collc.ten.files import read_module
+    from collc.ten.binary import read_module
 
     _check_settings(path, settings, own_network=True)
     progress(None, f"checking {path.name}")

@@ -208,7 +208,7 @@ def simulate_program(path: Path, settings: SimulationSettings) -> SimulationRepo
 
 def simulate_ten(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate a `.ten` file. Raises as `simulate_file` does."""
-    from collc.ten.files import read_module
+    from collc.ten.binary import read_module
 
     _refuse_network(path, settings)
     return _simulate_schedule(path, read_module(path), settings)

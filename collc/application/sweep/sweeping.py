@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import Final, Literal
 
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
@@ -17,12 +17,8 @@ from collc.application.sweep.sweep_chart import SweepPlot, check_plot, write_cha
 from collc.application.sweep.sweep_table import SweepTable, check_format
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
-from collc.parallel.processes import Processes, run_in_processes
-from collc.parallel.tasks import Lost
+from collc.parallel.processes import Lost, Processes, results_of
 from collc.passes.synthesize import SYNTHESIZERS
-
-if TYPE_CHECKING:
-    from collc.parallel.journal import Journal
 
 MOST_CASES: Final = 1_000_000
 """The most cases of a sweep."""
@@ -37,8 +33,7 @@ class SweepSettings:
     definitions: by param, the texts of its values. algorithms, seeds, chunks: the values of each; () for what the
     program says. schedule: the only one to compile. trials, threads, time_limit, link_model: of all cases.
     output: the table. plot: a chart of it. timings: whether the table has the CPU seconds of each case, which differ
-    from run to run. processes: of this machine. scheduler: the address of a Dask scheduler, to use its workers in place
-    of processes.
+    from run to run. processes: where cases run.
     """
 
     definitions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -54,7 +49,6 @@ class SweepSettings:
     plot: SweepPlot | None = None
     timings: bool = False
     processes: Processes = field(default_factory=Processes)
-    scheduler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,35 +87,38 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
     if settings.plot is not None:
         check_plot(settings.plot, {column_of(name): values for name, values in settings.definitions})
     cases = _cases(outline, settings)
-    report = _swept(cases, outline, settings, progress)
+    report = _run_cases(cases, outline, settings, progress)
     if settings.plot is not None:
         write_chart(report.table, settings.plot, f"{Path(outline.files.shown).name}: all cases")
     return report
 
 
-def _swept(
+def _run_cases(
     cases: Sequence[SweepCase], outline: ProgramOutline, settings: SweepSettings, progress: Progress
 ) -> SweepReport:
-    """The table of all cases, which is written where there is an output."""
+    """The table of all cases, which is written if there is an output."""
     from collc.parallel.journal import journal_of, opened_journal
 
+    by_key = {_key(case): case for case in cases}
     notes: list[str] = []
-    if settings.output is None:
-        outcomes = _run(cases, {}, settings, progress, None)
-    else:
-        with opened_journal(journal_of(settings.output), outline.files.digest()) as journal:
-            keys = {_key(case) for case in cases}
-            before = {key: cast("Outcome", result) for key, result in journal.done.items() if key in keys}
+    basis = outline.files.digest()
+    output = settings.output
+    with nullcontext() if output is None else opened_journal(journal_of(output), basis) as journal:
+        if journal is not None:
+            before = len(by_key.keys() & journal.done.keys())
             if before:
-                notes.append(f"{len(before)} of {plural(len(cases), 'case')} were done by an earlier run")
+                notes.append(f"{before} of {plural(len(cases), 'case')} were done by an earlier run")
             if journal.restarted:
                 notes.append("the journal of another program or version was dropped")
-            outcomes = _run(cases, before, settings, progress, journal)
-            table = _table(cases, outcomes, settings)
-            table.write(settings.output)
+        results = results_of(RUN_CASE, by_key, settings.processes, progress, "case", journal)
+        for key, result in results.items():
+            if isinstance(result, Lost):
+                results[key] = lost(by_key[key], result.reason)
+        table = _table(cases, [results[_key(case)] for case in cases], settings)
+        if output is not None and journal is not None:
+            table.write(output)
             journal.remove()
-            return SweepReport(table, tuple(notes))
-    return SweepReport(_table(cases, outcomes, settings), tuple(notes))
+    return SweepReport(table, tuple(notes))
 
 
 def _check(outline: ProgramOutline, settings: SweepSettings) -> None:
@@ -197,37 +194,6 @@ def _key(case: SweepCase) -> str:
     """What the result of a case depends on besides the program."""
     options = (case.trials, case.threads, case.time_limit, case.link_model)
     return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, options])
-
-
-def _run(
-    cases: Sequence[SweepCase],
-    done: dict[str, Outcome],
-    settings: SweepSettings,
-    progress: Progress,
-    journal: Journal | None,
-) -> list[Outcome]:
-    """The outcome of each case, in order. done: those of an earlier run."""
-    outcomes = dict(done)
-    waiting = list({_key(case): case for case in cases if _key(case) not in done}.values())
-    count = len(waiting) + len(done)
-    with closing(_results(waiting, settings)) as results:
-        progress(len(done) / count, f"{len(done)} of {plural(count, 'case')}")
-        for number, result in results:
-            case = waiting[number]
-            outcome = lost(case, result.reason) if isinstance(result, Lost) else cast("Outcome", result)
-            outcomes[_key(case)] = outcome
-            if journal is not None and not isinstance(result, Lost):
-                journal.add(_key(case), outcome)
-            progress(len(outcomes) / count, f"{len(outcomes)} of {plural(count, 'case')}")
-    return [outcomes[_key(case)] for case in cases]
-
-
-def _results(cases: Sequence[SweepCase], settings: SweepSettings) -> Generator[tuple[int, object]]:
-    if settings.scheduler is None:
-        return run_in_processes(RUN_CASE, cases, settings.processes)
-    from collc.parallel.dask_cluster import run_on_cluster
-
-    return run_on_cluster(RUN_CASE, cases, settings.scheduler)
 
 
 def _table(cases: Iterable[SweepCase], outcomes: Iterable[Outcome], settings: SweepSettings) -> SweepTable:

@@ -93,7 +93,7 @@ def _with_reasons(report: FileReport) -> FileReport:
 
 def verify_ten(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file. Raises as `verify_file` does."""
-    from collc.ten.files import read_module
+    from collc.ten.binary import read_module
     from collc.verification import CHECKS
 
     try:

@@ -128,7 +128,7 @@ class DesignBuilder:
             case s.Emit():
                 self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case _:
-                raise fail("E0911", "this statement is not allowed in a design", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     def trained(self, node: s.Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""

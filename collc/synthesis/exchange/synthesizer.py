@@ -18,7 +18,9 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.base.memory import require_for_search
+from collc.graph.automorphisms import opposite_links
 from collc.synthesis.bounds import lower_bound
+from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import placed
 from collc.synthesis.exchange.rounds import ExchangeRounds
@@ -28,7 +30,6 @@ from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Op, Run
 from collc.ten.module import Module
-from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
 Spread = Callable[[Task, Effort], Schedule]
@@ -77,10 +78,8 @@ def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None =
     if reason:
         hint = "'synthesize auto' chooses a synthesizer that fits"
         raise SourceError(Diagnostic("S0310", f"exchange {reason}", hint=hint))
-    try:
+    with rates_required():
         clock = Clock.of(module.network, module.demand, module.model)
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     planner = _ExchangePlanner(module, clock, spread, effort, bound)
     best = planner.best()
     if best is None:
@@ -126,7 +125,7 @@ class _ExchangePlanner:
             effort.work.add_setup(3 * BOUND_WORK)
             bound = lower_bound(network, module.demand, module.model).time
         self._bound = bound
-        self._back = _links_back(network)
+        self._back = opposite_links(network)
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and used.size > 0 and bool((used == used.flat[0]).all())
         self._step = int(used.flat[0]) if alike else 0
@@ -247,22 +246,6 @@ class _ExchangePlanner:
     def _moves(self, chunk: int, core: Core) -> bool:
         table = self._module.demand.chunks
         return len(core.members) < len(table.sets[int(table.pre[chunk])])
-
-
-def _links_back(network: Network) -> Int32Array | None:
-    """int32[links]: for each link one of its kind in the other direction, each once; None if some has none."""
-    there = np.lexsort((network.kind, network.target, network.source))
-    back = np.lexsort((network.kind, network.source, network.target))
-    alike = (
-        np.array_equal(network.source[there], network.target[back])
-        and np.array_equal(network.target[there], network.source[back])
-        and np.array_equal(network.kind[there], network.kind[back])
-    )
-    if not alike:
-        return None
-    found = np.empty(network.link_count, np.int32)
-    found[there] = back
-    return found
 
 
 def _spread_demand(demand: Demand, cores: dict[int, Core]) -> Demand:

@@ -14,7 +14,7 @@ from collc.kernels.compiled import compiled
 from collc.kernels.symmetric_paths import balanced_shortest_paths, trace_hops
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.open_shop import open_shop
-from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, started_early
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.symmetric.ring_messages import RingMessages, find_ring_messages
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
@@ -38,7 +38,7 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     plan = _plan_in_steps(group, hops, effort)
     if times.step is not None:
         return plan
-    plan = started_early(group, plan, times, stays=False)
+    plan = start_early(group, plan, times, stays=False)
     if int(hops.sum()) > HOPS or effort.stop():
         return plan
     timed = _TimedOpenShop(group, hops[1:].reshape(-1, len(group.successors)), times).plan(chunks)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.level_plan import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
