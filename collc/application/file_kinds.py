@@ -1,6 +1,6 @@
 """The kinds of files that commands take: how to tell them apart, and which function does what a command asks.
 
-A new kind is a record in `FILE_KINDS`, a module with its functions, and tests.
+A new kind is a record here, a module with its functions, and tests (docs/extending.md, "A file kind").
 Messages, `--help` and the choice of the function follow from the record.
 """
 
@@ -28,8 +28,8 @@ class FileKind:
     """A kind of file.
 
     name: in reports. title: in messages and help. advice: what to do with a file of this kind that a command refuses.
-    suffixes: in lower case, of files whose first bytes fit no kind. beginning: a pattern of its first bytes, "" if
-    these do not tell it apart. verify, simulate, run, inspect, show: the function that the command calls, as
+    suffixes: in lower case, of files whose first bytes fit no kind. beginning: a pattern of its first bytes, empty
+    if these do not tell it apart. verify, simulate, run, inspect, show: the function that the command calls, as
     MODULE:FUNCTION; "" if the command refuses the kind. Their arguments and results are those of
     `verify_file`, `simulate_file`, `run_program`, `inspect_file` and `show_file`.
     """
@@ -38,7 +38,7 @@ class FileKind:
     title: str
     advice: str
     suffixes: tuple[str, ...] = ()
-    beginning: str = ""
+    beginning: bytes = b""
     verify: str = ""
     simulate: str = ""
     run: str = ""
@@ -52,7 +52,7 @@ _RECORDS: Final = (
         "a .ten file",
         "write it as a program for a runtime with 'emit msccl'; 'collc verify' checks it as it is",
         (".ten",),
-        r"(\s|#[^\n]*\n)*ten\b|PK\x03\x04",
+        rb"(\s|#[^\n]*\n)*ten\b|PK\x03\x04",
         verify=f"{_VERIFY}:verify_ten",
         simulate=f"{_SIMULATE}:simulate_ten",
         show=f"{_SHOW}:ten_subjects",
@@ -62,7 +62,7 @@ _RECORDS: Final = (
         "an MSCCL file (XML)",
         "",
         (".xml", ".msccl"),
-        r"\s*<",
+        rb"\s*<",
         verify=f"{_VERIFY}:verify_msccl",
         simulate=f"{_SIMULATE}:simulate_msccl",
         run=f"{_RUN}:run_msccl",
@@ -74,7 +74,7 @@ _RECORDS: Final = (
         "an MSCCL++ plan (JSON)",
         "",
         (".json", ".mscclpp"),
-        r"\s*[{\[]",
+        rb"\s*[{\[]",
         verify=f"{_VERIFY}:verify_plan",
         simulate=f"{_SIMULATE}:simulate_plan",
         run=f"{_RUN}:run_plan",
@@ -126,7 +126,7 @@ def kind_of(path: Path) -> FileKind | None:
         message = f"cannot read {path}: {error.strerror or error}"
         raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
     for kind in FILE_KINDS.values():
-        if kind.beginning and re.match(kind.beginning.encode(), head):
+        if kind.beginning and re.match(kind.beginning, head):
             return kind
     return next((kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes), None)
 
