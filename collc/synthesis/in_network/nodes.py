@@ -122,7 +122,8 @@ class _NodePlan:
         self._wanting = {chunk: sets[int(table.post[chunk])] for chunk in chunks}
         self._between, self._kept = _network_between(module.network)
         self._exchanged: dict[tuple[object, ...], Module] = {}
-        self._early, self._parts = EarlyTransfers(module), list[Transfers]()
+        self._early = EarlyTransfers(module)
+        self._parts: list[Transfers] = []
         self._now = self._arrived = 0
 
     def transfers(self, ahead: int) -> Transfers:
