@@ -16,14 +16,6 @@ from numpy.typing import NDArray
 
 from collc.ten.arrays import Int32Array, Int64Array
 
-TRIES: Final = 120
-"""Orders that are tried."""
-
-MOST_MESSAGES: Final = 100_000
-"""Messages that all tries may simulate together, but at least _LEAST tries."""
-
-_LEAST: Final = 6
-
 _MICROSECOND: Final = 1000
 
 
@@ -65,18 +57,13 @@ class HopTimes:
 
     def candidates(self) -> Iterator[Int64Array]:
         """Times before which messages do not leave, int64[n], 0: as soon as it can be sent; the likeliest first."""
-        rng = np.random.default_rng(0)
-        slot = int(self.busy.max(initial=1))
-        for number in range(max(_LEAST, min(TRIES, MOST_MESSAGES // max(1, len(self.due))))):
-            key = self.enter if number == 2 else self.due
-            if number > 2:
-                share = rng.random()
-                noise = rng.random(len(key)) * slot * (0.1, 1, 2, 4)[number % 4]
-                key = (share * self.due + (1 - share) * self.enter + noise).astype(np.int64)
-            times = self.latest(key, 1 - number % 2)
-            whole = np.maximum(self.ready, times // _MICROSECOND * _MICROSECOND)
-            for one in (whole, times):  # compute nodes take whole microseconds, so that fewer of them make these
-                yield np.where(one > self.ready, one, 0) if number % 3 else one
+        for key in (self.due, (self.due + self.enter) // 2, self.enter):
+            for apart in (1, 0):
+                times = self.latest(key, apart)
+                whole = np.maximum(self.ready, times // _MICROSECOND * _MICROSECOND)
+                for begin in (whole, times):  # compute nodes take whole microseconds, so that fewer make these
+                    yield np.where(begin > self.ready, begin, 0)
+                    yield begin
 
 
 def _ints(column: NDArray[np.integer[Any]]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +25,8 @@ REFUSED: Final = {
 """Operations that no plan may have: why, and what to write instead."""
 
 WAITS: Final = ("wait", "rlxwait")
+SCRATCH: Final = 2
+"""The number of the only buffer that belongs to the runtime, not to a caller."""
 PACKETS: Final = 3
 """The number of the buffer of packets, which lies in the scratch: packet k at the bytes of chunks 2k and 2k + 1."""
 
@@ -85,13 +88,22 @@ class Operation:
     semaphores: list[int] = field(default_factory=list[int])
 
 
+Nodes = int | Sequence[int]
+"""How many consecutive ranks are a node, or the node of each rank."""
+
+RemoteBuffer = tuple[int, int, tuple[str, ...]]
+"""(owner, number of the buffer, types of channels)."""
+
+
 @dataclass(slots=True)
 class Plan:
     """A whole plan.
 
     chunks: input, output and scratch chunks of each gpu. threadblocks: the operations of each threadblock, by gpu;
     gpu_of: the gpu of each. semaphores: initial values, by gpu. switches: switch channels, by gpu. doubled: whether
-    there are two scratch buffers, used in turn. largest: max_message_size in bytes, None for no limit.
+    there are two scratch buffers, used in turn. reused: whether buffers of earlier calls may be used. largest:
+    max_message_size in bytes, None for no limit. channels: of each gpu by type. remote: the remote buffers of each gpu.
+    nodes: of the ranks; None: not known, and memory channels may go between any two.
     """
 
     name: str
@@ -104,4 +116,13 @@ class Plan:
     semaphores: list[list[int]]
     largest: int | None = None
     doubled: bool = False
+    reused: bool = False
     switches: list[list[SwitchChannel]] = field(default_factory=list["list[SwitchChannel]"])
+    channels: list[dict[str, list[Channel]]] = field(default_factory=list["dict[str, list[Channel]]"])
+    remote: list[list[RemoteBuffer]] = field(default_factory=list["list[RemoteBuffer]"])
+    nodes: Nodes | None = None
+
+    @property
+    def operations(self) -> list[Operation]:
+        """All operations, by threadblock."""
+        return [op for ops in self.threadblocks for op in ops]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
 
 import numpy as np
 
@@ -17,11 +16,8 @@ from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.happens_before import EventOrder, conflicting_accesses
 from collc.msccl.check_plan.events import History, SharedUse
 from collc.msccl.check_plan.memory import address
-from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, DataMove, Operation, Plan, SlotRange
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, SCRATCH, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.packets import find_reused_packets
-
-SCRATCH: Final = 2
-"""The number of the only buffer that belongs to the runtime, not to a caller."""
 
 _Access = tuple[int, Operation, bool]
 """An event that touches memory, its operation, and whether it writes."""

@@ -7,20 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
-from collc.msccl.check_plan.channels import (
-    Nodes,
-    RemoteBuffer,
-    check_groups,
-    check_nodes,
-    check_pairs,
-    check_ports,
-    check_synchronisation,
-    switch_channels_of,
-)
 from collc.msccl.check_plan.json_text import (
     BUFFERS,
     CHANNEL_TYPES,
@@ -38,9 +28,9 @@ from collc.msccl.check_plan.json_text import (
     optional_list_of,
     text_of,
 )
-from collc.msccl.check_plan.model import PACKETS, Channel, Operation, Plan
+from collc.msccl.check_plan.model import Channel, Nodes, Plan, RemoteBuffer, SwitchChannel
 from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
-from collc.msccl.check_plan.packets import check_packets
+from collc.msccl.check_plan.rules import RULES
 
 MAX_OPS: Final = 64
 MAX_CHANNELS: Final = 16
@@ -71,7 +61,7 @@ def parse_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Pl
     not fit its ranks.
     """
     try:
-        return _PlanReader(findings, nodes).read(json_of(path, findings))
+        return plan_of_values(json_of(path, findings), findings, nodes)
     except PlanError as error:
         findings.add(error.finding, breaks=True)
     except OSError as error:
@@ -79,21 +69,23 @@ def parse_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Pl
     return None
 
 
-def plan_of_values(values: object, findings: Findings) -> Plan:
-    """The same of the values of its JSON. Raises PlanError if it can't be understood."""
-    return _PlanReader(findings, None).read(values)
+def plan_of_values(values: object, findings: Findings, nodes: Nodes | None = None) -> Plan:
+    """The plan with these values of its JSON; what breaks `RULES` is added to the findings.
+
+    Raises PlanError if it can't be understood, UsageError if the nodes do not fit its ranks.
+    """
+    plan = _PlanReader(findings).read(values)
+    plan.nodes = nodes
+    for rule in RULES:
+        rule(plan, findings)
+    return plan
 
 
 class _PlanReader:
-    """Reads one plan. channels: of each gpu by type. remote: the remote buffers of each gpu, with their types."""
-
-    def __init__(self, findings: Findings, nodes: Nodes | None) -> None:
+    def __init__(self, findings: Findings) -> None:
         self.findings: Findings = findings
-        self.nodes: Nodes | None = nodes
         self.plan: Plan = Plan("", "", "", False, [], [], [], [])
         self.operations: OperationReader = OperationReader(self.plan, findings)
-        self.channels: list[dict[str, list[Channel]]] = []
-        self.remote: list[list[RemoteBuffer]] = []
 
     def read(self, value: object) -> Plan:
         """The whole plan. Raises PlanError if it cannot be understood."""
@@ -112,14 +104,6 @@ class _PlanReader:
             for number, entry in enumerate(list_of(gpu, "threadblocks", FileLocation(gpu=rank))):
                 location = FileLocation(gpu=rank, tb=number)
                 self._threadblock(object_of(entry, "threadblock", location), location)
-        check_pairs(self.plan, self.channels, self.findings)
-        check_groups(self.plan, self.findings)
-        check_ports(self.channels, self.remote, self.findings)
-        if self.nodes is not None:
-            check_nodes(self.plan, self.channels, self.remote, self.nodes, self.findings)
-        check_packets(self.plan, self.findings)
-        check_synchronisation(self.plan, self.findings)
-        self._remote_memory(root)
         return self.plan
 
     def _gpus_in_order(self, root: JsonObject) -> list[JsonObject]:
@@ -164,6 +148,9 @@ class _PlanReader:
         for name in ("reuse_resources", "use_double_scratch_buffer"):
             if not isinstance(root.get(name, False), bool):
                 raise PlanError("X0402", f"{name} is not a boolean", FileLocation(attribute=name), "true or false")
+        self.plan.doubled, self.plan.reused = (
+            root.get(name) is True for name in ("use_double_scratch_buffer", "reuse_resources")
+        )
         for name in ("num_threads_per_block", "buffer_alignment"):
             if name in root and number_of(root, name, FileLocation()) < 1:
                 raise PlanError("X0402", f"{name} is 0", FileLocation(attribute=name), "at least 1")
@@ -195,14 +182,14 @@ class _PlanReader:
             item = object_of(entry, "channel", location)
             kind = channel_type_of(item, "channel_type", location, switch=True)
             if kind == "switch":
-                plan.switches[-1] += switch_channels_of(item, ranks, location)
+                plan.switches[-1] += _switch_channels_of(item, ranks, location)
                 continue
             for peer in list_of(item, "connected_to", location):
                 if not is_number(peer) or not 0 <= peer < ranks or peer == rank:
                     raise PlanError("X0403", f"channel to {peer}", location, f"another rank of 0 .. {ranks - 1}")
                 listed[kind].append((kind, rank, peer, met[kind, peer]))
                 met[kind, peer] += 1
-        self.channels.append(listed)
+        plan.channels.append(listed)
         remote: list[RemoteBuffer] = []
         for entry in optional_list_of(gpu, "remote_buffers", location):
             item = object_of(entry, "remote buffer", location)
@@ -211,7 +198,7 @@ class _PlanReader:
                 raise PlanError("X0403", f"remote buffer of rank {owner}", location, f"0 .. {ranks - 1}")
             kinds = tuple(str(kind) for kind in list_of(item, "access_channel_types", location))
             remote.append((owner, buffer_of(item, location), kinds))
-        self.remote.append(remote)
+        plan.remote.append(remote)
 
     def _threadblock(self, entry: JsonObject, location: FileLocation) -> None:
         if number_of(entry, "id", location) != location.tb:
@@ -243,38 +230,35 @@ class _PlanReader:
                 numbers = list_of(group, "channel_ids", location)
                 found.switches.extend(item_at(known, number, "switch channel", location) for number in numbers)
                 continue
-            mine = self.channels[location.gpu][kind]
+            mine = self.plan.channels[location.gpu][kind]
             for number in list_of(group, "channel_ids", location):
                 found.channels[kind].append(item_at(mine, number, f"{kind} channel", location))
         for item in optional_list_of(entry, "remote_buffer_refs", location):
             group = object_of(item, "remote buffer reference", location)
             kind = channel_type_of(group, "access_channel_type", location)
             for number in list_of(group, "remote_buffer_ids", location):
-                owner, buffer, kinds = item_at(self.remote[location.gpu], number, "remote buffer", location)
+                owner, buffer, kinds = item_at(self.plan.remote[location.gpu], number, "remote buffer", location)
                 if kind not in kinds:
                     raise PlanError("X0403", f"remote buffer {number} is not for {kind} channels", location)
                 found.buffers[kind].append((owner, buffer))
         return found
 
-    def _remote_memory(self, root: JsonObject) -> None:
-        """Settings with which memory of another gpu is not what the plan names (sections 6.4 and 6.5)."""
-        doubled = self.plan.doubled = root.get("use_double_scratch_buffer") is True
-        reused = root.get("reuse_resources") is True
-        scratch = [chunks[BUFFERS["s"]] for chunks in self.plan.chunks]
-        for op in (op for ops in self.plan.threadblocks for op in ops):
-            touched = [slots for move in op.moves for slots in move.sources + move.targets]
-            remote = [slots for slots in touched if slots.remote]
-            here = op.location.gpu
-            other = next((s.gpu for s in remote if s.buffer == PACKETS and scratch[s.gpu] != scratch[here]), None)
-            if doubled and other is not None:
-                text = f"use_double_scratch_buffer: the second one begins after {scratch[here]} chunks on gpu {here}, "
-                text += f"which writes packets to gpu {other}, and there after {scratch[other]}"
-                self._refuse(op, text, "as many scratch chunks on both")
-            if doubled and any(slots.buffer == BUFFERS["s"] for slots in (touched if op.via == "port" else remote)):
-                text = "use_double_scratch_buffer: every other run, this is not the scratch that its owner uses"
-                self._refuse(op, text, "one scratch buffer, or packets (LL)")
-            if reused and any(slots.buffer != BUFFERS["s"] for slots in remote):
-                self._refuse(op, "reuse_resources: the buffer of another gpu may be that of an earlier call", "scratch")
 
-    def _refuse(self, op: Operation, text: str, expected: str) -> None:
-        self.findings.add(Finding("contract", "X0404", text, op.location, expected))
+def _switch_channels_of(item: JsonObject, ranks: int, location: FileLocation) -> list[SwitchChannel]:
+    """The switch channels of an entry of a gpu's channels, one for each group (X0402, X0403)."""
+    name = text_of(item, "buffer_type", location)
+    if name not in BUFFERS:
+        raise PlanError("X0402", f'buffer_type "{name}"', location, "i, o or s")
+    channels: list[SwitchChannel] = []
+    for entry in list_of(item, "rank_groups", location):
+        group = object_of(entry, "rank group", location)
+        members = list_of(group, "ranks", location)
+        if not members or not all(is_number(rank) and 0 <= cast("int", rank) < ranks for rank in members):
+            raise PlanError("X0403", f"rank group {str(members)[:40]}", location, f"ranks of 0 .. {ranks - 1}")
+        if len(set(members)) < len(members) or location.gpu not in members:
+            text = f"rank group {str(members)[:40]} has a rank twice, or lacks gpu {location.gpu} itself"
+            raise PlanError("X0403", text, location, "each of its ranks once, its own rank included")
+        if number_of(group, "size", location) != len(members):
+            raise PlanError("X0402", "size of a rank group is not the number of its ranks", location, f"{len(members)}")
+        channels.append(SwitchChannel(BUFFERS[name], tuple(members)))
+    return channels
