@@ -78,7 +78,7 @@ class _OneShotPlanner:
         self._hops: dict[int, Int32Array] = {}
 
     def choices(self) -> Iterator[tuple[bool, ...]]:
-        """Which levels may be one-shot; not so many that there would be too many messages."""
+        """Which levels may be one-shot without too many messages."""
         if all(self._is_plain(level) for level in self._levels):
             for one_shot in product((True, False), repeat=len(self._levels)):
                 if any(one_shot) and self._message_count(one_shot) * self._parts <= MOST_MESSAGES:
