@@ -123,13 +123,13 @@ def _symmetric(module: Module, effort: Effort, _options: IntOptions) -> Module:
 
 
 def _hierarchical() -> Callable[[Task, Effort], Schedule]:
-    from collc.synthesis.by_dimension.hierarchical import hierarchical
+    from collc.synthesis.by_dimension.orders import hierarchical
 
     return hierarchical
 
 
 def _themis() -> Callable[[Task, Effort], Schedule]:
-    from collc.synthesis.by_dimension.themis import themis
+    from collc.synthesis.by_dimension.orders import themis
 
     return themis
 

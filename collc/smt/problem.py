@@ -3,7 +3,7 @@
 Shifting a schedule to the left means: keep the order of the transfers on each link and the arrivals that each transfer
 waits for, and let each transfer start as early as it then can. After that every start is a sum of durations, of link
 occupancies (`busy`) and of times until arrival (`total`). It is therefore enough to look for schedules whose starts are
-such sums. Where all transfers take equal time the sums are the steps of SCCL (PPoPP 2021, section 3); unlike links,
+such sums. If all transfers take equal time, the sums are the steps of SCCL (PPoPP 2021, section 3); unlike links,
 unlike chunks and the model `pipelined` make more of them.
 
 A schedule that is shifted to the left can become wrong in two cases: a reduction may pick up a contribution that used
@@ -110,13 +110,13 @@ class ScheduleProblem:
 
     @property
     def step(self) -> int | None:
-        """Picoseconds of a step, where all transfers take equal time; else None."""
+        """Picoseconds of a step if all transfers take equal time; else None."""
         return self.durations[0] if len(self.durations) == 1 else None
 
     def times(self, until: int) -> tuple[int, ...]:
         """All sums of durations from 0 to `until` picoseconds, ascending.
 
-        Raises Undecided where there are more than MOST_TIMES.
+        Raises Undecided if there are more than MOST_TIMES.
         """
         found, queue = {0}, [0]
         for time in queue:
@@ -143,7 +143,7 @@ class ScheduleProblem:
 def problem_of(network: Network, demand: Demand, model: LinkModel, relays: bool) -> ScheduleProblem:
     """The problem of a demand; `relays`: switches send each arrival once.
 
-    A demand whose chunks are all reductions for one NPU is inverted. Raises Undecided where links have no bandwidth or
+    A demand whose chunks are all reductions for one NPU is inverted. Raises Undecided if links have no bandwidth or
     latency, or transfers take no time, or NPUs have limits.
     """
     if network.has_endpoints:

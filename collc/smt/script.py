@@ -102,12 +102,12 @@ class Script:
 
 
 def any_of(terms: Iterable[str]) -> str:
-    """The disjunction of terms; "false" where there is none."""
+    """The disjunction of terms; "false" if there is none."""
     found = list(terms)
     return f"(or {' '.join(found)})" if len(found) > 1 else found[0] if found else "false"
 
 
 def all_of(terms: Iterable[str]) -> str:
-    """The conjunction of terms; "true" where there is none."""
+    """The conjunction of terms; "true" if there is none."""
     found = list(terms)
     return f"(and {' '.join(found)})" if len(found) > 1 else found[0] if found else "true"

@@ -73,7 +73,7 @@ def _read(
     arrivals: Iterable[int],
     read: dict[int, int],
 ) -> int | None:
-    """The arrival that a departure sends on, None where the device held the chunk at first.
+    """The arrival that a departure sends on, None if the device held the chunk at first.
 
     read: by arrival, when the departures that read it have left their links; this one is added.
     """

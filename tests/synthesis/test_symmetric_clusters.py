@@ -156,7 +156,7 @@ def test_levels_are_gpus_then_nodes_then_pods() -> None:
     group = find_translations(net)
     assert group is not None
     times = ClassTimes.of(net, group, LinkModel.PIPELINED, MiB)
-    distance = Routes(net, group, times, 0, through=False).distance[group.orbits[0]]
+    distance = Routes(net, group, times, through=False).distance[group.orbits[0]]
     levels = levels_of(group, distance)
     assert levels is not None
     assert [moves.tolist() for moves in levels] == [[8, 16], [2, 4, 6], [1]]

@@ -14,8 +14,7 @@ from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.auto.textbook import AlgorithmLibrary, TextbookAlgorithm, textbook_algorithms
 from collc.synthesis.auto.tried import KnownBounds
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.by_dimension.hierarchical import hierarchical
-from collc.synthesis.by_dimension.themis import themis
+from collc.synthesis.by_dimension.orders import hierarchical, themis
 from collc.synthesis.exchange import exchange
 from collc.synthesis.forest import plan_forest
 from collc.synthesis.in_network.synthesizer import in_network

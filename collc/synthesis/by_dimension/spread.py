@@ -24,14 +24,14 @@ Order = Sequence[int]
 def dimensions_of(conditions: Conditions, synthesizer: str) -> Dimensions:
     """The dimensions of a task's network. Raises SourceError if there are fewer than two."""
     network = conditions.task.network
-    found = find_dimensions(network)
-    if found is None:
+    dimensions = find_dimensions(network)
+    if dimensions is None:
         message = (
             f"'{synthesizer}' needs a network of two dimensions or more, and '{network.name}' has no lines of NPUs"
         )
         hint = "build it as a product, as in ring(4) * switched(8), or use auto, tacos or pccl"
         raise SourceError(Diagnostic("S0305", message, hint=hint))
-    return found
+    return dimensions
 
 
 def link_costs(conditions: Conditions) -> list[int]:
@@ -58,48 +58,38 @@ def spread(
 ) -> Schedule:
     """The schedule in which row k of the conditions spreads along the dimensions in orders[k].
 
+    In a schedule that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards
+    these are two partials, which the switch would mix up. If they are, one copy waits for the other.
+
     Raises SourceError if no path along the lines leads to an NPU, NoSchedule if `stop` returns True before
-    there is a schedule, or where the buffers of switches are too small.
+    there is a schedule, or if the buffers of switches are too small.
     """
     trees = LineTrees(dimensions, link_costs(conditions))
     hops: list[list[LineHop]] = []
     for k in range(len(conditions)):
         if k % 256 == 0 and stop():
-            raise _stopped()
+            raise _stopped_early()
         hops.append(_hops(conditions, trees, k, orders[k]))
-    best: tuple[int, Transfers] | None = None
-    for nearest_first in (False, True):
-        if best is not None and stop():
-            break
-        found = _scheduled(conditions, hops, nearest_first, stop)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found
-    if best is None:
-        raise _stopped()
-    return RowSchedule(conditions.task.model, best[1])
+    schedule, transfers = _schedule_hops(conditions, hops, stop, one_copy=False)
+    if conditions.task.inverted and schedule.copies_meet():
+        _, transfers = _schedule_hops(conditions, hops, stop, one_copy=True)
+    return RowSchedule(conditions.task.model, transfers)
 
 
-def _stopped() -> NoSchedule:
+def _schedule_hops(
+    conditions: Conditions, hops: list[list[LineHop]], stop: Callable[[], bool], *, one_copy: bool
+) -> tuple[HopSchedule, Transfers]:
+    schedule = HopSchedule(conditions, one_copy)
+    for k, row in enumerate(hops):
+        schedule.add(k, row)
+    transfers = schedule.run(stop)
+    if transfers is None:
+        raise _stopped_early()
+    return schedule, transfers
+
+
+def _stopped_early() -> NoSchedule:
     return NoSchedule(Diagnostic("S0201", "stopped before all chunks were planned", hint="give it more time"))
-
-
-def _scheduled(
-    conditions: Conditions, hops: list[list[LineHop]], nearest_first: bool, stop: Callable[[], bool]
-) -> tuple[int, Transfers] | None:
-    """The end and all transfers of a schedule; None if `stop` returns True before.
-
-    In a schedule that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards
-    these are two partials, which the switch would mix up. Where they are, one copy waits for the other.
-    """
-    found: tuple[int, Transfers] | None = None
-    for one_copy in (False, True):
-        schedule = HopSchedule(conditions, nearest_first, one_copy)
-        for k, row in enumerate(hops):
-            schedule.add(k, row)
-        found = schedule.run(stop)
-        if found is None or not conditions.task.inverted or not schedule.copies_meet():
-            break
-    return found
 
 
 def _hops(conditions: Conditions, trees: LineTrees, k: int, order: Order) -> list[LineHop]:
@@ -121,7 +111,7 @@ def _hops(conditions: Conditions, trees: LineTrees, k: int, order: Order) -> lis
             if by_position:
                 tree = trees.tree(npu, axis)
                 reached = _next_senders(trees.dimensions, tree, axis, by_position, npu)
-                hops += _pruned(tree, set(reached))
+                hops += _hops_towards(tree, set(reached))
                 next_senders += reached.items()
         senders = next_senders
     return hops
@@ -136,17 +126,17 @@ def _next_senders(
     """
     stride = dimensions.strides[axis]
     own = npu // stride % dimensions.sizes[axis]
-    found = {npu + (position - own) * stride: targets for position, targets in by_position.items()}
-    missing = found.keys() - {hop.target for hop in tree}
+    senders = {npu + (position - own) * stride: targets for position, targets in by_position.items()}
+    missing = senders.keys() - {hop.target for hop in tree}
     if missing:
         network = dimensions.network
         names = f"{network.shown_name(npu)} to {network.shown_name(min(missing))}"
         message = f"no links of their dimension lead from {names}"
         raise SourceError(Diagnostic("S0306", message, hint="use auto, tacos or pccl instead"))
-    return found
+    return senders
 
 
-def _pruned(tree: list[LineHop], targets: set[int]) -> list[LineHop]:
+def _hops_towards(tree: list[LineHop], targets: set[int]) -> list[LineHop]:
     """The hops of a tree that are needed to reach some NPUs."""
     kept: list[LineHop] = []
     for hop in reversed(tree):

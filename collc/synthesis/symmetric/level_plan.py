@@ -64,7 +64,7 @@ def plan_levels(
     release: int64[parts], picoseconds from which the representative holds its chunks.
     """
     npus, parts = translations.orbits[0], len(release)
-    routes = Routes(network, translations, times, int(npus[0]), through=False)
+    routes = Routes(network, translations, times, through=False)
     levels = levels_of(translations, routes.distance[npus])
     if levels is None:
         return None
@@ -85,7 +85,7 @@ def plan_levels(
 def plan_exchange(network: Network, translations: Translations, times: ClassTimes, parts: int) -> ExchangePlan | None:
     """The plan of an All-to-All; None if no route leads to some NPU."""
     npus = translations.orbits[0]
-    routes = Routes(network, translations, times, int(npus[0]), through=True)
+    routes = Routes(network, translations, times, through=True)
     if bool((routes.distance[npus] >= UNREACHABLE).any()):
         return None
     hops = routes.to(npus[1:], parts)
