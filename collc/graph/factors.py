@@ -2,7 +2,7 @@
 
 Edges belong to one factor if they share a triangle, lie opposite to each other in a square, or meet without spanning
 exactly one square (the relations of Feder, "Product graph representations", 1992, here for neighbouring edges only).
-For products of rings, paths, cliques and trees this gives the factors; for other graphs it may give one factor where
+For products of rings, paths, cliques and trees this gives the factors; for other graphs it may give one factor if
 there are more.
 """
 

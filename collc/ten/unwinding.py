@@ -37,8 +37,8 @@ def links_over(network: Network, switches: Sequence[int], kinds: dict[LinkKind, 
 
     Its latency is the latency of the fastest path, of equal ones with the fewest links. If several are equal, the path
     is laid, from its target back, over the links that fewest of the paths so far share, counted against their
-    bandwidth. The new link has the bandwidth of the narrowest link of its path, where each link is shared evenly by the
-    new links that pass it. kinds: numbers of kinds, which grows. Raises ValueError for too many pairs.
+    bandwidth. The new link has the bandwidth of the narrowest link of its path; the new links that pass a link share it
+    evenly. kinds: numbers of kinds, which grows. Raises ValueError for too many pairs.
     """
     paths = _SwitchPaths(network, switches)
     if len(paths.senders) * len(paths.receivers) > MOST_PAIRS:
