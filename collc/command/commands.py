@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collc.application.file_kinds import titles
+from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
 from collc.base.synthesizers import SYNTHESIZERS as NAMES
 from collc.base.tables import Table
@@ -17,7 +18,6 @@ from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, print_output, progress_bar
 from collc.command.values import number_from, positive
 from collc.emit.kinds import EMIT_KINDS
-from collc.pictures import DESIGN_PICTURES, PICTURES
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
@@ -219,7 +219,7 @@ def compare_command(chosen: argparse.Namespace) -> Output:
     shared.OUTPUT.with_help("the report (default: NAME.html, without --svg or --png)", metavar="FILE.html"),
     shared.SVG.with_help("write one picture"),
     option("--png FILE.png", "write one picture; needs the extra collc[png]", Path),
-    option("--picture", "which one (default: topology)", choices=(*PICTURES, *DESIGN_PICTURES)),
+    option("--picture", "which one (default: topology)", choices=PICTURE_KINDS.keys()),
     option("--theme", "the colours of that picture (default: light)", choices=("light", "dark")),
     shared.SCHEDULE,
     shared.DESIGN,

@@ -12,12 +12,12 @@ from collc.application.compile.compile_report import CompileReport
 from collc.application.file_kinds import call_for
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
-from collc.application.show.report_page import report_page, single_picture, subject_section
+from collc.application.show.picture_kinds import PICTURE_KINDS
+from collc.application.show.report_page import report_page, subject_section
 from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.base.wording import listed, plural
 from collc.emit.kinds import EMIT_KINDS
-from collc.pictures import DESIGN_PICTURES
 
 if TYPE_CHECKING:
     from collc.application.design.design_pages import DesignSubject
@@ -53,7 +53,7 @@ class ShowSettings:
     @property
     def compared(self) -> bool:
         """Whether what is drawn needs the alternatives to a schedule."""
-        return self.page is not None or self.picture == "utilisation"
+        return self.page is not None or PICTURE_KINDS[self.picture].of == "comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,32 +131,24 @@ def _design_sections(designs: Sequence[DesignSubject]) -> list[Section]:
 def _picture(
     path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
 ) -> Picture:
-    """The one picture. Raises UsageError U0107 where several schedules have it, U0136 where nothing can be drawn."""
-    if settings.picture in DESIGN_PICTURES:
-        return _design_picture(path, designs, settings.picture)
-    if len(subjects) != 1:
-        raise not_one_schedule(path, len(subjects), ", and a picture shows one")
-    picture = single_picture(subjects[0], settings.picture)
-    if picture is None:
-        message = f"there is no picture '{settings.picture}' of {path}: " + (
-            "it names no network" if subjects[0].network is None else "no transfers are known"
-        )
-        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subjects[0].network is None else ""
-        raise UsageError(Diagnostic("U0136", message, hint=hint))
-    return picture
-
-
-def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> Picture:
-    from collc.application.design.design_pages import DRAWN
-
-    if len(designs) != 1:
-        message = f"{path} has {plural(len(designs), 'design')}, and a picture '{name}' shows one"
-        raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
-    picture = DRAWN[name](designs[0])
-    if picture is None:
-        message = f"there is no picture '{name}' of {path}: no constraint of the design is a budget"
+    """The one picture. Raises UsageError U0107 if several schedules have it, U0136 if nothing can be drawn."""
+    kind = PICTURE_KINDS[settings.picture]
+    if kind.of == "design":
+        if len(designs) != 1:
+            message = f"{path} has {plural(len(designs), 'design')}, and a picture '{kind.name}' shows one"
+            raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
+        drawn, reason = designs[0], "no constraint of the design is a budget"
         hint = "a budget limits all bandwidths, as in: require sum(bandwidth) == 800GB/s"
-        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    else:
+        if len(subjects) != 1:
+            raise not_one_schedule(path, len(subjects), ", and a picture shows one")
+        subject = subjects[0]
+        drawn = {"network": subject.network, "transfers": subject.use or None, "comparison": subject}[kind.of]
+        reason = "it names no network" if subject.network is None else "no transfers are known"
+        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subject.network is None else ""
+    picture = None if drawn is None else kind.function()(drawn)
+    if picture is None:
+        raise UsageError(Diagnostic("U0136", f"there is no picture '{kind.name}' of {path}: {reason}", hint=hint))
     return picture
 
 
