@@ -14,7 +14,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, Transfers
 
 
-def place_chunks(
+def choose_cores(
     kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: random.Random | None
 ) -> list[Core]:
     """A core of one kind for each of some chunks.
@@ -97,17 +97,17 @@ def exchange_rounds(network: Network, clock: Clock, cores: Mapping[int, Core], b
                 continue
             size, messages = int(clock.size_of[chunk]), core.rounds[number]
             # The lane between two NPUs on which a chunk arrives first.
-            lanes = [
+            chosen = [
                 min(links_between[m.source, m.target], key=lambda link: (free[link] + total[link][size], link))
                 for m in messages
             ]
-            start = max([ready[chunk], *(free[link] for link in lanes)])
+            start = max([ready[chunk], *(free[link] for link in chosen)])
             relayed = [came.get((chunk, m.came_from, m.source), -1) for m in messages]
-            for message, link, origin in zip(messages, lanes, relayed, strict=True):
+            for message, link, origin in zip(messages, chosen, relayed, strict=True):
                 free[link] = start + busy[link][size]
                 rows.append((chunk, link, start, origin, message.kept))
                 came[chunk, message.source, message.target] = link
-            ready[chunk] = start + max(total[link][size] for link in lanes)
+            ready[chunk] = start + max(total[link][size] for link in chosen)
     table = np.array(rows, np.int64).reshape(-1, 5)
     chunks, links, relayed_links = (table[:, column].astype(np.int32) for column in (0, 1, 3))
     kept = table[:, 4].astype(np.bool_)

@@ -22,7 +22,7 @@ from collc.graph.automorphisms import opposite_links
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
-from collc.synthesis.exchange.placement import exchange_rounds, place_chunks
+from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
 from collc.synthesis.reductions.invert import invert_schedule
 from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -205,7 +205,7 @@ class _ExchangePlanner:
         cores: dict[int, Core] = {}
         for kind, chunks, steps in zip(plan.kinds, plan.chunks, plan.steps, strict=True):
             rng = random.Random(self._effort.seed * 1_000_003 + trial) if trial else None
-            placed = place_chunks(kind, len(chunks), self._into.tolist(), steps, rng)
+            placed = choose_cores(kind, len(chunks), self._into.tolist(), steps, rng)
             cores.update(zip(chunks.tolist(), placed, strict=True))
         demand = _spread_demand(module.demand, cores)
         moving = np.array([chunk for chunk in cores if self._moves(chunk, cores[chunk])], np.int32)
