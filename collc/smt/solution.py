@@ -40,14 +40,16 @@ def transfers_of(encoding: DeadlineEncoding, true: frozenset[str]) -> Transfers:
         reduce = goal.reduced and possible.reduces in true
         free = start + problem.busy_of(goal, edge)
         by_chunk[possible.chunk].append(_FoundTransfer(start, possible.edge, possible.chunk, free, arrival, reduce))
-    found: list[_FoundTransfer] = []
+    kept: list[_FoundTransfer] = []
     for chunk, transfers in by_chunk.items():
         goal, ordered = problem.goals[chunk], sorted(transfers, key=lambda transfer: (transfer.start, transfer.edge))
-        found += ordered if goal.reduced else _needed(problem, goal, ordered)
-    return _on_links(problem, found)
+        kept += ordered if goal.reduced else _needed_transfers(problem, goal, ordered)
+    return _on_links(problem, kept)
 
 
-def _needed(problem: ScheduleProblem, goal: ChunkGoal, transfers: list[_FoundTransfer]) -> list[_FoundTransfer]:
+def _needed_transfers(
+    problem: ScheduleProblem, goal: ChunkGoal, transfers: list[_FoundTransfer]
+) -> list[_FoundTransfer]:
     """The transfers of a copied chunk, by start, that lie on paths to where it is wanted."""
     origin: list[int | None] = []
     read: dict[int, int] = {}
@@ -85,9 +87,9 @@ def _read(
     if rule is SwitchRule.FREE:
         return min(there, key=lambda number: transfers[number].arrival)
     idle = [number for number in there if read.get(number, -1) <= departure.start]
-    if rule is SwitchRule.ONCE and not problem.limited(source):
+    if rule is SwitchRule.ONCE and not problem.is_limited(source):
         idle = [number for number in there if number not in read]
-    if problem.limited(source):
+    if problem.is_limited(source):
         taken = max(idle, key=lambda number: (transfers[number].arrival, problem.edges[transfers[number].edge].links))
     else:
         # One that was read before, if there is one, so that few arrivals are needed.
@@ -96,12 +98,12 @@ def _read(
     return taken
 
 
-def _on_links(problem: ScheduleProblem, found: list[_FoundTransfer]) -> Transfers:
+def _on_links(problem: ScheduleProblem, transfers: list[_FoundTransfer]) -> Transfers:
     """Give each transfer a link of its edge that is free."""
     free: dict[int, list[int]] = {}
     rows: list[tuple[int, int, int, bool]] = []
-    end = max((transfer.arrival for transfer in found), default=0)
-    for transfer in sorted(found, key=lambda transfer: (transfer.start, transfer.edge, transfer.chunk)):
+    end = max((transfer.arrival for transfer in transfers), default=0)
+    for transfer in sorted(transfers, key=lambda transfer: (transfer.start, transfer.edge, transfer.chunk)):
         links = problem.edges[transfer.edge].links
         until = free.setdefault(transfer.edge, [0] * len(links))
         lane = next(number for number, time in enumerate(until) if time <= transfer.start)

@@ -19,7 +19,7 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
 from collc.synthesis.exchange.cores import Core, core_kinds
 from collc.synthesis.exchange.line_rounds import odd_ring_exchange
-from collc.synthesis.exchange.placement import placed
+from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.retiming import retimed
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -323,7 +323,7 @@ def test_cores_are_those_of_least_cost(net: Network, seed: int | None) -> None:
         order = list(range(len(one.cores)))
         if seed is not None:
             random.Random(seed).shuffle(order)
-        found = placed(one, chunks, degree, steps, None if seed is None else random.Random(seed))
+        found = choose_cores(one, chunks, degree, steps, None if seed is None else random.Random(seed))
         for number, chosen in enumerate(found):
             costs = [_cost(one.cores[core], found[:number], chunks, degree, steps) for core in order]
             assert one.cores[order[costs.index(min(costs))]] is chosen, one.name

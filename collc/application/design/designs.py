@@ -16,7 +16,7 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, Sou
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
 from collc.emit.kinds import EMIT_KINDS
-from collc.graph.network_axes import KINDS
+from collc.graph.dimensions import KINDS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import DesignRequest, Program
 

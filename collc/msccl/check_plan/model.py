@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,7 +28,12 @@ WAITS: Final = ("wait", "rlxwait")
 SCRATCH: Final = 2
 """The number of the only buffer that belongs to the runtime, not to a caller."""
 PACKETS: Final = 3
-"""The number of the buffer of packets, which lies in the scratch: packet k at the bytes of chunks 2k and 2k + 1."""
+"""The number of the buffer of packets: payload and flag, in the scratch at the bytes of chunks 2k and 2k + 1.
+
+The flag is the number of the launch, so that readers wait for them. Each packet is written once in a launch: a reader
+could not tell a second one. With two scratch buffers a launch uses the one that the launch before did not, and a packet
+is written where two launches before lay another one.
+"""
 
 MAX_OP_BUFFERS: Final = 10
 """Buffers on one side of an operation."""
@@ -67,6 +72,10 @@ class DataMove:
     targets: tuple[SlotRange, ...]
 
 
+Packet = tuple[int, int]
+"""(gpu, number) of a packet chunk."""
+
+
 @dataclass(slots=True)
 class Operation:
     """One operation of a threadblock.
@@ -86,6 +95,20 @@ class Operation:
     via: str = ""
     barrier: tuple[int, int] | None = None
     semaphores: list[int] = field(default_factory=list[int])
+
+    @property
+    def packets_read(self) -> list[Packet]:
+        """The packets that it waits for."""
+        return _packets(slots for move in self.moves for slots in move.sources)
+
+    @property
+    def packets_written(self) -> list[Packet]:
+        """The packets that it writes."""
+        return _packets(slots for move in self.moves for slots in move.targets)
+
+
+def _packets(ranges: Iterable[SlotRange]) -> list[Packet]:
+    return [(slots.gpu, slots.index + k) for slots in ranges if slots.buffer == PACKETS for k in range(slots.size)]
 
 
 Nodes = int | Sequence[int]

@@ -7,26 +7,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.json_text import (
-    BUFFERS,
-    CHANNEL_TYPES,
-    JsonObject,
-    PlanError,
-    buffer_of,
-    channel_type_of,
-    item_at,
-    list_of,
-    number_of,
-    object_of,
-    optional_list_of,
-    text_of,
-)
+from collc.msccl.check_plan.json_text import ALL_CHANNEL_TYPES, BUFFERS, CHANNEL_TYPES, Fields, PlanError, item_at
 from collc.msccl.check_plan.model import (
     MAX_OP_BUFFERS,
     NAMES,
     PACKETS,
     PUTS,
     REFUSED,
+    SCRATCH,
     SIGNALS,
     WAITS,
     Channel,
@@ -91,14 +79,14 @@ class OperationReader:
         self.findings: Findings = findings
         self.moved: int = 0
 
-    def read(self, item: JsonObject, tb: int, location: FileLocation, references: References) -> Operation:
+    def read(self, item: Fields, tb: int, references: References) -> Operation:
         """One operation of the threadblock in row `tb`. Raises PlanError if it cannot be executed as written."""
-        op = Operation(text_of(item, "name", location), tb, location)
+        op = Operation(item.text("name"), tb, item.location)
         if op.name not in NAMES:
             why, instead = REFUSED.get(op.name, ("", f"one of {', '.join(NAMES)}"))
-            raise PlanError("X0404", f'operation "{op.name[:40]}"' + (f": {why}" if why else ""), location, instead)
-        if "channel_type" in item:
-            op.via = channel_type_of(item, "channel_type", location, switch=True)
+            raise item.error(f'operation "{op.name[:40]}"' + (f": {why}" if why else ""), instead, code="X0404")
+        if "channel_type" in item.values:
+            op.via = item.choice("channel_type", ALL_CHANNEL_TYPES)
         self._channels(op, item, references)
         _refuse_what_is_not_done(op, item)
         if op.name == "barrier":
@@ -114,9 +102,9 @@ class OperationReader:
         if count > limit:
             self.findings.add(Finding("contract", "X0406", f"{count} {what}", location, f"at most {limit}"))
 
-    def _channels(self, op: Operation, item: JsonObject, references: References) -> None:
+    def _channels(self, op: Operation, item: Fields, references: References) -> None:
         channels = references.channels.get(op.via, [])
-        for number in optional_list_of(item, "channel_ids", op.location):
+        for number in item.items("channel_ids", optional=True):
             op.over.append(item_at(channels, number, "channel of the threadblock", op.location))
         self.limit(len(op.over), MAX_OP_CHANNELS, "channels of an operation", op.location)
         if op.name in (*SIGNALS, *WAITS, "flush"):
@@ -129,23 +117,23 @@ class OperationReader:
         if op.name in WAITS:
             op.waits = [(kind, peer, rank, number) for kind, rank, peer, number in op.over]
 
-    def _barrier(self, op: Operation, item: JsonObject) -> None:
-        count = number_of(item, "num_threadblocks", op.location)
+    def _barrier(self, op: Operation, item: Fields) -> None:
+        count = item.number("num_threadblocks")
         if count < 1:
             raise PlanError("X0402", "num_threadblocks is 0", op.location, "the number of threadblocks that meet")
-        op.barrier = number_of(item, "barrier_id", op.location), count
+        op.barrier = item.number("barrier_id"), count
         self.limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.location)
 
-    def _semaphores(self, op: Operation, item: JsonObject) -> None:
+    def _semaphores(self, op: Operation, item: Fields) -> None:
         values = self.plan.semaphores[op.location.gpu]
-        numbers = list_of(item, "semaphore_ids", op.location)
+        numbers = item.items("semaphore_ids")
         for number in numbers:
             item_at(values, number, "semaphore", op.location)
         op.semaphores = [int(number) for number in numbers]
         self.limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.location)
 
-    def _buffers(self, op: Operation, item: JsonObject, references: References) -> None:
-        entries = [optional_list_of(item, name, op.location) for name in ("src_buff", "dst_buff")]
+    def _buffers(self, op: Operation, item: Fields, references: References) -> None:
+        entries = [item.items(name, optional=True) for name in ("src_buff", "dst_buff")]
         if op.name in SHAPES:
             op.moves = self._packets(op, entries, references)
             return
@@ -172,7 +160,7 @@ class OperationReader:
         for side, wanted in zip(entries, kinds, strict=True):
             found = [self._slots(entry, op, references) for entry in side]
             for slots, kind in zip(found, wanted, strict=True):
-                if slots.remote != (kind is Role.REMOTE) or (kind is not Role.PLAIN and slots.buffer != BUFFERS["s"]):
+                if slots.remote != (kind is Role.REMOTE) or (kind is not Role.PLAIN and slots.buffer != SCRATCH):
                     text = f"{op.name} with a buffer in the wrong place: packets lie in scratch"
                     raise PlanError("X0404", text, op.location, f"{kind.value} there")
             pairs = zip(found, wanted, strict=True)
@@ -193,29 +181,29 @@ class OperationReader:
 
     def _of_all(self, entry: object, op: Operation, references: References) -> list[SlotRange]:
         """The slots of all gpus of a switch channel."""
-        item = object_of(entry, "buffer", op.location)
-        channel = item_at(references.switches, item.get("switch_channel_id"), "switch channel", op.location)
-        index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
+        item = Fields.of(entry, "buffer", op.location)
+        channel = item_at(references.switches, item.values.get("switch_channel_id"), "switch channel", op.location)
+        index, size = item.number("index"), item.number("size")
         found = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
         return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in found]
 
     def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
         """The slots that an entry of src_buff or dst_buff names, inside their buffer (else X0405)."""
-        item = object_of(entry, "buffer", op.location)
-        index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
-        remote = "buffer_id" in item
+        item = Fields.of(entry, "buffer", op.location)
+        index, size = item.number("index"), item.number("size")
+        remote = "buffer_id" in item.values
         if remote:
             buffers = references.buffers.get(op.via, [])
-            owner, buffer = item_at(buffers, item["buffer_id"], "remote buffer of the threadblock", op.location)
+            owner, buffer = item_at(buffers, item.values["buffer_id"], "remote buffer of the threadblock", op.location)
         else:
-            owner, buffer = op.location.gpu, buffer_of(item, op.location)
+            owner, buffer = op.location.gpu, BUFFERS.index(item.choice("type", BUFFERS))
         return self._check_bounds(SlotRange(owner, buffer, index, size, remote), op)
 
     def _check_bounds(self, slots: SlotRange, op: Operation) -> SlotRange:
         """The slots, if they are inside their buffer (else X0405)."""
         limit, index, size = self.plan.chunks[slots.gpu][slots.buffer], slots.index, slots.size
         if size < 1 or index + size > limit:
-            text = f"{'ios'[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
+            text = f"{BUFFERS[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
             raise PlanError("X0405", text, op.location, f"within its {limit} chunks")
         self.moved += size
         if self.moved > MAX_MOVED:
@@ -224,12 +212,12 @@ class OperationReader:
         return slots
 
 
-def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
+def _refuse_what_is_not_done(op: Operation, item: Fields) -> None:
     """Raise PlanError (X0404) for what the runtime ignores, and for what the check cannot judge."""
-    if item.get("reduce_op", "sum") != "sum":
-        text = f"reduce_op {str(item['reduce_op'])[:20]!a}: the runtime always adds"
+    if item.values.get("reduce_op", "sum") != "sum":
+        text = f"reduce_op {str(item.values['reduce_op'])[:20]!a}: the runtime always adds"
         raise PlanError("X0404", text, op.location, '"sum"')
-    if "tbg_info" in item:
+    if "tbg_info" in item.values:
         text = "tbg_info: collc cannot judge operations that several threadblocks share"
         raise PlanError("X0404", text, op.location)
     if op.name == "pws" and op.via != "port":
@@ -241,7 +229,7 @@ def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
         if op.via != "port":
             text = f"flush over {op.via or 'no'} channels: the runtime flushes port channels of these numbers"
             raise PlanError("X0404", text, op.location, "port channels")
-        count = len(optional_list_of(item, "dst_buff", op.location))
+        count = len(item.items("dst_buff", optional=True))
         if count < len(op.over):
             text = f"flush of {len(op.over)} channels: the runtime counts the entries of dst_buff instead, {count}"
             raise PlanError("X0404", text, op.location, "an entry of dst_buff for each channel")

@@ -12,8 +12,7 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.wording import plural
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.model import PACKETS, PUTS, SCRATCH, Channel, Nodes, Operation, Plan
-from collc.msccl.check_plan.packets import Packet, packets_read, packets_written
+from collc.msccl.check_plan.model import PACKETS, PUTS, SCRATCH, Channel, Nodes, Operation, Packet, Plan
 
 MAX_REGIONS: Final = 512
 """The proxy numbers memory with 9 bits."""
@@ -162,13 +161,13 @@ def check_packets(plan: Plan, findings: Findings) -> None:
     All are X0417.
     """
     ops = plan.operations
-    users = [op for op in ops if packets_read(op) or packets_written(op)]
+    users = [op for op in ops if op.packets_read or op.packets_written]
     if users and plan.protocol != "LL":
         text = f"{len(users)} operations on packets, which need twice the scratch that the protocol {plan.protocol} has"
         findings.add(Finding("contract", "X0417", text, users[0].location, '"protocol": "LL"'))
     written: dict[Packet, Operation] = {}
     for op in users:
-        for packet in packets_written(op):
+        for packet in op.packets_written:
             if packet in written:
                 text = f"packet {packet[1]} of gpu {packet[0]} is written twice in a launch"
                 also = (("the other operation", written[packet].location),)
@@ -186,7 +185,7 @@ def _check_packet_layout(ops: list[Operation], findings: Findings) -> None:
     if not plain:
         return
     for op in ops:
-        for gpu, number in packets_read(op) + packets_written(op):
+        for gpu, number in op.packets_read + op.packets_written:
             for chunk in (2 * number, 2 * number + 1):
                 if (gpu, chunk) in plain:
                     use = "which other operations use without packets"

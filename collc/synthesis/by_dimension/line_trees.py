@@ -19,7 +19,7 @@ VARIANTS: Final = 2
 class LineHop:
     """A chunk goes from an NPU to another of its line, over one link, or over several with switches between.
 
-    path: the links. offset: positions from the source to the target along the line, which wraps round. Where all NPUs
+    path: the links. offset: positions from the source to the target along the line, which wraps round. If all NPUs
     of a line send to offset 1, then to offset 2 and so on, each receives from one NPU at a time.
     """
 
@@ -55,7 +55,7 @@ class LineTrees:
         self._uses: dict[tuple[int, int], int] = {}
 
     def tree(self, npu: int, axis: int) -> list[LineHop]:
-        """Hops that bring a chunk from an NPU to its line, parents first; to a part of it where links are missing."""
+        """Hops that bring a chunk from an NPU to its line, parents first; to a part of it if links are missing."""
         use = self._uses.get((npu, axis), 0)
         self._uses[npu, axis] = use + 1
         known = self._trees.setdefault((npu, axis), [])

@@ -132,7 +132,7 @@ def _cliques(near: dict[int, set[int]], edges: list[tuple[int, int]]) -> Iterato
 
 def _squares(near: dict[int, set[int]]) -> Iterator[Core]:
     """Cycles of four without diagonals, in both orders of their two rounds; at most MOST_CORES."""
-    found = 0
+    count = 0
     for a in sorted(near):
         for b, d in combinations(sorted(npu for npu in near[a] if npu > a), 2):
             if d in near[b]:
@@ -144,8 +144,8 @@ def _squares(near: dict[int, set[int]]) -> Iterator[Core]:
                 members = tuple(sorted((a, b, c, d)))
                 yield Core(members, (one, other))
                 yield Core(members, (other, one))
-                found += 2
-                if found >= MOST_CORES:
+                count += 2
+                if count >= MOST_CORES:
                     return
 
 
@@ -156,16 +156,16 @@ def _swap(*pairs: tuple[int, int]) -> tuple[PartialMessage, ...]:
 def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
     """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation."""
     factors = cartesian_factors(near)
-    found: dict[tuple[int, int], list[Core]] = {}
+    cores: dict[tuple[int, int], list[Core]] = {}
     for span in range(1, len(factors) + 1):
         for first in range(len(factors)):
             chosen = [factors[(first + number) % len(factors)] for number in range(span)]
             for members in components(chosen):
                 for core in _spanning_cores(members, chosen):
-                    found.setdefault((len(members), len(core.rounds)), []).append(core)
-    for size, rounds in sorted(found):
+                    cores.setdefault((len(members), len(core.rounds)), []).append(core)
+    for size, rounds in sorted(cores):
         if size > 2:
-            yield CoreKind(f"line of {size} in {rounds}", tuple(found[size, rounds][:MOST_CORES]))
+            yield CoreKind(f"line of {size} in {rounds}", tuple(cores[size, rounds][:MOST_CORES]))
 
 
 def _spanning_cores(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
@@ -187,18 +187,18 @@ def _cores_along(members: tuple[int, ...], factors: list[dict[int, set[int]]], *
             return
         count = max(map(len, lines))
         choices.append([_side_by_side([line[turn % len(line)] for line in lines]) for turn in range(count)])
-    for chosen in zip(*(_repeat_rounds(found, max(map(len, choices))) for found in choices), strict=True):
+    for chosen in zip(*(_repeat_rounds(rounds, max(map(len, choices))) for rounds in choices), strict=True):
         core = Core(members, tuple(chain.from_iterable(chosen)))
         if _gives_sum(core):
             yield core
 
 
-def _repeat_rounds(found: list[Rounds], count: int) -> list[Rounds]:
-    return [found[number % len(found)] for number in range(count)]
+def _repeat_rounds(rounds: list[Rounds], count: int) -> list[Rounds]:
+    return [rounds[number % len(rounds)] for number in range(count)]
 
 
 def _side_by_side(lines: list[Rounds]) -> Rounds:
-    """The rounds of several lines at the same time, none where all lines are single NPUs."""
+    """The rounds of several lines at the same time, none if all lines are single NPUs."""
     rounds = (tuple(chain.from_iterable(messages)) for messages in zip_longest(*lines, fillvalue=()))
     return tuple(messages for messages in rounds if messages)
 
