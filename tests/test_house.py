@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tuning": {"tuning", "simulation", "graph", "kernels", "ten"} | BELOW,
     "parallel": {"parallel"} | BELOW,
     "kernels": {"kernels", "ten"} | BELOW,
-    "graph": {"graph", "kernels", "ten"},
+    "graph": {"graph", "kernels", "ten"} | BELOW,
     "ten": {"ten"} | BELOW,
     "smt": {"smt", "graph", "ten"} | BELOW,
     "synthesis": {"synthesis", "simulation", "smt", "graph", "kernels", "ten"} | BELOW,

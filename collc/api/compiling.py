@@ -33,9 +33,9 @@ class CompileOptions(TypedDict, total=False):
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
     emit: kinds of files to write besides those that the program names (listed below).
-    output: folder for all files; the current folder where it is missing.
-    progress: receives the share of the current phase that is done (None where it is not known) and the phase's name.
-    errors: "raise" (the default): raise an exception where a schedule fails, after all were compiled. "report": only
+    output: folder for all files; the current folder if it is missing.
+    progress: receives the share of the current phase that is done (None if it is not known) and the phase's name.
+    errors: "raise" (the default): raise an exception if a schedule fails, after all were compiled. "report": only
         say so in the report.
     """
 
@@ -71,7 +71,7 @@ def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> C
     the path of a file.
 
     The keywords are those of `CompileOptions`. Returns the report, whose schedules hold their modules:
-    `report["gather"].module`. Raises CollcError where the program, the settings or a schedule are wrong, TypeError
+    `report["gather"].module`. Raises CollcError if the program, the settings or a schedule are wrong, TypeError
     for an unknown keyword, and KeyboardInterrupt at Ctrl-C.
     """
     if isinstance(source, str) and any(character in source for character in "\n{"):

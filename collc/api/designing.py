@@ -18,8 +18,8 @@ class DesignOptions(TypedDict, total=False):
     """The keywords of `solve_designs`. A missing one, or None, leaves the choice to the program.
 
     definitions: values of the program's params. design: name of the one design to solve. output: folder for the files
-        that designs ask for; the current folder where it is missing.
-    errors: "raise" (the default): raise an exception where a design fails, after all were solved. "report": only say
+        that designs ask for; the current folder if it is missing.
+    errors: "raise" (the default): raise an exception if a design fails, after all were solved. "report": only say
         so in the report.
     """
 
@@ -34,8 +34,8 @@ def solve_designs(source: str | PathLike[str], **options: Unpack[DesignOptions])
     """Find the best bandwidths for the designs of a program, and write the files that they ask for.
 
     source: a `.coll` file, or a program as text, as in `compile`. Bandwidths are those of an NPU in each dimension, in
-    GB/s. Raises SourceError where the program or a design is wrong, NoSchedule where no bandwidths satisfy the
-    constraints of a design, UsageError where the program has no design (of that name), TypeError for an unknown
+    GB/s. Raises SourceError if the program or a design is wrong, NoSchedule if no bandwidths satisfy the
+    constraints of a design, UsageError if the program has no design (of that name), TypeError for an unknown
     keyword.
     """
     errors = arguments.one_of("errors", options.get("errors"), ("raise", "report"))

@@ -40,7 +40,7 @@ def with_keywords(options: type, former: Mapping[str, str] = {}) -> Callable[[Ca
         known = [parameter.name for parameter in (*positional, *keywords)]
 
         @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in kwargs:
                 if name not in known:
                     hint = did_you_mean(name, known, f"the keywords are {listed(known)}")
@@ -48,8 +48,8 @@ def with_keywords(options: type, former: Mapping[str, str] = {}) -> Callable[[Ca
                     raise TypeError(f"{function.__name__}() has no keyword '{name}'; {hint}")
             return function(*args, **kwargs)
 
-        shown: Any = checked
+        shown: Any = call
         shown.__signature__ = Signature([*positional, *keywords], return_annotation=own.return_annotation)
-        return checked
+        return call
 
     return decorate

@@ -10,7 +10,7 @@ class ImpossibleTime(Exception):
 
 
 def check_possible(name: str, time: int | None, *bounds: tuple[int | None, object]) -> None:
-    """Raise ImpossibleTime where a time (picoseconds) is below one of some bounds, each with what sets it."""
+    """Raise ImpossibleTime if a time (picoseconds) is below one of some bounds, each with what sets it."""
     for least, what in bounds:
         if time is not None and least is not None and time < least:
             found = f"'{name}' passed all checks in {format_time(time)}"

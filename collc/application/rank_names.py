@@ -33,7 +33,7 @@ def _labels(run: dict[str, Any]) -> list[str]:
 
 
 def _runs(path: Path) -> list[dict[str, Any]]:
-    """The runs of a file of ranks; none where it cannot be read."""
+    """The runs of a file of ranks; none if it cannot be read."""
     try:
         runs: list[Any] = json.loads(path.read_text(encoding="utf-8"))["runs"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The number of steps of a schedule, where it has steps."""
+"""The number of steps of a schedule, if it has steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collc.ten.schedule import LinkModel
 def step_time(module: Module) -> int | None:
     """Duration of one step in picoseconds: latency + size / bandwidth.
 
-    None where links or chunks differ, where there are no links or chunks, or where the link model is not `store`.
+    None if links or chunks differ, if there are no links or chunks, or if the link model is not `store`.
     """
     network = module.network
     used = np.unique(network.kind)
@@ -26,6 +26,6 @@ def step_time(module: Module) -> int | None:
 
 
 def step_count(module: Module, time: int) -> int | None:
-    """Number of steps in `time` picoseconds; None where there are no steps or `time` is not a multiple of one."""
+    """Number of steps in `time` picoseconds; None if there are no steps or `time` is not a multiple of one."""
     step = step_time(module)
     return time // step if step and time % step == 0 else None

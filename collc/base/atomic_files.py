@@ -58,7 +58,7 @@ def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder:
 class _Pending:
     """A file or folder that is not published yet.
 
-    final: the name that was asked for. target: the file that gets the content, which is another one where `final` is a
+    final: the name that was asked for. target: the file that gets the content, which is another one if `final` is a
     symbolic link. handle: the open, locked file; None if the system has no locks. replaced: of a folder, see
     `Draft.new_folder`.
     """
@@ -80,7 +80,7 @@ class Draft:
     """Files under temporary names in the folders of their final names, until `publish` renames all of them.
 
     `drafting` creates one and removes the files that were not published.
-    hint: what to try where a folder cannot be written; "" where the error says enough.
+    hint: what to try if a folder cannot be written; "" if the error says enough.
     """
 
     hint: str = ""
@@ -90,7 +90,7 @@ class Draft:
         """Create an empty temporary file for `path`, with the same suffix, and return its path.
 
         Of a symbolic link, the file to which it leads is written, and the link stays. Removes temporary files for
-        `path` that killed processes have left. Raises UsageError if the folder cannot be written, and where a device,
+        `path` that killed processes have left. Raises UsageError if the folder cannot be written, and if a device,
         a pipe or a stream, as /dev/stdout, has the name.
         """
         try:
@@ -106,7 +106,7 @@ class Draft:
         return pending.temporary
 
     def _target(self, path: Path) -> Path:
-        """The file that `path` denotes, without symbolic links if it is one. Raises UsageError where it is no file."""
+        """The file that `path` denotes, without symbolic links if it is one. Raises UsageError if it is no file."""
         try:
             mode = path.stat().st_mode  # fails if the name is too long; the temporary name is shorter
         except FileNotFoundError:
@@ -156,7 +156,7 @@ class Draft:
 
 
 def check_folder(folder: Path, hint: str = "") -> None:
-    """Raise UsageError U0203 where files cannot be written to a folder, which need not exist yet."""
+    """Raise UsageError U0203 if files cannot be written to a folder, which need not exist yet."""
     existing = next((one for one in (folder, *folder.absolute().parents) if os.path.lexists(one)), folder)
     if os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK):  # noqa: PTH112 (raises nothing)
         return
@@ -214,13 +214,13 @@ def _create(path: Path, target: Path) -> _Pending:
             os.close(handle)  # Windows cannot rename an open file
             return _Pending(Path(name), path, target, None)
         with contextlib.suppress(OSError):
-            if not locked(handle) or not os.fstat(handle).st_nlink:
+            if not try_lock(handle) or not os.fstat(handle).st_nlink:
                 os.close(handle)  # another process found it unlocked and removed it
                 continue
         return _Pending(Path(name), path, target, handle)
 
 
-def locked(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
     """Lock an open file; False if another process holds the lock. Raises OSError if the file system has no locks."""
     if sys.platform == "win32":
         return False
@@ -238,7 +238,7 @@ def _open_locked(path: Path) -> int | None:
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         with contextlib.suppress(OSError):
-            if locked(handle):
+            if try_lock(handle):
                 return handle
         os.close(handle)
     return None

@@ -56,7 +56,7 @@ class _Clock:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
 
     def __call__(self, _number: int, frame: FrameType | None) -> None:
-        """Count on, or raise OutOfTime; nothing where what it waits for is over, since the signal may come late."""
+        """Count on, or raise OutOfTime; nothing if what it waits for is over, since the signal may come late."""
         if self.over:
             return
         cpu, wall = time.process_time(), time.monotonic()
@@ -113,8 +113,8 @@ def _has_clock() -> bool:
 def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
     """What runs inside is ended by OutOfTime after that many seconds and `grace` seconds of processor time.
 
-    seconds: None: only after a Ctrl-C. Where the processor is busy with others, the grace takes up to _BUSY times as
-    long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and where
+    seconds: None: only after a Ctrl-C. If the processor is busy with others, the grace takes up to _BUSY times as
+    long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and if
     the clock of the process (ITIMER_REAL) is in use. If C code, as NumPy's, takes OutOfTime for an error of its own and
     raises another one, OutOfTime is raised all the same.
     """

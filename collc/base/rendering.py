@@ -31,7 +31,7 @@ def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
     return "\n\n".join(_message(diagnostic, colour) for diagnostic in diagnostics)
 
 
-def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+def fold_repeated(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """The messages without repeated warnings.
 
     Of warnings that differ only in numbers and spans, the first one is kept, with a note that counts the others.
@@ -114,10 +114,10 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
     line = text[begin:end].rstrip("\r")
     first = min(span.start - begin, len(line))
     last = min(max(span.end - begin, first + 1), max(len(line), first + 1))
-    line, first, last = _clipped(line, first, last)
-    before = _expanded(line[:first], 0)
-    marked = _expanded(line[first:last], len(before))
-    shown = before + marked + _expanded(line[last:], len(before) + len(marked))
+    line, first, last = _clip(line, first, last)
+    before = _expand_tabs(line[:first], 0)
+    marked = _expand_tabs(line[first:last], len(before))
+    shown = before + marked + _expand_tabs(line[last:], len(before) + len(marked))
     below = " " * _columns(before) + _paint(mark * max(1, _columns(marked)), tint, colour)
     gutter = str(number)
     bar = _paint("|", _BLUE, colour)
@@ -131,7 +131,7 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
     ]
 
 
-def _clipped(line: str, first: int, last: int) -> tuple[str, int, int]:
+def _clip(line: str, first: int, last: int) -> tuple[str, int, int]:
     """At most WIDTH characters of a line around the characters from `first` to `last`, and their new positions."""
     if len(line) <= WIDTH:
         return line, first, last
@@ -148,7 +148,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
-def _expanded(text: str, column: int) -> str:
+def _expand_tabs(text: str, column: int) -> str:
     """The text with tabs as spaces and other control characters replaced. column: the column of the first character."""
     out: list[str] = []
     for character in text:

@@ -77,7 +77,7 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
     table = report.table
     return Output(
         lambda: {"rows": table.rows},
-        [table.shown()],
+        [table.table()],
         notes=report.notes,
         diagnostics=report.failures(),
         exit=report.exit,

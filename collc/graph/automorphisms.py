@@ -54,7 +54,7 @@ class Automorphisms:
         self._order = np.argsort(keys, kind="stable")
         self._sorted = keys[self._order]
 
-    def extended(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
+    def extend(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
         """(int32[devices], int32[links]), where all go if the NPUs go to `npus`; None if that is no automorphism."""
         network = self._network
         if len(network.endpoint) and not np.array_equal(network.endpoint[npus], network.endpoint):

@@ -88,9 +88,9 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
     if declared is not None:
         yield declared
     if network.has_switches:
-        found = _by_switches(network)
-        if found is not None:
-            yield found
+        by_switches = _by_switches(network)
+        if by_switches is not None:
+            yield by_switches
     if network.npu_count > 1:
         yield Coordinates((network.npu_count,), np.arange(network.npu_count, dtype=np.int32)[None])
 
@@ -98,7 +98,7 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
 def _by_switches(network: Network) -> Coordinates | None:
     """The coordinates that the classes of switches give; None if blocks differ in size."""
     divisions = list(_divisions(network))
-    divisions += [_joined(a, b) for k, a in enumerate(divisions) for b in divisions[:k]]
+    divisions += [_join_divisions(a, b) for k, a in enumerate(divisions) for b in divisions[:k]]
     divisions.sort(key=lambda division: int(division.max()))
     cell = np.zeros(network.npu_count, np.int64)
     sizes: list[int] = []
@@ -107,7 +107,7 @@ def _by_switches(network: Network) -> Coordinates | None:
         finer = _labels(cell * network.npu_count + division)
         if int(finer.max()) == int(cell.max()):
             continue
-        own = _rank_within(_joined(division, cell), division)
+        own = _rank_within(_join_divisions(division, cell), division)
         size = int(own.max()) + 1
         if (int(cell.max()) + 1) * size != int(finer.max()) + 1:
             return None
@@ -157,10 +157,10 @@ def _switch_classes(network: Network, level: Int64Array) -> Iterator[Int64Array]
             mix_bits(colour[network.source] + kind_code(network)),
             mix_bits(colour[network.target] - kind_code(network)),
         )
-        found = colour.copy()
-        np.add.at(found, network.target, into)
-        np.add.at(found, network.source, out)
-        colour = mix_bits(found)
+        refined = colour.copy()
+        np.add.at(refined, network.target, into)
+        np.add.at(refined, network.source, out)
+        colour = mix_bits(refined)
         labels = _labels(colour)
         if int(labels.max()) <= classes:
             break
@@ -170,7 +170,7 @@ def _switch_classes(network: Network, level: Int64Array) -> Iterator[Int64Array]
         yield switches[labels[switches] == label]
 
 
-def _joined(left: Int64Array, right: Int64Array) -> Int64Array:
+def _join_divisions(left: Int64Array, right: Int64Array) -> Int64Array:
     """The finest division whose blocks contain those of both."""
     count = len(left)
     npus = np.arange(count)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from collc.base.atomic_files import locked
+from collc.base.atomic_files import try_lock
 from collc.base.diagnostics import Diagnostic, UsageError
 
 VERSION: Final = 1
@@ -44,7 +44,7 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def start(self, basis: str) -> None:
-        """Read what is there; begin anew where it is of another basis."""
+        """Read what is there; begin anew if it is of another basis."""
         lines = _whole_lines(self.handle)
         head = _parse_entry(lines[0]) if lines else None
         if head == {"collc_journal": VERSION, "basis": basis}:
@@ -102,11 +102,11 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
 
 
 def _lock(handle: int) -> bool:
-    """Lock a file while it is open; False if another process has it. True where the system has no locks."""
+    """Lock a file while it is open; False if another process has it. True if the system has no locks."""
     if sys.platform == "win32":
         return True
     try:
-        return locked(handle)
+        return try_lock(handle)
     except OSError:  # a file system without locks
         return True
 

@@ -55,14 +55,14 @@ class StartTimes:
     def on_links(self, transfers: list[PossibleTransfer]) -> list[list[str]]:
         """For each start of a transfer, ascending: the names of those that would occupy their links at that time."""
         starts = sorted({transfer.start for transfer in transfers})
-        found: dict[int, list[str]] = {start: [] for start in starts}
+        names: dict[int, list[str]] = {start: [] for start in starts}
         for transfer in transfers:
             free = self.link_free(transfer)
             for start in starts[bisect_left(starts, transfer.start) :]:
                 if self.at[start] >= free:
                     break
-                found[start].append(transfer.name)
-        return [found[start] for start in starts]
+                names[start].append(transfer.name)
+        return [names[start] for start in starts]
 
 
 class EncodingContext:
@@ -79,9 +79,9 @@ class EncodingContext:
         self.transfers: dict[str, PossibleTransfer] = {}
         self.occupied: dict[int, dict[int, list[str]]] = defaultdict(dict)
 
-    def limited(self, device: int) -> bool:
+    def is_limited(self, device: int) -> bool:
         """Whether the slots of a device's buffer are counted."""
-        return self.problem.limited(device) and not (self.relaxed and self.problem.step is None)
+        return self.problem.is_limited(device) and not (self.relaxed and self.problem.step is None)
 
     def edge(self, transfer: PossibleTransfer) -> Edge:
         """The edge of a transfer."""
@@ -101,12 +101,12 @@ class EncodingContext:
         starts = sorted({transfer.start for transfer in leaving})
         for start, on_links in zip(starts, self.times.on_links(leaving), strict=True):
             while counted < len(waiting) and waiting[counted].arrival <= start:
-                arrived = self.script.counted(arrived, waiting[counted].name, most)
+                arrived = self.script.count_one_more(arrived, waiting[counted].name, most)
                 counted += 1
             once = rule is SwitchRule.ONCE
             names = [transfer.name for transfer in leaving if transfer.start <= start] if once else on_links
             gone: list[str] = []
             for name in names:
-                gone = self.script.counted(gone, name, len(arrived) + 1)
+                gone = self.script.count_one_more(gone, name, len(arrived) + 1)
             for number, term in enumerate(gone):
                 self.script.require(f"(=> {term} {arrived[number]})" if number < len(arrived) else f"(not {term})")

@@ -77,7 +77,7 @@ class DeadlineEncoding:
 
     def _possible_transfers(self, chunk: int, goal: ChunkGoal) -> list[PossibleTransfer]:
         """All transfers of a chunk that can lie on a path from where it is to where it is wanted, in time."""
-        problem, found = self.problem, list[PossibleTransfer]()
+        problem, possible = self.problem, list[PossibleTransfer]()
         from_holders = problem.distances(goal, goal.pre, backward=False)
         to_wanted = problem.distances(goal, goal.post, backward=True)
         for number, edge in enumerate(problem.edges):
@@ -91,8 +91,8 @@ class DeadlineEncoding:
                 name = self._context.script.declare(f"x_{chunk}_{number}_{start}")
                 arrival = self.times.first(self.times.at[start] + total)
                 self.transfers[name] = PossibleTransfer(name, chunk, number, start, arrival)
-                found.append(self.transfers[name])
-        return found
+                possible.append(self.transfers[name])
+        return possible
 
     def _add_links(self) -> None:
         """Never more transfers on an edge than it has links, in each round."""
@@ -156,7 +156,7 @@ class _CopyFormulas:
             rule = self.problem.rules.get(device, SwitchRule.FREE)
             if device in self.goal.pre:
                 continue
-            if self.context.limited(device):
+            if self.context.is_limited(device):
                 self._add_slots(device, rule)
             elif rule is SwitchRule.FREE:
                 self._add_holder(device)

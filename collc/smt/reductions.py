@@ -120,7 +120,7 @@ class ReductionFormulas:
         if switch in self.switch_sums:
             self.passed[transfer.name] = self.switch_sums[switch].depart(transfer)
             return
-        there = [a for time, found in self.into[switch].items() if time <= transfer.start for a in found]
+        there = [a for time, arrivals in self.into[switch].items() if time <= transfer.start for a in arrivals]
         parts: list[list[str]] = [[] for _ in self.holders]
         for name, arrival in zip(self.slots[switch].add_departure(transfer, there).values(), there, strict=True):
             for part, term in zip(parts, self._terms_of(arrival), strict=True):
@@ -153,10 +153,10 @@ class ReductionFormulas:
                 if other is not transfer:
                     self._require_disjoint(f"(and {combined} {other.name})", brings, self._terms_of(other))
 
-    def _require_disjoint(self, where: str, one: list[str], other: list[str]) -> None:
-        for a, b in zip(one, other, strict=True):
+    def _require_disjoint(self, condition: str, left: list[str], right: list[str]) -> None:
+        for a, b in zip(left, right, strict=True):
             if "false" not in (a, b):
-                self.script.require(f"(not {all_of([where, *(term for term in (a, b) if term != 'true')])})")
+                self.script.require(f"(not {all_of([condition, *(term for term in (a, b) if term != 'true')])})")
 
     def _add_leaves_once(self, slots: SlotFormulas, transfers: list[PossibleTransfer]) -> None:
         """A partial leaves a switch that does not reduce, and leaves it once."""

@@ -52,7 +52,7 @@ class SlotFormulas:
 
     def finish(self, occupied: dict[int, list[str]]) -> None:
         """Add what holds for each arrival; add to `occupied` the terms for its slot, by position of the time."""
-        limited = self._context.limited(self._switch)
+        limited = self._context.is_limited(self._switch)
         rule = self._problem.rules[self._switch]
         for arrival, read in self.read.items():
             name_of = {transfer.name: name for name, transfer in read}
@@ -179,7 +179,9 @@ class SwitchSumFormulas:
         copied = [f"(and {transfer.name} (not {transfer.reduces}))" for transfer in transfers]
         self._copies = self._define("c", time, any_of([self._copies, *copied]))
         for copy in copied:
-            self._copies_arrived = self._script.counted(self._copies_arrived, copy, len(self._copies_arrived) + 1)
+            self._copies_arrived = self._script.count_one_more(
+                self._copies_arrived, copy, len(self._copies_arrived) + 1
+            )
         self._sent = self._define("t", time, f"(and {self._sent} (not {some}))")
 
     def depart(self, transfer: PossibleTransfer) -> list[str]:
@@ -201,7 +203,7 @@ class SwitchSumFormulas:
             self._script.require(f"(=> (and {transfer.name} {partial} {other.name} {also}) {any_of(new)})")
         gone: list[str] = []
         for other, also in [*reading, (transfer, partial)]:
-            gone = self._script.counted(gone, f"(and {other.name} (not {also}))", len(self._copies_arrived) + 1)
+            gone = self._script.count_one_more(gone, f"(and {other.name} (not {also}))", len(self._copies_arrived) + 1)
         for number, term in enumerate(gone):
             enough = self._copies_arrived[number] if number < len(self._copies_arrived) else "false"
             self._script.require(f"(=> {term} {enough})")
@@ -214,6 +216,6 @@ class SwitchSumFormulas:
     def _define(self, what: str, time: int, term: str) -> str:
         return self._script.define(f"{self._name}_{what}_{time}", "Bool", term)
 
-    def _require_disjoint(self, where: str, one: list[str], other: list[str]) -> None:
-        for a, b in zip(one, other, strict=True):
-            self._script.require(f"(not (and {where} {a} {b}))")
+    def _require_disjoint(self, condition: str, left: list[str], right: list[str]) -> None:
+        for a, b in zip(left, right, strict=True):
+            self._script.require(f"(not (and {condition} {a} {b}))")

@@ -24,7 +24,7 @@ _COLUMNS: Final = (
     "busbw",
     "#wrong",
 )
-"""The columns where the file has no line that names them."""
+"""The columns if the file has no line that names them."""
 
 _TIME: Final = ("time", "cputime")
 
@@ -42,7 +42,7 @@ class Measurement:
 class MeasuredTable:
     """The rows of a table, by ascending size.
 
-    collective: the name of the test that printed it, "" where it does not say. ranks: how many; 0 if not known.
+    collective: the name of the test that printed it, "" if it does not say. ranks: how many; 0 if not known.
     """
 
     rows: tuple[Measurement, ...]

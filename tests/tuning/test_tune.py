@@ -66,7 +66,7 @@ def ranges_of(kind: str, keys: tuple[str, str]) -> list[tuple[int, int]]:
 
 
 def test_files_divide_the_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also: nothing but XML where the runtime reads every file, and files of an earlier run are gone."""
+    """Also: nothing but XML if the runtime reads every file, and files of an earlier run are gone."""
     Path("out/msccl").mkdir(parents=True)
     Path("out/msccl/sum.9.xml").write_text("<algo/>")
     words = [*WORDS, "ring", "-o", "out", "--tolerance", "0"]
@@ -125,7 +125,7 @@ def test_plans_for_sizes_from_2_gib_on(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_sizes_that_no_plan_serves(capsys: pytest.CaptureFixture[str]) -> None:
-    """An error only where plans alone are asked for; for a scatter, plans count the parts of all ranks."""
+    """An error only if plans alone are asked for; for a scatter, plans count the parts of all ranks."""
     words = [*WORDS, "ring", "--protocol", "Simple", "-o", "out", "--quiet", "--sizes", "5GiB..8GiB"]
     assert main(words) == 0
     (note,) = json.loads(Path("out/tuning.json").read_text())["notes"]

@@ -82,7 +82,7 @@ class ChunkSearch:
     def best(self) -> Attempt:
         """The shortest schedule found, with the fewest chunks.
 
-        Raises CollcError where the first number has none, CheckFailed where all schedules are wrong.
+        Raises CollcError if the first number has none, CheckFailed if all schedules are wrong.
         """
         self._climb()
         if not self.tried:
@@ -95,12 +95,12 @@ class ChunkSearch:
         return self.shortest()
 
     def best_below(self, number: int) -> Attempt | None:
-        """The shortest schedule found with fewer chunks than `number`; None where there is none."""
+        """The shortest schedule found with fewer chunks than `number`; None if there is none."""
         fewer = (attempt for attempt in self.tried if attempt.number < number)
         return min(fewer, key=_by_time, default=None)
 
     def note(self, taken: Attempt) -> str:
-        """What the report says about the search where an attempt is taken."""
+        """What the report says about the search if an attempt is taken."""
         tried = ", ".join(str(attempt.number) for attempt in self.tried)
         best = self.shortest().number
         limits = f"; files with {best} exceed limits of the runtime" if best > taken.number else ""

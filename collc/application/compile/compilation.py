@@ -31,7 +31,7 @@ _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".js
 def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Callbacks | None = None) -> CompileReport:
     """Synthesize, check and write all schedules of a program.
 
-    source: the program's file, or its text where it is in no file. Raises SourceError where the program is wrong and
+    source: the program's file, or its text if it is in no file. Raises SourceError if the program is wrong and
     UsageError where the settings are. Errors that concern one schedule are in its report.
     """
     callbacks = callbacks or Callbacks()
@@ -95,7 +95,7 @@ def _settings_of_schedule(settings: Settings, request: ScheduleRequest, count: i
 def _check_settings(settings: Settings) -> None:
     """Raise UsageError for unknown names in the settings, before any work is done.
 
-    Also (U0203) where the folder of the certificate does not exist; only the output folder is made where it is missing.
+    Also (U0203) if the folder of the certificate does not exist; only the output folder is made if it is missing.
     """
     for kind in settings.emit:
         if kind not in EMIT_KINDS:
@@ -113,7 +113,7 @@ def _check_settings(settings: Settings) -> None:
 
 
 def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None) -> None:
-    """Raise SourceError where two files would have one name (U0204), or a file that of the program (U0206)."""
+    """Raise SourceError if two files would have one name (U0204), or a file that of the program (U0206)."""
     taken: dict[Path, Span] = {}
     for request in requests:
         for name, span in file_names(emits_of(request, settings.emit), request):

@@ -27,7 +27,7 @@ _HINT: Final = "look at the units of bandwidths, latencies and sizes"
 
 
 def check_durations(request: ScheduleRequest) -> None:
-    """Raise SourceError C0204 where a path through all devices could take longer than MAX_PATH."""
+    """Raise SourceError C0204 if a path through all devices could take longer than MAX_PATH."""
     network = request.network
     largest = max((_largest(run) for run in request.demand.runs), default=0)
     used: list[int] = np.unique(network.kind).tolist()
@@ -46,7 +46,7 @@ def check_durations(request: ScheduleRequest) -> None:
 
 
 def check_transfer_count(request: ScheduleRequest) -> None:
-    """Raise SourceError S0203 where every schedule of the request has more than MAX_TRANSFERS transfers."""
+    """Raise SourceError S0203 if every schedule of the request has more than MAX_TRANSFERS transfers."""
     least = 0
     for run in request.demand.runs:
         to_all = run.standard is not None and run.standard.shape.phases > 0

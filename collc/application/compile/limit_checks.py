@@ -27,7 +27,7 @@ _COMPARE: Final[dict[str, Callable[[Fraction, Fraction], bool]]] = {
 class ScheduleLength:
     """How long a schedule is, and its lower bound.
 
-    time_ps, bound_ps: picoseconds. bound: what sets the lower bound. steps: None where there are no steps.
+    time_ps, bound_ps: picoseconds. bound: what sets the lower bound. steps: None if there are no steps.
     """
 
     time_ps: int
@@ -37,7 +37,7 @@ class ScheduleLength:
 
 
 def check_limit(request: CheckRequest, length: ScheduleLength) -> tuple[Outcome, Diagnostic | None]:
-    """Whether the comparison holds for a schedule, and the message (C0101, C0102) where it does not."""
+    """Whether the comparison holds for a schedule, and the message (C0101, C0102) if it does not."""
     if request.name == "steps" and length.steps is None:
         message = "'steps' cannot be checked: links, chunks or their times differ, so this schedule has no steps"
         return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: 'verify time <= 100us'")
@@ -68,7 +68,7 @@ def _hint(request: CheckRequest, length: ScheduleLength, limit: Fraction) -> str
 
 
 def _least(request: CheckRequest, length: ScheduleLength) -> Fraction:
-    """The lower bound: picoseconds, or steps (rounded up) where the comparison is about steps."""
+    """The lower bound: picoseconds, or steps (rounded up) if the comparison is about steps."""
     if request.name == "steps":
         return Fraction(-(-length.bound_ps * (length.steps or 0) // max(1, length.time_ps)))
     return Fraction(length.bound_ps)

@@ -76,7 +76,7 @@ class SearchLimit:
         if self.seconds is not None:
             self._deadline = time.monotonic() + self.seconds
 
-    def reached(self) -> bool:
+    def is_reached(self) -> bool:
         """Whether the search must end now."""
         if self.interrupted():
             self.note = "stopped by Ctrl-C: this is the best schedule found until then"
@@ -117,12 +117,12 @@ def plan_schedule(given: BuildInput) -> Plan:
         with ended_after(limit.seconds):
             plan = _with_best_chunks(given, limit)
     except OutOfTime:
-        if not limit.reached():  # the time of a command is over
+        if not limit.is_reached():  # the time of a command is over
             raise
         plan = _along_shortest_paths(given, "no schedule was found until then")
     except NoSchedule as error:
         own = given.options.own  # such as points or steps, which others do not give
-        if not limit.reached() or given.settings.passes is not None or own:
+        if not limit.is_reached() or given.settings.passes is not None or own:
             raise
         plan = _along_shortest_paths(given, error.diagnostics[0].message)
     return replace(plan, notes=(*plan.notes, limit.note), search_stopped=True) if limit.note else plan
@@ -154,14 +154,14 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
         part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
-        share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
+        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * part)
         text: list[str] = []
         module = _synthesize(replace(given, request=request, module_text=text.append), share, search.experience)
         texts.append((module, text))
         _check_handwritten(request, module)
         return module
 
-    search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(given.emits))
+    search = ChunkSearch(choice, synthesize, limit.is_reached, listed=bool(given.emits))
     try:
         best = search.best()
     except OutOfTime:
@@ -197,7 +197,7 @@ def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | 
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.options.context(limit.reached, given.progress, experience))
+    return _run_passes(given, passes, given.options.context(limit.is_reached, given.progress, experience))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:

@@ -10,7 +10,7 @@ from collc.ten.module import Module
 
 
 def queueing_note(module: Module) -> str:
-    """A remark on the queues of links; "" where no message waits."""
+    """A remark on the queues of links; "" if no message waits."""
     assert module.schedule is not None
     rows = module.schedule.transfers
     if rows.messages is None:

@@ -132,10 +132,10 @@ def _with_fewer_chunks(build: Build, error: SourceError) -> Build | None:
     if build.plan is None or error.diagnostics[0].code not in _RUNTIME_LIMITS:
         return None
     plan = build.plan.with_fewer_chunks()
-    return plan and _planned(replace(build, report=_blank_report(build.given)), plan)
+    return plan and _with_plan(replace(build, report=_blank_report(build.given)), plan)
 
 
-def _planned(build: Build, plan: Plan) -> Build:
+def _with_plan(build: Build, plan: Plan) -> Build:
     """The build with a plan."""
     given = replace(build.given, request=plan.request)
     report = replace(build.report, chunks=_chunk_count(plan.request.demand))
@@ -156,7 +156,7 @@ def check_request(build: Build) -> Build:
 def find_schedule(build: Build) -> Build:
     """Find the schedule. Raises SourceError C0204 if times exceed 64 bits."""
     try:
-        build = _planned(build, plan_schedule(build.given))
+        build = _with_plan(build, plan_schedule(build.given))
     except OverflowError as error:
         raise too_long(build.given.request) from error
     return replace(build, planned=time.perf_counter())

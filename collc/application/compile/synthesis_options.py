@@ -78,7 +78,7 @@ class SynthesisOptions:
         return PassContext(handwritten, effort, self.request.allow_congestion, StandardAlgorithms())
 
     def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
-        """The statements of a run; a ring of the standard library follows links where the group has such a cycle."""
+        """The statements of a run; a ring of the standard library follows links if the group has such a cycle."""
         request, run = self.request.runs[number], self.request.demand.runs[number]
         if request.library and request.algorithm in RINGS and run.standard is not None:
             first = int(self.request.demand.first_chunk[number])

@@ -9,7 +9,7 @@ from typing import Final
 from collc.application.design.design_report import DesignReport
 from collc.application.design.designs import problem_of, solved_design
 from collc.base.diagnostics import Exit, NoSchedule, SourceError
-from collc.base.rendering import folded, render
+from collc.base.rendering import fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time
 from collc.base.wording import plural
@@ -45,7 +45,7 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class DesignSubject:
-    """A solved design with its dimensions in words. budgets: None where no constraint is a budget."""
+    """A solved design with its dimensions in words. budgets: None if no constraint is a budget."""
 
     request: DesignRequest
     report: DesignReport
@@ -54,7 +54,7 @@ class DesignSubject:
 
 
 def design_subject(request: DesignRequest) -> DesignSubject:
-    """Solve a design at its budget and at others. Raises SourceError or NoSchedule where it has no solution."""
+    """Solve a design at its budget and at others. Raises SourceError or NoSchedule if it has no solution."""
     report = solved_design(replace(request, emits=()))
     if not report.choices:
         raise (NoSchedule if report.exit is Exit.NO_SCHEDULE else SourceError)(*report.diagnostics)
@@ -195,7 +195,7 @@ def _summary(report: DesignReport) -> list[Block]:
     rows = [row[1:-1] for row in choices.rows]
     blocks: list[Block] = [Facts(facts), Table(choices.columns[1:-1], rows, "Choices")]
     if report.diagnostics:
-        blocks.append(Remarks("Messages", [render((m,)) for m in folded(report.diagnostics)], code=True))
+        blocks.append(Remarks("Messages", [render((m,)) for m in fold_repeated(report.diagnostics)], code=True))
     return blocks
 
 

@@ -46,7 +46,7 @@ def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> 
 
 def subject_section(subject: Subject) -> Section:
     """The section of a report about a schedule or a file."""
-    failed = subject.failed
+    failed = subject.failed_checks
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
     badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
     panels = [Panel("Summary", _summary(subject))]
@@ -82,7 +82,7 @@ def _summary(subject: Subject) -> list[Block]:
     if subject.facts:
         blocks.append(Facts(subject.facts))
     if subject.messages:
-        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed), code=True))
+        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed_checks), code=True))
     rows = [
         (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()

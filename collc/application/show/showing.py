@@ -51,7 +51,7 @@ class ShowSettings:
     profile: Profile = "executor"
 
     @property
-    def compared(self) -> bool:
+    def needs_alternatives(self) -> bool:
         """Whether what is drawn needs the alternatives to a schedule."""
         return self.page is not None or PICTURE_KINDS[self.picture].of == "comparison"
 
@@ -81,14 +81,14 @@ class Shown:
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
-        return not any(subject.failed for subject in self.subjects)
+        return not any(subject.failed_checks for subject in self.subjects)
 
 
 def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
-    """Write a report or a picture of a file; nothing is written where one of them fails.
+    """Write a report or a picture of a file; nothing is written if one of them fails.
 
     A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
-    that cannot be read or has no schedule, UsageError where settings do not fit it (U0106, U0131, U0135 to U0137).
+    that cannot be read or has no schedule, UsageError if settings do not fit it (U0106, U0131, U0135 to U0137).
     """
     shown: Subjects = call_for(path, "show", settings, progress)
     subjects, designs = shown
@@ -180,7 +180,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
     progress(None, f"checking {path.name}")
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
-    return (subject_of_module(module, checked, progress if settings.compared else None),), ()
+    return (subject_of_module(module, checked, progress if settings.needs_alternatives else None),), ()
 
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
@@ -248,7 +248,9 @@ def _schedule_subjects(
             report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            yield subject_of_report(replace(report, files=()), request.network, phase if settings.compared else None)
+            yield subject_of_report(
+                replace(report, files=()), request.network, phase if settings.needs_alternatives else None
+            )
 
 
 def _simulated_use(path: Path, settings: ShowSettings) -> LinkUse:

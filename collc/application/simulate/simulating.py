@@ -51,7 +51,7 @@ class SimulationSettings:
     def timing(self, link_model: LinkModel | None = None) -> Timing:
         """The durations of messages. link_model: of a schedule.
 
-        Raises UsageError U0148 where another link model is asked for than that of the schedule, or of ASTRA-sim.
+        Raises UsageError U0148 if another link model is asked for than that of the schedule, or of ASTRA-sim.
         """
         aware, given = self.model == "aware", LinkModel.PIPELINED if self.astra else link_model
         if self.link_model is not None and given not in (None, self.link_model):
@@ -68,7 +68,7 @@ class SimulationSettings:
 def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, an MSCCL file, or an MSCCL++ plan.
 
-    Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
+    Raises UsageError if the settings do not fit the file, SourceError if a file is wrong, CheckFailed if
     something waits forever.
     """
     report: SimulationReport = call_for(path, "simulate", settings)
@@ -160,7 +160,7 @@ def _simulate_runtime_file(
 
 
 def _network_of(path: Path, settings: SimulationSettings) -> Network:
-    """The network for a file that has none. Raises UsageError U0130 where none or two are named, and as its readers."""
+    """The network for a file that has none. Raises UsageError U0130 if none or two are named, and as its readers."""
     if (settings.network is None) == (settings.on is None):
         what = (
             "the network of the traces is missing" if settings.on is None else "--network and --on both name a network"

@@ -116,9 +116,9 @@ def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
 
 
 def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequest:
-    """The schedule with an algorithm of `std.algorithms` for all runs; where its messages meet on links, they queue.
+    """The schedule with an algorithm of `std.algorithms` for all runs; if its messages meet on links, they queue.
 
-    Raises SourceError U0143 where there is none of that name for a run, and what the algorithm raises.
+    Raises SourceError U0143 if there is none of that name for a run, and what the algorithm raises.
     """
     runs = list(request.runs)
     for number, run in enumerate(request.demand.runs):
@@ -184,6 +184,6 @@ def _error(messages: list[Diagnostic]) -> dict[str, Cell]:
     return {"error": first.code, "message": place + first.message}
 
 
-def lost(case: SweepCase, reason: str) -> Outcome:
+def lost_outcome(case: SweepCase, reason: str) -> Outcome:
     """The row of a case whose process ended each time that it was tried."""
     return {"rows": [_failure(case, [Diagnostic("U0144", reason)], Exit.INTERNAL)], "cpu_seconds": 0.0}

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
-from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost
+from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost_outcome
 from collc.application.sweep.sweep_chart import SweepPlot, check_plot, write_chart
 from collc.application.sweep.sweep_table import SweepTable, check_format
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
@@ -64,7 +64,7 @@ class SweepReport:
         return next((Exit(int(row["exit"] or 0)) for row in self.table.rows if row["exit"]), Exit.DONE)
 
     def failures(self) -> list[Diagnostic]:
-        """A warning where some rows failed, with the first error."""
+        """A warning if some rows failed, with the first error."""
         failed = [row for row in self.table.rows if row["exit"]]
         if not failed:
             return []
@@ -77,7 +77,7 @@ class SweepReport:
 def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> SweepReport:
     """Compile all cases, in parallel, and write the table.
 
-    Raises SourceError where the program cannot be read, UsageError where the settings do not fit it. What one case
+    Raises SourceError if the program cannot be read, UsageError if the settings do not fit it. What one case
     raises is in its row. A journal beside the output has the cases that are done; it is removed in the end.
     """
     if settings.output is not None:
@@ -113,7 +113,7 @@ def _run_cases(
         results = results_of(RUN_CASE, by_key, settings.processes, progress, "case", journal)
         for key, result in results.items():
             if isinstance(result, Lost):
-                results[key] = lost(by_key[key], result.reason)
+                results[key] = lost_outcome(by_key[key], result.reason)
         table = _table(cases, [results[_key(case)] for case in cases], settings)
         if output is not None and journal is not None:
             table.write(output)
@@ -161,7 +161,7 @@ def _textbook_names() -> list[str]:
 def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:
     """All cases, in the order of the table: the last param, then algorithms, seeds and chunks vary fastest.
 
-    Raises UsageError U0146 where there are too many.
+    Raises UsageError U0146 if there are too many.
     """
     names = [name for name, _ in settings.definitions]
     values = [texts for _, texts in settings.definitions]
@@ -212,5 +212,5 @@ def _table(cases: Iterable[SweepCase], outcomes: Iterable[Outcome], settings: Sw
 
 
 def column_of(param: str) -> str:
-    """The column of a param; another name where a column of the results has that of the param."""
+    """The column of a param; another name if a column of the results has that of the param."""
     return f"param_{param}" if param in (*RESULTS, "schedule", "algorithm", "seed", "chunks", "cpu_seconds") else param

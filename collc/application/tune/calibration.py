@@ -98,8 +98,8 @@ def _rate(rate: Fraction) -> str:
 def calibrate(path: Path, settings: CalibrationSettings) -> CalibrationReport:
     """Fit latency and bandwidth to a table of nccl-tests.
 
-    Raises SourceError where the file is none (X0701, X0702) or its times give no link (X0703, X0704), UsageError U0161
-    where it does not say how many ranks or which test.
+    Raises SourceError if the file is none (X0701, X0702) or its times give no link (X0703, X0704), UsageError U0161
+    if it does not say how many ranks or which test.
     """
     table = read_measurements(read_text(path))
     collective, ranks = _test(path, table, settings)

@@ -42,7 +42,7 @@ from collc.tuning.ranges import fewest_ranges
 RUN_TASK: Final = "collc.application.tune.tuning_case:run_tuning_task"
 
 PLANNED: Final = (2**14, 2**21, 2**28)
-"""Bytes of the buffers for which synthesizers plan schedules, where they are among the sizes that are tuned."""
+"""Bytes of the buffers for which synthesizers plan schedules, if they are among the sizes that are tuned."""
 
 SMALL: Final = 16
 """NPUs up to which synthesizers are asked for more numbers of chunks."""
@@ -87,8 +87,8 @@ class TuningSettings:
 def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> TuningReport:
     """Try schedules and files for all sizes, and write the best: a folder of files, `tuning.json` and a picture.
 
-    Raises SourceError where the program is wrong, UsageError where the settings are or where the schedule is not of
-    one standard collective with `chunks` (U0160), NoSchedule where nothing could be written for any size. A journal in
+    Raises SourceError if the program is wrong, UsageError if the settings are or if the schedule is not of
+    one standard collective with `chunks` (U0160), NoSchedule if nothing could be written for any size. A journal in
     the folder has what is done; it is removed in the end.
     """
     outline = read_program(path)
@@ -125,7 +125,7 @@ def tuned_sizes(low: int, high: int, plan_end: int | None = None) -> tuple[int, 
 
 
 def _tunable(tuned: TunedProgram) -> ScheduleRequest:
-    """The schedule's request. Raises UsageError U0160 where files for sizes make no sense."""
+    """The schedule's request. Raises UsageError U0160 if files for sizes make no sense."""
     request = as_written(tuned)
     run = request.demand.runs[0]
     if len(request.demand.runs) != 1 or run.standard is None or request.choice is None:
@@ -234,7 +234,7 @@ def _report(
     tasks: Sequence[TuningTask],
     results: Sequence[TuningResult],
 ) -> TuningReport:
-    """The ranges of each kind of file. Raises NoSchedule S0311 where no file serves any size."""
+    """The ranges of each kind of file. Raises NoSchedule S0311 if no file serves any size."""
     candidates, errors = _candidates(tasks, results)
     ranges: list[TunedRange] = []
     notes: list[str] = []
@@ -272,7 +272,7 @@ def _report(
 
 
 def _plan_notes(sizes: Sequence[int], latest: int, end: int, *, served: bool) -> list[str]:
-    """Remarks where the limits of plans show: the latest smallest size and the largest one, in bytes."""
+    """Remarks if the limits of plans show: the latest smallest size and the largest one, in bytes."""
     if sizes[0] > end:
         return [f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}"]
     if served and sizes[0] > latest:

@@ -93,7 +93,7 @@ class TuningTask:
 
 
 class FileTimes(TypedDict):
-    """Picoseconds of one file for each size with a protocol, None where it cannot serve one. file: its FileOptions."""
+    """Picoseconds of one file for each size with a protocol, None if it cannot serve one. file: its FileOptions."""
 
     file: int
     protocol: str
@@ -150,7 +150,7 @@ def _first(error: CollcError) -> str:
 
 
 def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleRequest, Module]:
-    """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError where there is none."""
+    """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError if there is none."""
     request = request_for(tuned, plan.size, plan.chunks)
     textbook = plan.algorithm is not None and plan.algorithm not in SYNTHESIZERS
     if textbook and plan.algorithm is not None:
@@ -169,7 +169,7 @@ def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleReq
 
 @lru_cache(maxsize=4)
 def as_written(tuned: TunedProgram) -> ScheduleRequest:
-    """The schedule's request with the size and the chunks of the program. Raises CollcError where it is wrong."""
+    """The schedule's request with the size and the chunks of the program. Raises CollcError if it is wrong."""
     return load_files(tuned.program, dict(tuned.definitions), tuned.schedule, None).schedules[0]
 
 

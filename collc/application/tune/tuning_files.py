@@ -38,7 +38,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     """Write everything under temporary names, then rename it. Returns the report with files and their times.
 
     `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
-    that are not written again are removed, also where a kind of files is not written. Raises CheckFailed where a file
+    that are not written again are removed, also if a kind of files is not written. Raises CheckFailed if a file
     fails its checks.
     """
     with drafting("choose another output folder") as draft:

@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import Note
 from collc.base.wording import listed
-from collc.graph.network_axes import with_axes
+from collc.graph.dimensions import with_axes
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables

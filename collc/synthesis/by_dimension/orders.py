@@ -52,7 +52,7 @@ def themis(task: Task, effort: Effort) -> Schedule:
 def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]:
     """The order of each row of the conditions; among equals the order of `hierarchical`."""
     base = slowest_first(conditions, dimensions)
-    rows = _interleaved(conditions, dimensions)
+    rows = _interleave_rows(conditions, dimensions)
     choose = balanced_orders if len(base) <= MOST_DIMENSIONS else greedy_orders
     orders = choose(base, dimensions.sizes, dimension_times(conditions, dimensions), len(rows))
     chosen = [base] * len(conditions)
@@ -98,7 +98,7 @@ def order_load(order: Order, sizes: Sequence[int], times: Sequence[float]) -> li
     return load
 
 
-def _interleaved(conditions: Conditions, dimensions: Dimensions) -> list[int]:
+def _interleave_rows(conditions: Conditions, dimensions: Dimensions) -> list[int]:
     """The rows in a sequence of which each part is spread over all lines: one chunk of each NPU at a time, and the NPUs
     by diagonals.
     """

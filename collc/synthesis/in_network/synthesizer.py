@@ -30,7 +30,7 @@ STOP_INTERVAL: Final = 1_000
 
 
 def in_network(module: Module, effort: Effort, exchange: Exchange | None = None) -> Module:
-    """The module with a schedule in which each chunk is reduced over the tree of switches where its sum is there first.
+    """The module with a schedule in which each chunk is reduced over the tree of switches that has its sum first.
 
     exchange: plans the reductions among nodes if no tree joins all NPUs; None: this is an error. Raises SourceError
     if a chunk that moves is not reduced, or the NPUs that contribute to it or want it are linked to no switches that

@@ -49,7 +49,7 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
     """Plans of searches with several deadlines and orders of targets; in picoseconds, first one from steps."""
     transfers = (group.count - 1) * chunks
     if times.step is None:
-        group.spanned()
+        group.span()
         yield start_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
         if transfers > SEARCHED:
             return

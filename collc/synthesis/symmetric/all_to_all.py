@@ -82,7 +82,7 @@ def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
     Raises SourceError if the generators do not lead to all NPUs.
     """
     choose_paths = compiled(balanced_shortest_paths) if group.count * chunks >= COMPILED else balanced_shortest_paths
-    order, depth = group.spanned()
+    order, depth = group.span()
     hops = np.zeros((group.count, chunks, len(group.successors)), np.int64)
     load = np.zeros(len(group.successors), np.int64)
     choose_paths(group.predecessors, order, depth, PATH_ROUNDS, hops, load)

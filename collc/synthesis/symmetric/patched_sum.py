@@ -28,8 +28,8 @@ from collc.ten.schedule import RowSchedule, Transfers
 
 
 def patched_sums(module: Module) -> RowSchedule | None:
-    """A schedule of one All-Reduce over all NPUs that are there, whose sums are formed where this saves a damaged node
-    traffic; None if this does not apply, or may take longer than a Reduce-Scatter and an All-Gather.
+    """A schedule of one All-Reduce over all NPUs that are there, whose sums are formed at NPUs that save a damaged
+    node traffic; None if this does not apply, or may take longer than a Reduce-Scatter and an All-Gather.
 
     Raises ValueError if links have no bandwidth or latency.
     """

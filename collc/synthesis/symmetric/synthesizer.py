@@ -86,7 +86,7 @@ def representative(group: Group, standard: Standard, effort: Effort) -> Represen
     if standard.kind == "all_to_all":
         return plan_all_to_all(group, standard.chunks, steps, effort)
     bound = -(-(group.count - 1) * standard.chunks // len(group.generators))
-    return plan_all_gather(group, standard.chunks, steps, max(bound, int(group.spanned()[1].max())), effort)
+    return plan_all_gather(group, standard.chunks, steps, max(bound, int(group.span()[1].max())), effort)
 
 
 def _standard(task: Task) -> Standard | None:
