@@ -41,21 +41,21 @@ class Role(StrEnum):
     """What an entry of an operation must be."""
 
     PLAIN = "a local buffer"
-    FAR = "a buffer of another gpu"
+    OTHERS = "a buffer of another gpu"
     OWN = "packets in its own scratch"
     REMOTE = "packets in the scratch of another gpu"
 
 
-_PLAIN, _FAR, _OWN, _REMOTE = Role.PLAIN, Role.FAR, Role.OWN, Role.REMOTE
+_PLAIN, _OTHERS, _OWN, _REMOTE = Role.PLAIN, Role.OTHERS, Role.OWN, Role.REMOTE
 
 SHAPES: Final[dict[str, tuple[tuple[Role, ...], Role | None, tuple[Role, ...], Role | None]]] = {
     "copy": ((_PLAIN,), None, (_PLAIN,), None),
-    **dict.fromkeys(PUTS, ((_PLAIN,), _PLAIN, (_FAR,), _FAR)),
-    "get": ((_FAR,), _FAR, (_PLAIN,), _PLAIN),
+    **dict.fromkeys(PUTS, ((_PLAIN,), _PLAIN, (_OTHERS,), _OTHERS)),
+    "get": ((_OTHERS,), _OTHERS, (_PLAIN,), _PLAIN),
     "re": ((_PLAIN,), _PLAIN, (_PLAIN,), None),
-    "res": ((_PLAIN,), _PLAIN, (_PLAIN,), _FAR),
-    "rre": ((_PLAIN,), _FAR, (_PLAIN,), None),
-    "rres": ((_PLAIN,), _FAR, (_PLAIN,), _FAR),
+    "res": ((_PLAIN,), _PLAIN, (_PLAIN,), _OTHERS),
+    "rre": ((_PLAIN,), _OTHERS, (_PLAIN,), None),
+    "rres": ((_PLAIN,), _OTHERS, (_PLAIN,), _OTHERS),
     "cpkt": ((_PLAIN,), None, (_OWN,), None),
     "upkt": ((_OWN,), None, (_PLAIN,), None),
     "ppkt": ((_PLAIN,), _PLAIN, (_REMOTE,), _REMOTE),
@@ -158,7 +158,7 @@ class OperationReader:
         for side, wanted in zip((sources, targets), roles, strict=True):
             for number, (slots, role) in enumerate(zip(side, wanted, strict=True)):
                 packets = role in (_OWN, _REMOTE)
-                if slots.remote != (role in (_FAR, _REMOTE)) or (packets and slots.buffer != SCRATCH):
+                if slots.remote != (role in (_OTHERS, _REMOTE)) or (packets and slots.buffer != SCRATCH):
                     text = f"{op.name} with a buffer in the wrong place"
                     raise PlanError("X0404", text, op.location, f"{role.value} there")
                 side[number] = replace(slots, buffer=PACKETS) if packets else slots
