@@ -77,7 +77,7 @@ def verify_chakra(path: Path, expected: Expectation) -> FileReport:
 
 
 def _with_reasons(report: FileReport) -> FileReport:
-    """The report with the reason for each skipped check; warning C0208 where no check failed and some were skipped."""
+    """The report with the reason for each skipped check; warning C0208 if no check failed and some were skipped."""
     reason = f"'{report.summary.get('coll')}' does not say what is computed"
     hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
     messages = report.diagnostics
@@ -135,7 +135,7 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
 
 
 def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
-    """Time, steps, lower bound and ideal for the summary; warning C0206 where the module claims a higher bound."""
+    """Time, steps, lower bound and ideal for the summary; warning C0206 if the module claims a higher bound."""
     from collc.synthesis.bounds import ideal_bound, lower_bound
 
     ideal = ideal_bound(module.network, module.demand, module.model)
@@ -146,13 +146,13 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
     if module.bound is None or module.bound.time <= bound.time:
         return times, []
-    claimed, found = format_time(module.bound.time), format_time(bound.time)
-    message = f"the file says that no schedule takes less than {claimed}, but collc can only show {found}"
+    claimed, shown = format_time(module.bound.time), format_time(bound.time)
+    message = f"the file says that no schedule takes less than {claimed}, but collc can only show {shown}"
     return times, [Diagnostic("C0206", message, warning=True)]
 
 
 def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
-    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 where links differ."""
+    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 if links differ."""
     request = _request(program, schedule)
     theirs, ours = request.network, module.network
     names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
@@ -165,7 +165,7 @@ def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Modu
 
 
 def _request(program: Path, schedule: str | None) -> ScheduleRequest:
-    """The schedule of a program to check against. Raises UsageError U0107 where `schedule` must say which."""
+    """The schedule of a program to check against. Raises UsageError U0107 if `schedule` must say which."""
     from collc.source.elaboration.elaborate import load_program
 
     requests = load_program(program, {}, schedule).schedules
@@ -209,7 +209,7 @@ def _run_check(path: Path, expected: Expectation, check: _Check) -> Verdict[Summ
 def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) -> Communicator:
     """The run of a schedule that a file is for, by its collective and number of ranks, or all runs together.
 
-    Raises CheckFailed V0108 where there is none.
+    Raises CheckFailed V0108 if there is none.
     """
     from collc.msccl.check.collectives import canonical
     from collc.msccl.communicators import communicators_of, confined

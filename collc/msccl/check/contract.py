@@ -54,7 +54,7 @@ class FileRules(ContractRules):
         program = self.program
         names = NAMES[self.program.profile]
         if program.coll not in names:
-            rule, hint = f"one of {', '.join(names)}", self._elsewhere()
+            rule, hint = f"one of {', '.join(names)}", self._hint_of_runtime()
             self._report_algo("coll", f'coll "{program.coll}"', rule, breaks=True, hint=hint)
         elif program.coll in NEVER_CALLED and self.program.profile == "executor":
             text = f'coll "{program.coll}": the executor loads the file and never selects it: NCCL has no such call'
@@ -90,7 +90,7 @@ class FileRules(ContractRules):
             text = f"no multiple of nchunksperloop = {total} bytes is {span}: never selected"
             self._report_algo("maxBytes", text, f"a size of {least} bytes in range", warning=True)
 
-    def _elsewhere(self) -> str:
+    def _hint_of_runtime(self) -> str:
         """The hint for a collective that only the other runtime knows."""
         if self.program.coll == "custom":
             return (
@@ -139,7 +139,7 @@ class FileRules(ContractRules):
         if sizes is None:
             return
         if program.coll == "custom":
-            self._room(coll, sizes)
+            self._custom_buffers(coll, sizes)
             return
         for buffer, size in enumerate(sizes):
             declared = program.chunks[:, buffer]
@@ -157,7 +157,7 @@ class FileRules(ContractRules):
                 text = f"{name} is {declared[gpu]}, less than the {size} that {coll} has"
                 self.report("X0116", text, program.gpu_location(int(gpu), name), str(size), warning=True)
 
-    def _room(self, coll: str, sizes: tuple[int, int]) -> None:
+    def _custom_buffers(self, coll: str, sizes: tuple[int, int]) -> None:
         """The buffers of a custom file have the sizes in the file, which must suffice for the collective.
 
         Buffers that only the root needs are left to the check of the result. In place, a buffer that is a part of the
@@ -185,7 +185,7 @@ class FileRules(ContractRules):
         needed = program.max_bytes * scratch[gpu] // program.nchunksperloop
         if needed <= LARGE_SCRATCH_BYTES:
             return
-        text = f"the old runtime allocates {_large(needed)} of scratch on gpu {gpu} when it starts"
+        text = f"the old runtime allocates {_size_text(needed)} of scratch on gpu {gpu} when it starts"
         most = MAX_SCRATCH_BYTES if needed > MAX_SCRATCH_BYTES else LARGE_SCRATCH_BYTES
         rule = f"at most {most >> 30} GiB"
         hint = f'maxBytes="{LARGE_SCRATCH_BYTES * program.nchunksperloop // scratch[gpu]}" keeps it to 1 GiB'
@@ -206,7 +206,7 @@ class FileRules(ContractRules):
             self.report("X0117", text, program.gpu_location(int(gpu)), f"at most {MAX_NODES}", hint=hint)
 
 
-def _large(size: int) -> str:
+def _size_text(size: int) -> str:
     """The text of a size of at least 1 GiB: `1.5 GiB`, `2.0 EiB`."""
     power = min((size.bit_length() - 1) // 10, 6)
     return f"{size / 2 ** (10 * power):.1f} {'KMGTPE'[power - 1]}iB"

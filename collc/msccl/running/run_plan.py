@@ -42,7 +42,7 @@ from collc.msccl.running.data import (
 )
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
-"""Launches by protocol: packets of one launch lie where those of the launch before the last one lay."""
+"""Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
 
 MAX_WRONG_CHUNKS: Final = 8
 PROXY_SHARE: Final = 0.3
@@ -79,9 +79,9 @@ def run_plan_file(
         text = f"MSCCL++ always adds, whatever the operation of a call: {path} has no run with {op}"
         raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
     elements = chunk_elements(count, coll, len(plan.chunks), max(1, total_chunks(plan, coll)), 2)
-    found = _root(path, plan, coll, root)
+    used_root = _root(path, plan, coll, root)
     return [
-        _DataInterpreter(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).report()
+        _DataInterpreter(plan, coll, used_root, np.dtype(dtype), elements, op or "sum", seed + k).report()
         for k in range(runs)
     ]
 
@@ -210,7 +210,7 @@ class _DataInterpreter(PlanInterpreter[None]):
                 channel = self.random.choice(list(queues))
                 part = self.ports.dequeue(channel)
                 if part is not None:
-                    self._do(part)
+                    self._do_part(part)
                 self._settle(channel[1], expected)
                 active = active or self._unfinished_threadblocks()
                 progress = True
@@ -240,7 +240,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         return any(channel in self.ports.queues for channel in self.drains[tb])
 
     def _location(self, tb: int) -> tuple[int, int, int]:
-        """Where a threadblock hangs: (gpu, threadblock, operation)."""
+        """The place of a threadblock that hangs: (gpu, threadblock, operation)."""
         ops = self.plan.threadblocks[tb]
         stuck = ops[min(self.position[tb], len(ops) - 1)].location
         return stuck.gpu, stuck.tb, stuck.step
@@ -290,7 +290,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         """Do a part of a move whose packets have come. Returns whether there was one."""
         ready = [number for number, part in enumerate(self.pending[tb]) if self._is_ready(part)]
         if ready:
-            self._do(self.pending[tb].pop(self.random.choice(ready)))
+            self._do_part(self.pending[tb].pop(self.random.choice(ready)))
         return bool(ready)
 
     def can_begin(self, op: Operation) -> bool:
@@ -348,11 +348,11 @@ class _DataInterpreter(PlanInterpreter[None]):
             if op.name in SIGNALS:
                 self.ports.enqueue(channel, [None])
 
-    def _do(self, part: _PartialMove) -> None:
+    def _do_part(self, part: _PartialMove) -> None:
         memory, columns = self.memory, part.elements
-        found = [self._data(slots, part) for slots in part.move.sources]
-        data = found[0]
-        for more in found[1:]:
+        operands = [self._data(slots, part) for slots in part.move.sources]
+        data = operands[0]
+        for more in operands[1:]:
             data = OPS[self.op](data, more)
         for target in part.move.targets:
             keys = self._keys(target, part)
