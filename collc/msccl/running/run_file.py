@@ -32,6 +32,7 @@ from collc.msccl.interpreter.data import Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
     OPS,
+    SHOWN,
     Array,
     RunReport,
     WrongChunk,
@@ -47,7 +48,6 @@ from collc.msccl.running.data import (
 )
 
 THREADS_LIMIT: Final = 512
-SHOWN: Final = 8
 
 
 def run_file(

@@ -28,6 +28,7 @@ from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMo
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
+    SHOWN,
     Array,
     RunReport,
     WrongChunk,
@@ -44,7 +45,6 @@ from collc.msccl.running.data import (
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
 
-MAX_WRONG_CHUNKS: Final = 8
 PROXY_SHARE: Final = 0.3
 """How often a proxy moves on instead of a threadblock."""
 
@@ -181,6 +181,9 @@ class _DataInterpreter(PlanInterpreter[None]):
             [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
             for _ in range(self.launches)
         ]
+        self.expected: list[list[Array | None]] = [
+            expected_data(coll, root, op, [data[: self.sizes[0]] for data in inputs]) for inputs in self.inputs
+        ]
         self.pending: list[list[_PartialMove]] = [[] for _ in plan.threadblocks]
         self.drains: list[list[Channel]] = [[] for _ in plan.threadblocks]
         self.launched: list[int] = [0] * len(plan.chunks)
@@ -195,13 +198,9 @@ class _DataInterpreter(PlanInterpreter[None]):
 
     def report(self) -> RunReport:
         """Execute all launches, with random order of events."""
-        expected = [
-            expected_data(self.coll, self.root, self.op, [data[: self.sizes[0]] for data in inputs])
-            for inputs in self.inputs
-        ]
         for rank in range(len(self.launched)):
             self._launch(rank)
-            self._settle(rank, expected)
+            self._settle(rank)
         queues = self.ports.queues
         active = self._unfinished_threadblocks()
         progress = False
@@ -211,7 +210,7 @@ class _DataInterpreter(PlanInterpreter[None]):
                 part = self.ports.dequeue(channel)
                 if part is not None:
                     self._do_part(part)
-                self._settle(channel[1], expected)
+                self._settle(channel[1])
                 active = active or self._unfinished_threadblocks()
                 progress = True
                 continue
@@ -219,7 +218,7 @@ class _DataInterpreter(PlanInterpreter[None]):
             tb = active[pick]
             if self._advance(tb):
                 progress = True
-                self._settle(self.plan.gpu_of[tb], expected)
+                self._settle(self.plan.gpu_of[tb])
                 continue
             active[pick] = active[-1]
             active.pop()
@@ -228,7 +227,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         hung = tuple(self._location(tb) for tb in self._unfinished_threadblocks())
         op = self.op if self.coll in REDUCING else None
         settings = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
-        return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:MAX_WRONG_CHUNKS]), self.error)
+        return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:SHOWN]), self.error)
 
     def _unfinished_threadblocks(self) -> list[int]:
         return [tb for tb in range(len(self.position)) if not self._has_ended(tb)]
@@ -257,21 +256,19 @@ class _DataInterpreter(PlanInterpreter[None]):
         for tb in self.blocks[rank]:
             self.position[tb] = 0
 
-    def _settle(self, rank: int, expected: list[list[Array | None]]) -> None:
+    def _settle(self, rank: int) -> None:
         """If the program of a rank is over, compare its output and launch it again."""
         while self.finished[rank] < self.launches and all(map(self._has_ended, self.blocks[rank])):
             self.finished[rank] += 1
-            self._compare(rank, expected[self.launched[rank] - 1][rank])
+            wanted = self.expected[self.launched[rank] - 1][rank]
+            if wanted is not None:
+                begin = int(self.layout.base[rank, 1])
+                output = self.memory[begin : begin + len(wanted)]
+                wrong, error = compare_outputs(rank, output, wanted, len(self.launched), self.op)
+                self.wrong += wrong
+                self.error = max(self.error, error)
             if self.launched[rank] < self.launches:
                 self._launch(rank)
-
-    def _compare(self, rank: int, wanted: Array | None) -> None:
-        if wanted is not None:
-            begin = int(self.layout.base[rank, 1])
-            got = self.memory[begin : begin + len(wanted)]
-            wrong, off = compare_outputs(rank, got, wanted, len(self.launched), self.op)
-            self.wrong += wrong
-            self.error = max(self.error, off)
 
     def _advance(self, tb: int) -> bool:
         """Do one part of a move, or execute one operation, if it can run now. Returns whether one did."""
