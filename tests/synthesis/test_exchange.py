@@ -263,10 +263,10 @@ def test_files_for_runtimes_have_few_partials_that_are_kept_apart(npus: int, rel
 
 def test_the_kinds_of_cores() -> None:
     kinds = {found.name: len(found.cores) for found in core_kinds(grid(3, 3), np.arange(9, dtype=np.int32))}
-    assert kinds == {"vertex": 9, "edge": 12, "square": 8, "line of 3 in 2": 6, "line of 9 in 4": 2}
+    assert kinds == {"vertex": 9, "edge": 12, "line of 3 in 2": 6, "line of 9 in 4": 2}
     kinds = {found.name: len(found.cores) for found in core_kinds(dgx1(), np.arange(8, dtype=np.int32))}
     assert kinds == {
-        "vertex": 8, "edge": 16, "clique of 4": 2, "square": 12, "line of 4 in 1": 2, "line of 8 in 2": 2,
+        "vertex": 8, "edge": 16, "clique of 4": 2, "line of 4 in 1": 2, "line of 8 in 2": 2,
     }  # fmt: skip
     kinds = {f.name: len(f.cores) for f in core_kinds(ring(4, one_way=True), np.arange(4, dtype=np.int32))}
     assert kinds == {"vertex": 4}

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.by_dimension.line_trees import LineHop
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.timeline import Timeline, link_timelines
 from collc.ten.schedule import Transfers
@@ -21,6 +20,20 @@ STOP_INTERVAL: Final = 10_000
 
 _FREE: Final = Timeline()
 """The timeline of a link without reservations."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineHop:
+    """A chunk goes from an NPU to another of its line, over one link, or over several with switches between.
+
+    path: the links. offset: positions from the source to the target along the line, which wraps round. If all NPUs
+    of a line send to offset 1, then to offset 2 and so on, each receives from one NPU at a time.
+    """
+
+    source: int
+    target: int
+    path: tuple[int, ...]
+    offset: int
 
 
 @dataclass(slots=True)

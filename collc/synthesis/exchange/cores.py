@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ MOST_CORES: Final = 4096
 """Cores of one kind that are looked at, at most."""
 
 MOST_PAIRS: Final = 200_000
-"""Pairs of links that meet up to which factors, cliques and squares are looked for."""
+"""Pairs of links that meet up to which factors and cliques are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CoreKind:
 
 
 def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
-    """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, squares, and lines along the Cartesian
+    """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, and lines along the Cartesian
     factors of the network, from one factor to all of them.
     """
     hops = hop_counts(Digraph.of(network))[np.ix_(group, group)]
@@ -93,12 +93,12 @@ def _with_radius(core: Core, hops: Int32Array, column: Mapping[int, int]) -> Cor
 
 
 def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]:
-    """Single NPUs, linked pairs, and, if asked for, cliques and squares."""
+    """Single NPUs, linked pairs, and, if asked for, cliques."""
     members = sorted(near)
     yield CoreKind("vertex", tuple(Core((npu,)) for npu in members))
     edges = [(u, v) for u in members for v in sorted(near[u]) if u < v][:MOST_CORES]
     if edges:
-        yield CoreKind("edge", tuple(Core(edge, (_swap(edge),)) for edge in edges))
+        yield CoreKind("edge", tuple(Core((u, v), ((PartialMessage(u, v), PartialMessage(v, u)),)) for u, v in edges))
     if not cliques:
         return
     by_size: dict[int, list[tuple[int, ...]]] = {}
@@ -107,9 +107,6 @@ def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]
     for size in sorted(by_size):
         one_shot = (Core(clique, line_rounds(clique, _neighbours_within(near, clique))[0]) for clique in by_size[size])
         yield CoreKind(f"clique of {size}", tuple(one_shot))
-    squares = tuple(_squares(near))
-    if squares:
-        yield CoreKind("square", squares)
 
 
 def _neighbours_within(near: Mapping[int, set[int]], members: Iterable[int]) -> dict[int, set[int]]:
@@ -128,29 +125,6 @@ def _cliques(near: dict[int, set[int]], edges: list[tuple[int, int]]) -> Iterato
             common &= near[taken]
         if len(clique) > 2:
             yield tuple(sorted(clique))
-
-
-def _squares(near: dict[int, set[int]]) -> Iterator[Core]:
-    """Cycles of four without diagonals, in both orders of their two rounds; at most MOST_CORES."""
-    count = 0
-    for a in sorted(near):
-        for b, d in combinations(sorted(npu for npu in near[a] if npu > a), 2):
-            if d in near[b]:
-                continue
-            for c in sorted(near[b] & near[d] - near[a]):
-                if c <= a:
-                    continue
-                one, other = _swap((a, b), (c, d)), _swap((a, d), (b, c))
-                members = tuple(sorted((a, b, c, d)))
-                yield Core(members, (one, other))
-                yield Core(members, (other, one))
-                count += 2
-                if count >= MOST_CORES:
-                    return
-
-
-def _swap(*pairs: tuple[int, int]) -> tuple[PartialMessage, ...]:
-    return tuple(PartialMessage(*ends) for a, b in pairs for ends in ((a, b), (b, a)))
 
 
 def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
@@ -187,14 +161,10 @@ def _cores_along(members: tuple[int, ...], factors: list[dict[int, set[int]]], *
             return
         count = max(map(len, lines))
         choices.append([_side_by_side([line[turn % len(line)] for line in lines]) for turn in range(count)])
-    for chosen in zip(*(_repeat_rounds(rounds, max(map(len, choices))) for rounds in choices), strict=True):
-        core = Core(members, tuple(chain.from_iterable(chosen)))
+    for turn in range(max(map(len, choices))):
+        core = Core(members, tuple(chain.from_iterable(rounds[turn % len(rounds)] for rounds in choices)))
         if _gives_sum(core):
             yield core
-
-
-def _repeat_rounds(rounds: list[Rounds], count: int) -> list[Rounds]:
-    return [rounds[number % len(rounds)] for number in range(count)]
 
 
 def _side_by_side(lines: list[Rounds]) -> Rounds:

@@ -1,6 +1,6 @@
 """All-Reduce in which a core of NPUs forms each sum together.
 
-Each chunk has a core: an NPU, a linked pair, a clique, a square, or the NPUs along one or more dimensions, up to all.
+Each chunk has a core: an NPU, a linked pair, a clique, or the NPUs along one or more dimensions, up to all.
 The contributions of all NPUs are reduced to the members of the core, each to one of them. The members exchange their
 partials until each has the sum, and the sum spreads from all of them. Reduction and spread take p steps each, and the
 exchange a steps; a larger core makes p smaller and a larger. A pair needs as many transfers as a tree and one step
@@ -60,9 +60,6 @@ SHIFT_WORK = 20
 
 BOUND_WORK = 10_000
 """Work of the lower bound of the copies of a phase; that of the whole takes three times as much."""
-
-NEAR = 8
-"""Another placement is tried only if the one before took at most 1/NEAR longer than the best."""
 
 
 def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None = None) -> Module:
@@ -150,7 +147,7 @@ class _ExchangePlanner:
                     best = planned
                 if best[0] <= self._bound:
                     return best[1]
-                if plan.least < planned[0] and planned[0] * NEAR <= best[0] * (NEAR + 1):
+                if plan.least < planned[0] <= best[0]:  # another placement may be shorter
                     again.append(plan)
             plans = again
         return None if best is None else best[1]

@@ -9,7 +9,7 @@ the shortest route, also over other NPUs.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ from collc.ten.schedule import Transfers
 from collc.ten.translations import Translations
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
+class _Plan(NamedTuple):
     """Transfers of what the representative NPU sends. target: int32, the NPU that a block is for, in an All-to-All.
 
     part: int32, the chunk of a block. link: int32. start: int64, picoseconds.
@@ -188,9 +187,4 @@ class _Planner:
 
 
 def _join_plans(plans: list[_Plan]) -> _Plan:
-    return _Plan(
-        np.concatenate([plan.part for plan in plans]),
-        np.concatenate([plan.target for plan in plans]),
-        np.concatenate([plan.link for plan in plans]),
-        np.concatenate([plan.start for plan in plans]),
-    )
+    return _Plan(*(np.concatenate(columns) for columns in zip(*plans, strict=True)))
