@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from collc.application.compile.chunk_advice import chunk_advice, network_of_bound
 from collc.application.compile.compile_report import SCHEDULE_CHECKS, ScheduleReport
-from collc.application.compile.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
 from collc.application.compile.handwritten_runs import placed_at_algorithms
-from collc.application.compile.limit_checks import ScheduleLength, check_limit
 from collc.application.compile.output_files import check_feasible, write_files
 from collc.application.compile.planning import BuildInput, Plan, plan_schedule
 from collc.application.compile.proofs import prove
-from collc.application.compile.queueing import queueing_note
-from collc.application.impossible_times import check_possible
+from collc.application.compile.schedule_checks import (
+    MAX_TIME,
+    ScheduleLength,
+    check_durations,
+    check_limit,
+    check_transfer_count,
+    too_long,
+)
+from collc.application.schedule_times import check_possible, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT
-from collc.application.step_count import step_count
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.outcome import Outcome

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
@@ -164,36 +165,24 @@ def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:
     Raises UsageError U0146 if there are too many.
     """
     names = [name for name, _ in settings.definitions]
-    values = [texts for _, texts in settings.definitions]
-    algorithms, seeds, chunks = settings.algorithms or (None,), settings.seeds or (None,), settings.chunks or (None,)
-    count = len(algorithms) * len(seeds) * len(chunks)
-    for texts in values:
-        count *= len(texts)
+    others = [values or (None,) for values in (settings.algorithms, settings.seeds, settings.chunks)]
+    values: list[Sequence[Any]] = [*(texts for _, texts in settings.definitions), *others]
+    count = math.prod(map(len, values))
     if count > MOST_CASES:
         message = f"{count:,} cases exceed the limit of {MOST_CASES:,}"
         raise UsageError(Diagnostic("U0146", message, hint="sweep fewer values at once"))
+    options = tuple((name, getattr(settings, name)) for name in ("trials", "threads", "time_limit", "link_model"))
     return [
         SweepCase(
-            outline.files,
-            tuple(zip(names, texts, strict=True)),
-            algorithm,
-            seed,
-            number,
-            settings.schedule,
-            settings.trials,
-            settings.threads,
-            settings.time_limit,
-            settings.link_model,
+            outline.files, tuple(zip(names, texts, strict=True)), algorithm, seed, number, settings.schedule, options
         )
-        for texts in itertools.product(*values)
-        for algorithm, seed, number in itertools.product(algorithms, seeds, chunks)
+        for *texts, algorithm, seed, number in itertools.product(*values)
     ]
 
 
 def _key(case: SweepCase) -> str:
     """What the result of a case depends on besides the program."""
-    options = (case.trials, case.threads, case.time_limit, case.link_model)
-    return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, options])
+    return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, case.options])
 
 
 def _table(cases: Iterable[SweepCase], outcomes: Iterable[Outcome], settings: SweepSettings) -> SweepTable:
