@@ -157,7 +157,7 @@ class _ExchangePlanner:
         table = self._module.demand.chunks
         sets = np.unique(table.pre).tolist()
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
-        # In files for runtimes, messages of partials that are kept apart are not merged, and take long if they are many.
+        # In files for runtimes, messages of partials that are kept apart are not merged: many of them take long.
         many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > RELAYED_IN_FILES
         by_name = [
             {
