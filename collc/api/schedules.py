@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from collc.api import arguments
-from collc.api.keywords import with_keywords
+from collc.api.arguments import with_keywords
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
 from collc.application.run.file_runs import FileRuns, RunOptions, run_program

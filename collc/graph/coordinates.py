@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.graph.automorphisms import kind_code, mix_bits
+from collc.graph.automorphisms import kind_code, mix_bits, refine_colours
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import Int32Array, Int64Array
@@ -151,20 +151,7 @@ def _levels(network: Network) -> Int64Array:
 def _switch_classes(network: Network, level: Int64Array) -> Iterator[Int64Array]:
     """The switches that look alike: by level, links and neighbours, and their neighbours' neighbours, and so on."""
     colour = mix_bits(level.astype(np.uint64))
-    classes = 0
-    while True:
-        into, out = (
-            mix_bits(colour[network.source] + kind_code(network)),
-            mix_bits(colour[network.target] - kind_code(network)),
-        )
-        refined = colour.copy()
-        np.add.at(refined, network.target, into)
-        np.add.at(refined, network.source, out)
-        colour = mix_bits(refined)
-        labels = _labels(colour)
-        if int(labels.max()) <= classes:
-            break
-        classes = int(labels.max())
+    labels = _labels(refine_colours(colour, network.source, network.target, kind_code(network), 0))
     switches = np.arange(network.npu_count, network.device_count)
     for label in dict.fromkeys(labels[switches].tolist()):
         yield switches[labels[switches] == label]

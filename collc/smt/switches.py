@@ -113,8 +113,8 @@ class SlotFormulas:
                 for departure, names in self._departures[:number]
                 if other in names and self._times.link_free(departure) > now
             ]
-        first, second = (self._not_partial(self._arrivals[each]) for each in (arrival, other))
-        self._script.require(f"(=> {all_of([name, *first, other, *second])} {any_of(reading)})")
+        copies = [f"(not {self.partial(self._arrivals[each])})" for each in (arrival, other)] if self._partials else []
+        self._script.require(f"(=> {all_of([name, *copies[:1], other, *copies[1:]])} {any_of(reading)})")
 
     def _add_oldest_first(
         self, transfer: PossibleTransfer, name: str, arrival: str, other: str, older: bool, number: int
@@ -130,9 +130,6 @@ class SlotFormulas:
         both = f"(and {name} (not {partial[0]}) {transfer.reduces} {other} {partial[1]})"
         self._script.require(f"(=> {both} {any_of(gone)})")
         self._script.require(f"(=> (and {name} {partial[0]} (not {transfer.reduces}) {other}) {partial[1]})")
-
-    def _not_partial(self, arrival: PossibleTransfer) -> list[str]:
-        return [f"(not {self.partial(arrival)})"] if self._partials else []
 
     def _link(self, transfer: PossibleTransfer) -> int:
         return self._problem.edges[transfer.edge].links[0]

@@ -55,7 +55,9 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
                 which = name if count == 1 else f"{name} ({number} of {count})"
                 callbacks.progress(share, f"{which}: {phase}")
 
-            own = _settings_of_schedule(settings, request, count)
+            own, path = settings, settings.certificate
+            if path is not None and count > 1:
+                own = replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
             given = BuildInput(request, own, progress, callbacks.module_text, interrupted)
             reports.append(build_schedule(given))
             callbacks.finished(reports[-1])
@@ -82,14 +84,6 @@ def _program_warnings(program: Program) -> tuple[Diagnostic, ...]:
         return (Diagnostic("U0208", message, program.designs[0].span, hint=hint, warning=True),)
     hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
     return (Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True),)
-
-
-def _settings_of_schedule(settings: Settings, request: ScheduleRequest, count: int) -> Settings:
-    """The settings for one of `count` schedules: each of several has a certificate of its own."""
-    path = settings.certificate
-    if path is None or count == 1:
-        return settings
-    return replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
 
 
 def _check_settings(settings: Settings) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
@@ -83,7 +84,10 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
     if settings.output is not None:
         check_format(settings.output)
     outline = read_program(path)
-    _check(outline, settings)
+    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
+    if not outline.schedules:
+        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
     if settings.plot is not None:
         check_plot(settings.plot, {column_of(name): values for name, values in settings.definitions})
     cases = _cases(outline, settings)
@@ -121,14 +125,6 @@ def _run_cases(
     return SweepReport(table, tuple(notes))
 
 
-def _check(outline: ProgramOutline, settings: SweepSettings) -> None:
-    """Raise for names that the program does not have, before any case runs."""
-    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
-    if not outline.schedules:
-        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
-        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
-
-
 def check_names(
     outline: ProgramOutline, params: Sequence[str], schedule: str | None, algorithms: Sequence[str]
 ) -> None:
@@ -145,17 +141,13 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    known = [*SYNTHESIZERS, *_textbook_names()]
+    from collc.source.textbook_names import textbook_names
+
+    known = [*SYNTHESIZERS, *(name for name in textbook_names() if name not in SYNTHESIZERS)]
     for name in algorithms:
         if name not in known or name == "fixed":
             hint = did_you_mean(name, known, f"there are {listed(known)}")
             raise UsageError(Diagnostic("U0102", f"there is no synthesizer or algorithm named '{name}'", hint=hint))
-
-
-def _textbook_names() -> list[str]:
-    from collc.source.textbook_names import textbook_names
-
-    return [name for name in textbook_names() if name not in SYNTHESIZERS]
 
 
 def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:
@@ -164,36 +156,24 @@ def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:
     Raises UsageError U0146 if there are too many.
     """
     names = [name for name, _ in settings.definitions]
-    values = [texts for _, texts in settings.definitions]
-    algorithms, seeds, chunks = settings.algorithms or (None,), settings.seeds or (None,), settings.chunks or (None,)
-    count = len(algorithms) * len(seeds) * len(chunks)
-    for texts in values:
-        count *= len(texts)
+    others = [values or (None,) for values in (settings.algorithms, settings.seeds, settings.chunks)]
+    values: list[Sequence[Any]] = [*(texts for _, texts in settings.definitions), *others]
+    count = math.prod(map(len, values))
     if count > MOST_CASES:
         message = f"{count:,} cases exceed the limit of {MOST_CASES:,}"
         raise UsageError(Diagnostic("U0146", message, hint="sweep fewer values at once"))
+    options = tuple((name, getattr(settings, name)) for name in ("trials", "threads", "time_limit", "link_model"))
     return [
         SweepCase(
-            outline.files,
-            tuple(zip(names, texts, strict=True)),
-            algorithm,
-            seed,
-            number,
-            settings.schedule,
-            settings.trials,
-            settings.threads,
-            settings.time_limit,
-            settings.link_model,
+            outline.files, tuple(zip(names, texts, strict=True)), algorithm, seed, number, settings.schedule, options
         )
-        for texts in itertools.product(*values)
-        for algorithm, seed, number in itertools.product(algorithms, seeds, chunks)
+        for *texts, algorithm, seed, number in itertools.product(*values)
     ]
 
 
 def _key(case: SweepCase) -> str:
     """What the result of a case depends on besides the program."""
-    options = (case.trials, case.threads, case.time_limit, case.link_model)
-    return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, options])
+    return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, case.options])
 
 
 def _table(cases: Iterable[SweepCase], outcomes: Iterable[Outcome], settings: SweepSettings) -> SweepTable:

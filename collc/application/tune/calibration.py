@@ -12,8 +12,15 @@ from collc.base.reading import read_text
 from collc.base.tables import Table
 from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import listed
-from collc.tuning.fit import LEAST_SIZES, LEAST_SPAN, LineFit, fit_line, fit_slope
-from collc.tuning.nccl_tests import MeasuredTable, read_measurements
+from collc.tuning.measurements import (
+    LEAST_SIZES,
+    LEAST_SPAN,
+    LineFit,
+    MeasuredTable,
+    fit_line,
+    fit_slope,
+    read_measurements,
+)
 
 LARGE_ERROR: Final = 0.15
 """From this relative error of one size on, a warning says that the times follow no line."""

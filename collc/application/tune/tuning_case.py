@@ -202,7 +202,8 @@ def _simulate_files(
     task: TuningTask, network: Network, module: Module, number: int, options: FileOptions
 ) -> Iterator[FileTimes]:
     """The times of one file, with each protocol that its kind has. Raises what writing it raises."""
-    costs = [cost for cost in costs_of(options.kind, task.costs) if cost.name == "Simple" or not _in_network(task)]
+    in_network = task.plan is not None and task.plan.in_network
+    costs = [cost for cost in costs_of(options.kind, task.costs) if cost.name == "Simple" or not in_network]
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         for number_of_cost, cost in enumerate(costs):
@@ -212,10 +213,6 @@ def _simulate_files(
             file = read_tasks(path, network, options.kind, cost.name, options.profile)
             times = file_times(task.sizes, network, file, cost, options.kind)
             yield {"file": number, "protocol": cost.name, "times": times}
-
-
-def _in_network(task: TuningTask) -> bool:
-    return task.plan is not None and task.plan.in_network
 
 
 # What they are compared with

@@ -73,7 +73,10 @@ def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
     near = neighbours(network, group)
     pairs = sum(len(ends) ** 2 for ends in near.values())
     for kind in chain(_small_kinds(near, pairs <= MOST_PAIRS), _factor_kinds(near) if pairs <= MOST_PAIRS else ()):
-        yield CoreKind(kind.name, tuple(_with_radius(core, hops, column) for core in kind.cores))
+        columns = ([column[npu] for npu in core.members] for core in kind.cores)
+        radii = (int(hops[:, members].min(axis=1).max()) for members in columns)
+        cores = (replace(core, radius=radius) for core, radius in zip(kind.cores, radii, strict=True))
+        yield CoreKind(kind.name, tuple(cores))
 
 
 def neighbours(network: Network, group: Iterable[int]) -> dict[int, set[int]]:
@@ -85,11 +88,6 @@ def neighbours(network: Network, group: Iterable[int]) -> dict[int, set[int]]:
         if u != v and u in members and v in members and (v, u) in links:
             near[u].add(v)
     return near
-
-
-def _with_radius(core: Core, hops: Int32Array, column: Mapping[int, int]) -> Core:
-    nearest = hops[:, [column[npu] for npu in core.members]].min(axis=1)
-    return replace(core, radius=int(nearest.max()))
 
 
 def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]:

@@ -131,7 +131,7 @@ class _ExchangePlanner:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
         left = WORK * max(1, self._effort.trials)
-        plans = sorted(self._plans(), key=self._order)
+        plans = sorted(self._plans(), key=lambda plan: plan.least)
         for trial in range(PLACEMENTS * max(1, self._effort.trials)):
             again: list[_Plan] = []
             for plan in plans:
@@ -152,31 +152,27 @@ class _ExchangePlanner:
             plans = again
         return None if best is None else best[1]
 
-    def _order(self, plan: _Plan) -> tuple[int, int]:
-        """The most promising first; of equal ones, if not all transfers take equal time, the largest cores."""
-        return plan.least, 0 if self._step else -max((kind.size for kind in plan.kinds), default=0)
-
     def _plans(self) -> Iterator[_Plan]:
         """The kinds of cores, each for all groups; groups without such cores use single NPUs."""
         table = self._module.demand.chunks
         sets = np.unique(table.pre).tolist()
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
-        usable = [self._usable(core_kinds(self._module.network, table.sets[number])) for number in sets]
-        by_name = [{kind.name: kind for kind in kinds} for kinds in usable]
+        # In files for runtimes, messages of partials that are kept apart are not merged: many of them take long.
+        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > RELAYED_IN_FILES
+        by_name = [
+            {
+                kind.name: kind
+                for kind in core_kinds(self._module.network, table.sets[number])
+                if not (many and kind.cores[0].relays)
+            }
+            for number in sets
+        ]
         for name in dict.fromkeys(name for kinds in by_name for name in kinds):
             chosen = tuple(kinds.get(name, kinds["vertex"]) for kinds in by_name)
             counts = [len(of_set) for of_set in chunks]
             steps = tuple(self._steps(kind, count) for kind, count in zip(chosen, counts, strict=True))
             messages = sum(kind.messages(count) for kind, count in zip(chosen, counts, strict=True))
             yield _Plan(chosen, chunks, steps, messages, self._least(chosen, steps, messages))
-
-    def _usable(self, kinds: Iterator[CoreKind]) -> Iterator[CoreKind]:
-        """The kinds that suit. In files for runtimes, messages of partials that are kept apart are not merged, so that
-        many of them take long.
-        """
-        table = self._module.demand.chunks
-        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > RELAYED_IN_FILES
-        return (kind for kind in kinds if not (many and kind.cores[0].relays))
 
     def _steps(self, kind: CoreKind, chunks: int) -> int:
         """The steps in which chunks could spread from cores of a kind, by the links into the NPUs of the group."""
@@ -205,7 +201,8 @@ class _ExchangePlanner:
             placed = choose_cores(kind, len(chunks), self._into.tolist(), steps, rng)
             cores.update(zip(chunks.tolist(), placed, strict=True))
         demand = _spread_demand(module.demand, cores)
-        moving = np.array([chunk for chunk in cores if self._moves(chunk, cores[chunk])], np.int32)
+        sizes = module.demand.chunks.sets.sizes[module.demand.chunks.pre]
+        moving = np.array([chunk for chunk, core in cores.items() if len(core.members) < sizes[chunk]], np.int32)
         parts: list[Transfers] = []
         end = 0
         down = self._copies(Task(module.network, demand, module.model, moving)) if len(moving) else None
@@ -238,10 +235,6 @@ class _ExchangePlanner:
         schedule = self._spread(task, replace(self._effort, work=meter))
         self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end when they get longer than the best
         return schedule
-
-    def _moves(self, chunk: int, core: Core) -> bool:
-        table = self._module.demand.chunks
-        return len(core.members) < len(table.sets[int(table.pre[chunk])])
 
 
 def _spread_demand(demand: Demand, cores: dict[int, Core]) -> Demand:

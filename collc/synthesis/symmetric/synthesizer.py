@@ -15,7 +15,7 @@ from collc.synthesis.conditions import rates_required
 from collc.synthesis.reductions.compose import solve
 from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
-from collc.synthesis.symmetric.cluster import cluster_schedule
+from collc.synthesis.symmetric.cluster import cluster_schedule, is_cluster
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.patched import patched_schedule
 from collc.synthesis.symmetric.patched_sum import patched_sums
@@ -25,7 +25,7 @@ from collc.ten.demand import Standard
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, Schedule
 
-__all__ = ["find_group", "representative", "symmetric", "symmetric_module"]
+__all__ = ["find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
 
 
 def symmetric_module(module: Module, effort: Effort) -> Module:
@@ -38,6 +38,16 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     if schedule is not None:
         return replace(module, schedule=schedule)
     return solve(module, lambda task: symmetric(task, effort))
+
+
+def is_symmetric(module: Module) -> bool:
+    """Whether one collective over all NPUs runs on a network whose NPUs are all alike, but for what is missing."""
+    network, standard, runs = module.network, module.demand.standard, module.demand.runs
+    if network.has_switches:
+        return is_cluster(module)
+    if module.schedule is not None or standard is None or len(runs[0].group) < network.npu_count:
+        return False
+    return standard.shape.without_root and find_group(network) is not None
 
 
 def symmetric(task: Task, effort: Effort) -> Schedule:
