@@ -44,7 +44,7 @@ from collc.verification import verify_schedule
 PROGRAMS = 300
 LIMITED_PROGRAMS = 50
 LIMIT, LIMIT_LARGE, LARGE_NPUS = 10.0, 60.0, 64
-"""Seconds of CPU time of one synthesizer, as `auto` keeps to by itself, up to so many NPUs and above."""
+"""Seconds of CPU time of one synthesizer, as `auto` keeps to by itself, up to LARGE_NPUS and above."""
 
 SLOWER, CPU_FACTOR, CPU_MORE = 1.03, 2.0, 1.0
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "pairwise", "recursive_halving_doubling", "binomial_tree",
@@ -121,7 +121,7 @@ def program_of(number: int) -> RandomProgram:
 
 
 def limit_for(npus: int) -> float:
-    """Seconds of CPU time of each synthesizer on so many NPUs."""
+    """Seconds of CPU time of each synthesizer on `npus` NPUs."""
     return LIMIT if npus <= LARGE_NPUS else LIMIT_LARGE
 
 

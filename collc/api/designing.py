@@ -10,7 +10,6 @@ from collc.api import arguments
 from collc.api.definitions import Definition, definition_texts
 from collc.api.keywords import with_keywords
 from collc.application.design.design_report import DesignsReport
-from collc.application.design.designs import DesignSettings
 from collc.application.design.designs import solve_designs as solve
 from collc.base.diagnostics import SourceFile
 
@@ -40,14 +39,12 @@ def solve_designs(source: str | PathLike[str], **options: Unpack[DesignOptions])
     keyword.
     """
     errors = arguments.one_of("errors", options.get("errors"), ("raise", "report"))
-    settings = DesignSettings(
-        output=arguments.path("output", options.get("output") or "."),
-        only=arguments.text("design", options.get("design")),
-        definitions=definition_texts(options.get("definitions")),
-    )
+    definitions = definition_texts(options.get("definitions"))
+    only = arguments.text("design", options.get("design"))
+    output = arguments.path("output", options.get("output") or ".")
     text = isinstance(source, str) and any(character in source for character in "\n{")
     file = SourceFile("<text>", str(source)) if text else arguments.path("source", source)
-    report = solve(file, settings)
+    report = solve(file, definitions, only, output)
     if errors != "report":
         report.raise_if_failed()
     return report

@@ -52,7 +52,7 @@ def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     ]
 
 
-def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
+def messages_as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
     """One object per message: code, severity, message, span (null if there is none), notes and hint.
 
     A note has a message and a span. Lines and columns start at 1; the end is the first column after the span.

@@ -1,43 +1,342 @@
-"""The commands about machines: import their files, look at their networks, measure their links."""
+"""The commands about many sizes and cases (sweep, tune), and about machines and networks."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from fractions import Fraction
 from pathlib import Path
 
-from collc.base.diagnostics import Exit
-from collc.command.terminal import print_json, print_messages, print_table
-from collc.command.values import settings_of
+from collc.base.diagnostics import Diagnostic, Exit, UsageError
+from collc.command.options import (
+    CHUNKS,
+    DEFINITIONS,
+    DESIGN,
+    FOLDER,
+    GPUS_PER_NODE,
+    JSON,
+    OUTPUT,
+    PROCESSES,
+    PROFILE,
+    PROGRAM,
+    QUIET,
+    RUNTIME_FILE,
+    SCHEDULE,
+    SVG,
+    SYNTHESIZER_OPTIONS,
+    SYNTHESIZERS,
+    command,
+    flag,
+    option,
+    settings_of,
+)
+from collc.command.terminal import Output, progress_bar
+from collc.command.values import (
+    channels_of,
+    chunks_of,
+    duration_of,
+    identifier_of,
+    list_of,
+    number_from,
+    nvlinks_of,
+    positive,
+    protocol_cost_of,
+    reader,
+    share_of,
+    size_of,
+    size_range_of,
+    values_of,
+)
 
 
-def topology_command(chosen: argparse.Namespace) -> Exit:
+@command(
+    "sweep",
+    "compile a program for all combinations of params, algorithms and seeds",
+    PROGRAM,
+    DEFINITIONS.with_help(
+        "values of a param of the program, as in -D size=1MiB,16MiB; may be repeated for other params",
+        type=values_of,
+        metavar="name=v1,v2",
+    ),
+    SYNTHESIZERS,
+    option("--seed", help="the seeds of all random choices", type=list_of(number_from(0)), default=[], metavar="N,M"),
+    CHUNKS.with_help("chunks per block, for all runs that take chunks", type=list_of(chunks_of), default=[]),
+    SCHEDULE,
+    *(declared for name, declared in SYNTHESIZER_OPTIONS.items() if name != "seed"),
+    OUTPUT.with_help(
+        "the table: its name ends in .csv, .json or .parquet; beside it is the journal while the sweep runs",
+        metavar="FILE",
+    ),
+    option("--plot", help="draw time or bandwidth against a param", type=Path, metavar="FILE.svg"),
+    option("--plot-x", help="the param (default: the first one with several numbers)", metavar="PARAM"),
+    option("--plot-y", help="what is drawn (default: bandwidth if it is known)", choices=("time", "bandwidth")),
+    flag("--timings", "add the CPU seconds of each case to the table"),
+    *PROCESSES,
+    JSON,
+    QUIET,
+    ends=False,
+)
+def sweep_command(chosen: argparse.Namespace) -> Output:
+    """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
+    from collc.application.sweep.sweep_chart import SweepPlot
+    from collc.application.sweep.sweeping import SweepSettings, sweep_program
+    from collc.parallel.processes import Processes
+
+    definitions: dict[str, tuple[str, ...]] = {}
+    for name, values in chosen.definitions:
+        definitions[name] = (*definitions.get(name, ()), *values)
+    settings = settings_of(
+        SweepSettings,
+        chosen,
+        definitions=tuple(definitions.items()),
+        algorithms=tuple(chosen.algorithm),
+        seeds=tuple(chosen.seed),
+        plot=None if chosen.plot is None else SweepPlot(chosen.plot, chosen.plot_x, chosen.plot_y),
+        processes=Processes(chosen.jobs, chosen.memory),
+    )
+    with progress_bar(chosen.quiet) as progress:
+        report = sweep_program(chosen.file, settings, progress)
+    table = report.table
+    return Output(
+        lambda: {"rows": table.rows},
+        [table.shown()],
+        notes=report.notes,
+        diagnostics=report.failures(),
+        exit=report.exit,
+    )
+
+
+@command(
+    "tune",
+    "find the best schedule for every size, and write files for all of them",
+    PROGRAM,
+    FOLDER.with_help("folder for all files", required=True),
+    option("--sizes", help="default: 1KiB..4GiB", type=size_range_of, default=(2**10, 2**32), metavar="LOW..HIGH"),
+    SCHEDULE,
+    DEFINITIONS,
+    option(
+        "--emit",
+        help="kinds of files, of msccl and mscclpp (default: both)",
+        type=list_of(reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
+        default=["msccl", "mscclpp"],
+        metavar="KIND",
+    ),
+    PROFILE.with_help("the runtime of MSCCL files: executor (default) or rccl", choices=("executor", "rccl")),
+    SYNTHESIZERS.with_help(
+        "what is tried (default: what the program says, auto, and the algorithms of std.algorithms)"
+    ),
+    CHUNKS.with_help("chunks per block that are tried", type=list_of(positive), default=[], metavar="N,M"),
+    option("--instances", help="instances that are tried", type=list_of(channels_of), default=[], metavar="N,M"),
+    option("--channels", help="most channels that are tried", type=list_of(channels_of), default=[None], metavar="N,M"),
+    option(
+        "--protocol",
+        help="a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
+        "LL=1/2:0us",
+        action="append",
+        type=protocol_cost_of,
+        default=[],
+        metavar="P",
+    ),
+    option(
+        "--tolerance",
+        help="how much slower than the best file one may be, so that fewer files suffice (default: 0.02)",
+        type=share_of,
+        default=Fraction(1, 50),
+        metavar="SHARE",
+    ),
+    SYNTHESIZER_OPTIONS["seed"],
+    *PROCESSES,
+    JSON,
+    QUIET,
+)
+def tune_command(chosen: argparse.Namespace) -> Output:
+    """`collc tune`: files for all sizes of a collective."""
+    from collc.application.tune.tuning import TuningSettings, tune_program
+    from collc.msccl.options import Profile
+    from collc.parallel.processes import Processes
+    from collc.tuning.protocols import DEFAULT_COSTS
+
+    costs = {cost.name: cost for cost in chosen.protocol or DEFAULT_COSTS.values()}
+    settings = settings_of(
+        TuningSettings,
+        chosen,
+        definitions=tuple(dict(chosen.definitions).items()),
+        kinds=tuple(chosen.emit),
+        profile=Profile(chosen.profile),
+        algorithms=tuple(chosen.algorithm),
+        costs=tuple(costs.values()),
+        processes=Processes(chosen.jobs, chosen.memory),
+    )
+    with progress_bar(chosen.quiet) as progress:
+        report = tune_program(chosen.file, settings, progress)
+    return Output(
+        lambda: report.as_json() | {"files": list(report.files)},
+        [report.table()],
+        notes=report.notes,
+        diagnostics=report.diagnostics,
+    )
+
+
+@command(
+    "calibrate",
+    "fit the latency and bandwidth of a link to measurements of nccl-tests",
+    RUNTIME_FILE.with_help("what sendrecv_perf or another test of nccl-tests printed; - for stdin"),
+    OUTPUT.with_help("write the lets to this file (default: print them)"),
+    option("--name", help="the link class: the names of the lets begin with it", type=identifier_of, default="link"),
+    option(
+        "--collective",
+        help="the test (default: what the file says, else sendrecv)",
+        choices=("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall"),
+    ),
+    option("--ranks", help="ranks of the test (default: those that the file lists)", type=number_from(2), metavar="N"),
+    option(
+        "--launch",
+        help="launch overhead of each call, which is not part of the latency of links, as in 3us",
+        type=duration_of,
+        default=0.0,
+        metavar="TIME",
+    ),
+    option(
+        "--hops",
+        help="links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)",
+        type=positive,
+        default=1,
+        metavar="N",
+    ),
+    option("--sizes", help="fit only these sizes", type=size_range_of, default=(0, 2**62), metavar="LOW..HIGH"),
+    flag("--in-place", "fit the times in place (default: out of place)"),
+    JSON,
+)
+def calibrate_command(chosen: argparse.Namespace) -> Output:
+    """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
+    from collc.application.tune.calibration import CalibrationSettings, calibrate
+    from collc.base.atomic_files import write_file
+
+    settings = settings_of(CalibrationSettings, chosen, launch=round(chosen.launch * 1e12))
+    report = calibrate(chosen.file, settings)
+    if chosen.output is None:
+        return Output(report.as_json, text=report.program().rstrip("\n"), diagnostics=report.diagnostics)
+    write_file(chosen.output, report.program())
+    return Output(report.as_json, [report.table()], diagnostics=report.diagnostics)
+
+
+@command(
+    "design",
+    "find the best bandwidth of each dimension for the designs of a program",
+    PROGRAM.with_help("the program; - for standard input", nargs="?"),
+    FOLDER,
+    DESIGN,
+    DEFINITIONS,
+    flag("--compare", "also show the closed-form divisions equal, message and smart"),
+    option(
+        "--network", help="instead of FILE: count and price the parts of this network", choices=("clos", "rail_only")
+    ),
+    option("--gpus", help="GPUs of that network", type=positive, metavar="N"),
+    option("--radix", help="ports of its switches (default: 64)", type=positive, metavar="K"),
+    option("--domain", help="GPUs in a high-bandwidth domain of rail_only (default: 256)", type=positive, metavar="X"),
+    JSON,
+)
+def design_command(chosen: argparse.Namespace) -> Output:
+    """`collc design`: the best bandwidths for the designs of a program, or the parts, cost and power of a network."""
+    from collc.application.design.designs import solve_designs
+    from collc.application.topology.network_parts import COLUMNS, priced_networks
+    from collc.base.tables import records_of, table_of
+
+    if chosen.network is not None and chosen.file is None:
+        networks = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
+        return Output(lambda: {"networks": records_of(COLUMNS, networks)}, [table_of(COLUMNS, networks)])
+    if chosen.file is None or chosen.network is not None or any((chosen.gpus, chosen.radix, chosen.domain)):
+        message = "'collc design' takes a program, or --network with --gpus"
+        raise UsageError(Diagnostic("U0119", message, hint="as in: collc design --network rail_only --gpus 32768"))
+    report = solve_designs(chosen.file, dict(chosen.definitions), chosen.design, chosen.output)
+    return Output(
+        lambda: report.as_json(compare=chosen.compare),
+        [report.table(compare=chosen.compare)],
+        diagnostics=report.diagnostics,
+        exit=report.exit,
+    )
+
+
+@command(
+    "topology",
+    "show what a network is: devices, links, symmetry, diameter, bounds",
+    option("topology", help="a topology of a program; the only one of a file", metavar="FILE.coll[:TOPOLOGY]"),
+    DEFINITIONS,
+    JSON,
+    SVG.with_help("draw the nodes with their switches and links"),
+)
+def topology_command(chosen: argparse.Namespace) -> Output:
     """`collc topology`: what a person checks about a network."""
-    from collc.application.topology.topology_summary import summarize, tables
+    from collc.application.topology.topology_summary import summarize
 
-    found = summarize(chosen.topology, dict(chosen.definitions))
+    summary = summarize(chosen.topology, dict(chosen.definitions))
     if chosen.svg is not None:
         from collc.base.atomic_files import write_file
         from collc.pictures.network_picture import network_picture
 
-        write_file(chosen.svg, network_picture(found.network).file())
-    if chosen.json:
-        print_json(found.as_json())
-        return Exit.DONE
-    for columns, rows in tables(found):
-        if rows:
-            print_table(columns, rows)
-    return Exit.DONE
+        write_file(chosen.svg, network_picture(summary.network).file())
+    return Output(summary.as_json, summary.tables())
 
 
+def _describe_import_kinds() -> str:
+    from collc.machines.kinds import import_kinds
+
+    kinds = [f"{kind.name} ({kind.file})" for kind in import_kinds().values()]
+    return f"Kinds of files: {', '.join(kinds).replace('`', '')}."
+
+
+@command(
+    "import",
+    "turn files of NCCL, nvidia-smi, InfiniBand, ... into a program",
+    option("words", help="files of this kind (default: by their content)", nargs="*", metavar="[KIND] FILE"),
+    OUTPUT.with_help("the program to write (default: standard output)"),
+    option("--name", help="name of the topology (default: pod)", default="pod", metavar="NAME"),
+    option("--node", help="the inside of each node of a fabric", metavar="[KIND:]FILE"),
+    option("--fabric", help="the network between nodes", metavar="rails|switch|[KIND:]FILE"),
+    option("--nodes", help="take these hosts of the fabric, in its order; or name the nodes", metavar="HOST,..."),
+    option(
+        "--joined-by",
+        help="what links the hosts of Slurm's blocks (nvlink, switch), rings and tori (nic, switch)",
+        choices=("nvlink", "switch", "nic"),
+    ),
+    option("--part", help="the topology, ring or torus of a Slurm file that has several", metavar="NAME"),
+    option("--gpu", help="the GPUs, if the file does not say: v100, a100, h100, b200, ...", metavar="MODEL"),
+    GPUS_PER_NODE.with_help("GPUs of a node, if no file describes its inside"),
+    option(
+        "--nvlink",
+        help="NVLinks of each GPU to NVSwitches, if the file names none; or dgx1: the NVLinks of a DGX-1",
+        type=nvlinks_of,
+        metavar="N|dgx1",
+    ),
+    flag("--mirror", "NVLinks that an NCCL file lists in one direction exist in both"),
+    option("--pcie", help="keep paths over PCIe, also if NVLinks join all GPUs", action=argparse.BooleanOptionalAction),
+    option("--npu", help="which nodes of a graph are NPUs; all: all of them", metavar="ATTRIBUTE=VALUE"),
+    option("--capacity", help="bandwidth of the edges of a graph, as in capacity=GB/s", metavar="ATTRIBUTE=UNIT"),
+    option("--latency", help="latency of the edges of a graph, as in latency=us", metavar="ATTRIBUTE=UNIT"),
+    option("--chunk", help="size of the chunk for which a TACCL file was made", type=size_of, metavar="BYTES"),
+    option(
+        "--measured",
+        help="what 'collc calibrate --name LINK' wrote, to be imported in place of nominal values; may be repeated",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.coll",
+    ),
+    DEFINITIONS.with_help(
+        "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
+    ),
+    epilog=_describe_import_kinds,
+)
 def import_command(chosen: argparse.Namespace) -> Exit:
     """`collc import`: files that describe a machine as a program."""
     from collc.application.machines.importing import ImportSettings, import_machine
     from collc.base.atomic_files import write_file
-    from collc.machines.kinds import KINDS
+    from collc.machines.kinds import import_kinds
 
     words: list[str] = chosen.words
-    named = bool(words) and (words[0] in (*KINDS, "pod") and not (len(words) == 1 and Path(words[0]).is_file()))
+    named = bool(words) and (
+        words[0] in (*import_kinds(), "pod") and not (len(words) == 1 and Path(words[0]).is_file())
+    )
     settings = settings_of(
         ImportSettings,
         chosen,
@@ -51,23 +350,4 @@ def import_command(chosen: argparse.Namespace) -> Exit:
     else:
         write_file(chosen.output, text)
         print(f"{chosen.output} written; 'collc check {chosen.output}' checks it", file=sys.stderr)
-    return Exit.DONE
-
-
-def calibrate_command(chosen: argparse.Namespace) -> Exit:
-    """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
-    from collc.application.tune.calibration import COLUMNS, CalibrationSettings, calibrate
-    from collc.base.atomic_files import write_file
-
-    settings = settings_of(CalibrationSettings, chosen, launch=round(chosen.launch * 1e12))
-    report = calibrate(chosen.file, settings)
-    if chosen.output is not None:
-        write_file(chosen.output, report.program())
-    if chosen.json:
-        print_json(report.as_json(), report.diagnostics)
-    elif chosen.output is not None:
-        print_table(COLUMNS, report.rows())
-    else:
-        print(report.program(), end="")
-    print_messages(report.diagnostics)
     return Exit.DONE

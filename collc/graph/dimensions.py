@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collc.graph.coordinates import declared_coordinates
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.network import Network
 
 

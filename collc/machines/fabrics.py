@@ -12,7 +12,7 @@ from typing import Final
 from collc.base.wording import listed, plural
 from collc.machines.hosts import Inside, Kinds, Port
 from collc.machines.machine import Device, Family, Machine, Wire, merged
-from collc.machines.reading import MICRO, ImportOptions, check_devices, missing, wrong
+from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
 NIC_LATENCY: Final = (
@@ -89,7 +89,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         for port, attachment in matched:
             rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
             if rate is None:
-                raise missing(f"no bandwidth is known of the NICs of {host}", "give it: -D nic=400Gb/s")
+                raise option_error(f"no bandwidth is known of the NICs of {host}", "give it: -D nic=400Gb/s")
             kind = kinds.name("nic", rate, "from a node to the fabric: the NIC, its cable or PCIe", NIC_LATENCY)
             device = port.device._replace(node=node[host])
             wires.append(Wire(device, place[attachment.switch], kind))
@@ -97,7 +97,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     given = kinds.options.rates.get("uplink")
     if unknown and given is None:
         a, b, _ = unknown[0]
-        raise missing(f"no bandwidth is known between switches ({a} and {b})", "give it: -D uplink=400Gb/s")
+        raise option_error(f"no bandwidth is known between switches ({a} and {b})", "give it: -D uplink=400Gb/s")
     for a, b, known in fabric.cables:
         rate = given if known is None else known
         assert rate is not None
@@ -134,9 +134,7 @@ def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]
         message = f"host {host} has {cables} to the fabric, its node has {nics}"
         names = ", ".join(one.port for one in attachments[:8] if one.port)
         hint = f"the file calls the ports of the host {names}; name the same NICs inside the node"
-        raise wrong(
-            message, hint=hint if names else "which NIC is on which switch is clear only where they are as many"
-        )
+        raise flaw(message, hint=hint if names else "which NIC is on which switch is clear only where they are as many")
     ordered = sorted(attachments, key=lambda one: natural(one.port))
     return list(zip(ports, ordered, strict=True))
 
@@ -171,7 +169,7 @@ def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOption
     """NIC k of every node on leaf switch k, the leaves on a spine with the bandwidth of all their NICs."""
     counts = {len(inside.ports) for inside in insides}
     if len(counts) > 1:
-        raise wrong(f"--fabric rails needs as many NICs in each node; there are {sorted(counts)}")
+        raise flaw(f"--fabric rails needs as many NICs in each node; there are {sorted(counts)}")
     attachments: list[Attachment] = []
     for host, inside in zip(hosts, insides, strict=True):
         attachments += [Attachment(host, port.label, f"leaf{k}", None) for k, port in enumerate(inside.ports)]

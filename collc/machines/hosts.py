@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.machines.gpu_models import CUBE_MESH
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merged
-from collc.machines.reading import GIGA, MICRO, ImportOptions, wrong
+from collc.machines.reading import GIGA, MICRO, ImportOptions, flaw
 
 Hop = tuple[str, Fraction]
 """The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
@@ -71,6 +71,13 @@ class Host:
     domain: str = ""
 
 
+class Hosts(NamedTuple):
+    """The nodes that a file describes, and remarks on what it says."""
+
+    hosts: list[Host]
+    remarks: list[str]
+
+
 @dataclass(slots=True)
 class Kinds:
     """The kinds of links of a machine, named by what they are and, where there are several, by their rate."""
@@ -125,7 +132,7 @@ class Inside:
 def with_mesh(gpus: Sequence[HostGpu]) -> list[HostGpu]:
     """The eight GPUs of a DGX-1 with its NVLinks, in their order. Raises SourceError X0601 for another number."""
     if len(gpus) != len(CUBE_MESH):
-        raise wrong(f"--nvlink dgx1 is for a node of {len(CUBE_MESH)} GPUs, and this one has {len(gpus)}")
+        raise flaw(f"--nvlink dgx1 is for a node of {len(CUBE_MESH)} GPUs, and this one has {len(gpus)}")
     return [
         replace(gpu, peers=tuple((gpus[at].label, count) for at, count in enumerate(row) if count))
         for gpu, row in zip(gpus, CUBE_MESH, strict=True)

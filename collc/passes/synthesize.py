@@ -82,13 +82,13 @@ def _exchange(module: Module, effort: Effort, _options: IntOptions) -> Module:
 def _exact(module: Module, effort: Effort, options: IntOptions) -> Module:
     """See docs/language.md for the options. The Pareto points are found first, and are in the notes."""
     from collc.synthesis.exact import exact
-    from collc.synthesis.exact.tree_sums import shortened
+    from collc.synthesis.exact.sums import shorten_both_phases
     from collc.synthesis.reductions.compose import solve
 
     points, notes = _pareto(module, effort, options)
     solved = solve(module, lambda task: exact(task, effort, most=options.get("steps")))
     if len(solved.phases) > 1 and module.schedule is None:
-        solved = shortened(solved, effort)
+        solved = shorten_both_phases(solved, effort)
     return replace(solved, pareto=points, notes=(*solved.notes, *notes))
 
 

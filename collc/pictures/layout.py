@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from collc.graph.coordinates import declared_coordinates
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.network import Network
 
 WIDTH: Final = 760.0

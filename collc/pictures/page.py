@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from collc.base.tables import Table
 from collc.pictures.picture import Picture, Theme, attribute, colors_of, plain, style_sheet
 
 _FOLDER: Final = Path(__file__).parent
@@ -19,15 +20,6 @@ class Figure:
 
     picture: Picture
     caption: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table with a title. A cell "failed", "ok" or "skipped" gets the colour and sign of its outcome."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +165,7 @@ def _figure(block: Figure, ident: str) -> str:
 
 
 def _table(block: Table, ident: str) -> str:
+    """A table with its title. A cell "failed", "ok", ... gets the colour and sign of its outcome."""
     head = "".join(f'<th scope="col">{plain(column)}</th>' for column in block.columns)
     body = "\n".join("<tr>" + "".join(_cell(cell, k) for k, cell in enumerate(row)) + "</tr>" for row in block.rows)
     scroll = f'class="table" role="region" tabindex="0" aria-labelledby="{ident}-t"'

@@ -35,7 +35,7 @@ class DeadlineEncoding:
     among the answers (see `problem`): a sum may have a contribution twice, any arrival may leave a switch, and buffers
     are limited only where all transfers take equal time.
     rounds: the question is about steps of several rounds (SCCL): each step has one round or more, all steps together at
-    most so many, and a link carries one chunk in each round. None: one round a step. Only for problems with a step.
+    most `rounds`, and a link carries one chunk in each round. None: one round a step. Only for problems with a step.
     """
 
     def __init__(self, problem: ScheduleProblem, until: int, relaxed: bool = False, rounds: int | None = None) -> None:

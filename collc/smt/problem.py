@@ -156,7 +156,7 @@ def problem_of(network: Network, demand: Demand, model: LinkModel, relays: bool)
     try:
         clock = Clock.of(network, demand, model)
     except (ValueError, OverflowError) as error:
-        raise Undecided(f"transfers take no known time: {error}") from error
+        raise Undecided(f"transfers have no duration: {error}") from error
     goals = tuple(
         ChunkGoal(b if inverted else a, a if inverted else b, size, sums and not inverted)
         for a, b, sums, size in zip(pre, post, reduced, clock.size_of.tolist(), strict=True)

@@ -41,8 +41,8 @@ REFUSED: Final = frozenset({"exact"})
 def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Module], Module]) -> Module:
     """The module with the shortest schedule found by a synthesizer that does not count limits, for a network with some.
 
-    synthesize: what runs a synthesizer, by name. Raises NoSchedule (S0205, S0206) where the synthesizer does not go
-    with limits, or its schedule cannot be retimed, and what `synthesize` raises.
+    synthesize: what runs a synthesizer, by name. Raises NoSchedule (S0205, S0206) if the synthesizer does not support
+    limits, or its schedule cannot be retimed, and what `synthesize` raises.
     """
     if not len(Ports.of(module.network)):
         return synthesize(name, module)

@@ -14,9 +14,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import shown_bytes
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.standard_collectives import CollectiveShape, shapes
 
 T = TypeVar("T", bound=np.generic)
 
@@ -130,6 +131,11 @@ class Standard:
     chunks: int
     root: int = -1
     op: Op = Op.COPY
+
+    @property
+    def shape(self) -> CollectiveShape:
+        """The record of the collective. Raises KeyError if there is none of that name."""
+        return shapes()[self.kind]
 
 
 @dataclass(frozen=True, eq=False)

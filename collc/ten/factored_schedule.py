@@ -34,12 +34,11 @@ class ChunkNumbers:
         """
         run = demand.runs[0] if len(demand.runs) == 1 else None
         standard = None if run is None else run.standard
-        kinds = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
-        if run is None or standard is None or standard.kind not in kinds:
+        if run is None or standard is None or not standard.shape.without_root:
             return None
         rank = np.full(int(run.group.max(initial=-1)) + 1, -1, np.int32)
         rank[run.group] = np.arange(len(run.group), dtype=np.int32)
-        return ChunkNumbers(rank, standard.kind == "all_to_all", standard.chunks)
+        return ChunkNumbers(rank, standard.shape.pairs, standard.chunks)
 
     @cached_property
     def members(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network

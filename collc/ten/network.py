@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import format_time, serialization_time, shown_rate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
 from collc.ten.endpoint import Endpoint

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
 from collc.base.memory import require
+from collc.base.tables import html_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network

@@ -68,7 +68,7 @@ class Translations:
 
     @cached_property
     def link_share(self) -> Int32Array:
-        """int32[links]: how many elements map each link to itself: so many translations of a transfer share it."""
+        """int32[links]: how many elements map each link to itself, so that translations share it."""
         size = np.bincount(self.link_class, minlength=self.link.shape[1])
         return (self.count // np.maximum(1, size[self.link_class])).astype(np.int32)
 

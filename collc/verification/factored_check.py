@@ -142,10 +142,10 @@ class _Chunks:
         position = np.minimum(np.searchsorted(chunk[order], schedule.rows.chunk), len(order) - 1)
         if not np.array_equal(chunk[order][position], schedule.rows.chunk):
             return None
-        reduced = standard.kind in ("reduce_scatter", "all_reduce")
+        reduced = standard.shape.reduces
         if reduced == (standard.op == Op.COPY):
             return None
-        spread = standard.kind in ("all_gather", "all_reduce")
+        spread = standard.shape.end == "all"
         return _Chunks(
             owner[order], wanting[order], reduced, spread, position.astype(np.int32), schedule.rows.reduce, hops
         )

@@ -62,7 +62,7 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
         findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
         return None
     except ValueError as error:
-        findings.add("causality", "V0105", 0, f"transfers take no known time: {error}", "links with times that fit")
+        findings.add("causality", "V0105", 0, f"transfers have no duration: {error}", "links with times that fit")
         return None
     if clock.total.size and int(clock.total.max()) >= LATEST:
         findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")

@@ -43,7 +43,7 @@ def compiled(run: str, more: str = "", **options):
 
 
 class OneTransfer(tuple):
-    """A stand-in for a schedule of one transfer, which takes so many picoseconds."""
+    """A stand-in for a schedule of one transfer, which takes a given number of picoseconds."""
 
     def __new__(cls, time: int):
         return super().__new__(cls, (time,))
@@ -53,7 +53,7 @@ class OneTransfer(tuple):
 
 
 def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: False) -> ChunkSearch:
-    """A search that finds a schedule of so many nanoseconds with each number of chunks; 0: none."""
+    """A search that finds schedules with given times in nanoseconds, by the number of chunks; 0: none."""
     net = fully_connected(3)
     request = ScheduleRequest("s", None, net, all_gather([0, 1, 2], 1), (), "tacos", None, {}, (), (), False)
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
+from collc.graph.translations import find_translations
 from collc.synthesis.auto import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.completed import completed
@@ -18,7 +19,6 @@ from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import is_cluster, symmetric_module, synthesizer
 from collc.synthesis.symmetric.patched import patched, patched_sums
 from collc.synthesis.task import Effort, Task
-from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import collc
 from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
+from collc.graph.translations import find_translations
 from collc.synthesis.auto import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.levels import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
-from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module

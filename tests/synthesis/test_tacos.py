@@ -170,7 +170,7 @@ def test_stop_before_anything():
 
 
 def polled(times: int):
-    """A `stop` that returns True after so many calls."""
+    """A `stop` that returns True after `times` calls."""
     left = iter(range(times))
     return lambda: next(left, None) is None
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.translations import find_translations
+from collc.graph.translations import find_translations
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import Network
 from collc.ten.transform import without

@@ -92,7 +92,7 @@ MESSAGES = {
     "V0102": f"causality: ({CHUNK}|chunk -?\\d+) on ({LINK}|link -?\\d+) {TIME}: ",
     "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is not a valid time",
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
-    "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
+    "V0105": "causality: (transfers have no duration: links of .* have no bandwidth|a transfer takes longer than)",
     "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",
     "V0110": f"causality: {CHUNK} on {LINK} {TIME}: it cannot be kept apart where it arrives",
     "V0202": rf"endpoints: \S+ sends {CHUNK} over {LINK} from [\d.]+\w+, but sends {CHUNK} over {LINK} until ",

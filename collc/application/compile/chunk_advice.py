@@ -21,7 +21,7 @@ MOST_WORK: Final = 20_000
 """NPUs x links up to which the bounds of other numbers are computed."""
 
 MOST_TIMES: Final = 16
-"""So many times as many chunks make waits short enough."""
+"""With this multiple of the chunks, waits are short enough."""
 
 UNWOUND: Final = ", with direct links in place of switches"
 """What is added to a bound of a network whose switches are unwound."""

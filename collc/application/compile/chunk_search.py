@@ -22,7 +22,7 @@ NEAR_IDEAL: Final = Fraction(99, 100)
 """The search ends with a schedule whose time the ideal reaches to this share."""
 
 USELESS: Final = 2
-"""So many numbers in a row that shorten the schedule by less than LEAST_GAIN end the search among larger ones."""
+"""This many consecutive numbers that shorten the schedule by less than LEAST_GAIN end the search among larger ones."""
 
 LEAST_GAIN: Final = Fraction(1, 200)
 
@@ -36,7 +36,7 @@ MOST_TRANSFERS: Final = 4_000_000
 """No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
 
 GO_ON, NEAR_BEST = 2, Fraction(110, 100)
-"""So many numbers at most, with a time of at most this multiple of the least, are searched further in the end."""
+"""In the end, at most this many numbers whose time is at most this multiple of the least are searched further."""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
-from collc.base.html import html_table
+from collc.application.reports import Reports, html_of
+from collc.base.diagnostics import Diagnostic, Exit
 from collc.base.outcome import Outcome
-from collc.base.rendering import folded, render
+from collc.base.tables import Column, Table, table_of
 from collc.base.units import format_time, percent
-from collc.base.wording import did_you_mean, listed
 from collc.ten.module import Module, ParetoPoint
 
 if TYPE_CHECKING:
@@ -27,10 +26,14 @@ SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductio
 FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
 """The checks of a file for a runtime, which is read back after it was written under a temporary name."""
 
-COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "of ideal", "checks", "files")
-"""The columns of the table of schedules; `ScheduleReport.cells` is a row."""
+_JSON_KEYS: Final = (
+    *("name", "topology", "npus", "devices", "links", "chunks", "transfers", "steps", "time_ps", "bound_ps", "bound"),
+    *("efficiency", "ideal_ps", "ideal", "of_ideal", "chunks_per_block", "algorithm", "seed", "link_model"),
+)
+"""The keys of `compile --json` whose values are attributes. Keys that are here are never removed or renamed."""
 
-_ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
+_ATTRIBUTES: Final = {"transfers": "transfer_count", "algorithm": "synthesizer"}
+"""The attributes that have another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,27 +157,9 @@ class ScheduleReport:
         return self.module
 
     def as_json(self) -> dict[str, object]:
-        """One element of "schedules" in `compile --json`. Keys that are here are never removed or renamed."""
+        """One element of "schedules" in `compile --json`."""
         return {
-            "name": self.name,
-            "topology": self.topology,
-            "npus": self.npus,
-            "devices": self.devices,
-            "links": self.links,
-            "chunks": self.chunks,
-            "transfers": self.transfer_count,
-            "steps": self.steps,
-            "time_ps": self.time_ps,
-            "bound_ps": self.bound_ps,
-            "bound": self.bound,
-            "efficiency": self.efficiency,
-            "ideal_ps": self.ideal_ps,
-            "ideal": self.ideal,
-            "of_ideal": self.of_ideal,
-            "chunks_per_block": self.chunks_per_block,
-            "algorithm": self.synthesizer,
-            "seed": self.seed,
-            "link_model": self.link_model,
+            **{key: getattr(self, _ATTRIBUTES.get(key, key)) for key in _JSON_KEYS},
             "seconds": round(self.seconds, 6),
             "checks": dict(self.checks),
             "files": [str(path) for path in self.files],
@@ -184,28 +169,14 @@ class ScheduleReport:
             **({"pareto": [asdict(point) for point in self.pareto]} if self.pareto else {}),
         }
 
-    def cells(self) -> tuple[str, ...]:
-        """A row of the table of schedules, under `COLUMNS`."""
-        return (
-            self.name,
-            f"{self.topology} ({self.npus} NPUs, {self.links} links)",
-            self.synthesizer or "-",
-            "-" if self.steps is None else str(self.steps),
-            "-" if self.time_ps is None else format_time(self.time_ps),
-            self._bound_in_words(),
-            "-" if self.of_ideal is None else percent(self.of_ideal),
-            self._checks_in_words(),
-            ", ".join(str(path) for path in self.files) or "-",
-        )
-
-    def _bound_in_words(self) -> str:
+    def bound_in_words(self) -> str | None:
         """The lower bound, its name, and whether the schedule meets it."""
         if self.bound_ps is None:
-            return "-"
+            return None
         met = ", met" if self.efficiency == 1 else ""
         return f"{format_time(self.bound_ps)}{met} ({self.bound})"
 
-    def _checks_in_words(self) -> str:
+    def checks_in_words(self) -> str:
         """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" where none was made."""
         passed = sum(outcome == "ok" for outcome in self.checks.values())
         failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
@@ -218,71 +189,52 @@ class ScheduleReport:
         steps = "" if self.steps is None else f" in {self.steps} steps"
         ideal = "" if self.of_ideal is None else f", {percent(self.of_ideal)} of ideal"
         time = format_time(self.time_ps)
-        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self._checks_in_words()}>"
+        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self.checks_in_words()}>"
 
     def _repr_html_(self) -> str:
-        return _html([self], self.diagnostics)
+        return html_of(table_of(COLUMNS, [self]), self.diagnostics)
+
+
+COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
+    Column("schedule", "", lambda report: report.name),
+    Column("network", "", lambda r: f"{r.topology} ({r.npus} NPUs, {r.links} links)"),
+    Column("synthesizer", "", lambda report: report.synthesizer or None),
+    Column("steps", "", lambda report: report.steps),
+    Column("time", "", lambda report: report.time_ps, format_time),
+    Column("lower bound", "", lambda report: report.bound_in_words()),
+    Column("of ideal", "", lambda report: report.of_ideal, percent),
+    Column("checks", "", lambda report: report.checks_in_words()),
+    Column("files", "", lambda report: ", ".join(map(str, report.files)) or None),
+)
+"""The columns of the table of schedules."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CompileReport:
+class CompileReport(Reports[ScheduleReport]):
     """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
 
     schedules: tuple[ScheduleReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
-    def ok(self) -> bool:
-        """Whether all schedules were found, passed all checks and were written."""
-        return self.exit is Exit.DONE
+    def noun(self) -> str:
+        """What each report is about."""
+        return "schedule"
 
     @property
-    def exit(self) -> Exit:
-        """The exit code of the first schedule that failed."""
-        return next((s.exit for s in self.schedules if not s.ok), Exit.DONE)
+    def parts(self) -> tuple[ScheduleReport, ...]:
+        """The schedules."""
+        return self.schedules
 
     @property
     def all_diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All messages, those of the schedules included."""
+        """All messages, with the messages of each schedule."""
         return (*self.diagnostics, *(message for schedule in self.schedules for message in schedule.diagnostics))
 
-    def raise_if_failed(self) -> None:
-        """Raise SourceError, NoSchedule or CheckFailed with all errors where a schedule failed."""
-        if not self.ok:
-            errors = [message for message in self.all_diagnostics if not message.warning]
-            raise _ERRORS.get(self.exit, SourceError)(*errors)
+    def table(self) -> Table:
+        """A row for each schedule."""
+        return table_of(COLUMNS, self.schedules)
 
     def as_json(self) -> dict[str, object]:
         """The object that `compile --json` prints."""
         return {"schedules": [schedule.as_json() for schedule in self.schedules]}
-
-    def __len__(self) -> int:
-        return len(self.schedules)
-
-    def __iter__(self) -> Iterator[ScheduleReport]:
-        return iter(self.schedules)
-
-    def __contains__(self, name: object) -> bool:
-        return any(schedule.name == name for schedule in self.schedules)
-
-    def __getitem__(self, name: str | int) -> ScheduleReport:
-        """The schedule of that name, or at that place. Raises KeyError, with the names that there are; IndexError."""
-        if isinstance(name, int):
-            return self.schedules[name]
-        for schedule in self.schedules:
-            if schedule.name == name:
-                return schedule
-        names = [schedule.name for schedule in self.schedules]
-        hint = did_you_mean(name, names, f"the schedules are {listed(names)}" if names else "there is none")
-        raise KeyError(f"no schedule is named '{name}'; {hint}")
-
-    def __repr__(self) -> str:
-        return f"<CompileReport: {', '.join(repr(schedule) for schedule in self.schedules) or 'no schedules'}>"
-
-    def _repr_html_(self) -> str:
-        return _html(self.schedules, self.all_diagnostics)
-
-
-def _html(schedules: tuple[ScheduleReport, ...] | list[ScheduleReport], messages: tuple[Diagnostic, ...]) -> str:
-    remarks = [render(folded(messages))] if messages else []
-    return html_table(COLUMNS, [schedule.cells() for schedule in schedules], remarks)

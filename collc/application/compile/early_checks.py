@@ -20,9 +20,6 @@ MAX_PATH: Final = 2**60
 MAX_TRANSFERS: Final = 5_000_000_000
 """Transfers that a schedule may have; schedules by symmetry of clusters do not list theirs."""
 
-_TO_ALL: Final = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
-"""Collectives in which each chunk crosses a link for every NPU of the group but one."""
-
 LISTED: Final = 100_000
 """Chunks of a standard collective up to which they are listed for this."""
 
@@ -52,7 +49,7 @@ def check_transfer_count(request: ScheduleRequest) -> None:
     """Raise SourceError S0203 where every schedule of the request has more than MAX_TRANSFERS transfers."""
     least = 0
     for run in request.demand.runs:
-        to_all = run.standard is not None and run.standard.kind in _TO_ALL
+        to_all = run.standard is not None and run.standard.shape.phases > 0
         least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
     if least > MAX_TRANSFERS:
         message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"

@@ -17,9 +17,6 @@ from collc.ten.network import Network
 RINGS: Final = ("ring", "bidirectional_ring")
 """The algorithms in which every member sends to the next one, or also to the one before."""
 
-_BLOCKS: Final = {"all_to_all": 2, "broadcast": 0, "reduce": 0}
-"""Leading indices of a chunk that are ranks; one for all other collectives."""
-
 _MEBIBYTE: Final = 2**20
 
 MOST_MEMBERS: Final = 1_024
@@ -112,7 +109,7 @@ def in_ring_order(sends: AlgorithmSends, standard: Standard, table: ChunkTable, 
     sends: between ranks, of chunks from 0. table: the chunks of the run.
     """
     rank = np.array(order, np.int32)
-    blocks = _BLOCKS.get(standard.kind, 1)
+    blocks = standard.shape.indices
     index = table.index.copy()
     index[:, :blocks] = rank[index[:, :blocks]]
     number_of = {tuple(row): number for number, row in enumerate(table.index.tolist())}

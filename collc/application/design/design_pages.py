@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.application.design.design_report import COLUMNS, DesignReport
+from collc.application.design.design_report import DesignReport
 from collc.application.design.designs import problem_of, solved_design
 from collc.base.diagnostics import Exit, NoSchedule, SourceError
 from collc.base.rendering import folded, render
+from collc.base.tables import Table
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.design.comparison import Alternative, Communication, compared
@@ -18,7 +19,7 @@ from collc.design.problem import DesignProblem, NoDesign, Row
 from collc.pictures.axes import Axis, number_label, percent_label, rate_label
 from collc.pictures.charts import Bars, Series, bar_chart, line_chart
 from collc.pictures.network_picture import network_picture
-from collc.pictures.page import Block, Facts, Figure, Panel, Remarks, Section, Table
+from collc.pictures.page import Block, Facts, Figure, Panel, Remarks, Section
 from collc.pictures.picture import Picture
 from collc.source.program import DesignRequest
 
@@ -196,9 +197,9 @@ def _summary(report: DesignReport) -> list[Block]:
         ("performance per cost", f"{best.performance_per_cost:.3f}", "over equal bandwidths"),
         ("proved gap", f"{report.gap:.1e}", "no design is better by more"),
     ]
-    columns = COLUMNS[1:-1]
-    rows = [row[1:-1] for row in report.rows(compare=True)]
-    blocks: list[Block] = [Facts(facts), Table("Choices", columns, rows)]
+    choices = report.table(compare=True)
+    rows = [row[1:-1] for row in choices.rows]
+    blocks: list[Block] = [Facts(facts), Table(choices.columns[1:-1], rows, "Choices")]
     if report.diagnostics:
         blocks.append(Remarks("Messages", [render((m,)) for m in folded(report.diagnostics)], code=True))
     return blocks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
 from collc.graph.network_axes import KINDS
 from collc.source.elaboration.elaborate import load_program
-from collc.source.program import DesignRequest
+from collc.source.program import DesignRequest, Program
 
 if TYPE_CHECKING:
     from collc.design.comparison import Communication
@@ -33,35 +33,33 @@ MODELLED: Final = ("ring", "fully_connected", "switched")
 _LIKE_A_RING: Final = "timed and priced like a ring, as if all links of an NPU were always busy"
 
 
-@dataclass(frozen=True, slots=True)
-class DesignSettings:
-    """The settings of `collc design`.
+def solve_designs(
+    source: Path | SourceFile,
+    definitions: Mapping[str, str],
+    only: str | None = None,
+    output: Path = Path(),
+) -> DesignsReport:
+    """Solve all designs of a program, or the one named `only`. Errors that concern one design are in its report.
 
-    output: folder that the files are written to. only: name of the one design to solve. definitions: values of the
-    program's params.
+    definitions: values of the program's params. output: folder that the files are written to. Raises SourceError if the
+    program is wrong, UsageError if it has no design (of that name).
     """
-
-    output: Path = field(default_factory=Path)
-    only: str | None = None
-    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def solve_designs(source: Path | SourceFile, settings: DesignSettings) -> DesignsReport:
-    """Solve all designs of a program. Errors that concern one design are in its report.
-
-    Raises SourceError where the program is wrong, UsageError where it has no design (of that name).
-    """
-    program = load_program(source, settings.definitions)
-    names = [design.name for design in program.designs]
-    if settings.only is not None and settings.only not in names:
-        hint = did_you_mean(settings.only, names, f"there are {listed(names)}" if names else "")
-        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.only}'", hint=hint))
-    if not names:
+    program = load_program(source, definitions)
+    chosen = chosen_designs(program, only)
+    if not chosen:
         hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
-    chosen = [design for design in program.designs if settings.only in (None, design.name)]
     _check_folders(chosen)
-    return DesignsReport(tuple(solved_design(request, settings.output) for request in chosen))
+    return DesignsReport(tuple(solved_design(request, output) for request in chosen))
+
+
+def chosen_designs(program: Program, only: str | None) -> list[DesignRequest]:
+    """All designs, or the one of a name. Raises UsageError U0118 if there is none of that name."""
+    names = [design.name for design in program.designs]
+    if only is not None and only not in names:
+        hint = did_you_mean(only, names, f"there are {listed(names)}" if names else "")
+        raise UsageError(Diagnostic("U0118", f"the program has no design '{only}'", hint=hint))
+    return [design for design in program.designs if only in (None, design.name)]
 
 
 def _check_folders(designs: Sequence[DesignRequest]) -> None:
@@ -93,10 +91,16 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
         except NoDesign as error:
             raise _no_design(error, request) from error
         choices = compared(problem, communication, best.bandwidth)
-        report = report.solved(problem.dimensions, choices, best.gap, left_out(communication))
+        report = replace(
+            report,
+            dimensions=problem.dimensions,
+            choices=choices,
+            gap=float(best.gap),
+            left_out=left_out(communication),
+        )
         return _written(report, request, problem, output or Path())
     except CollcError as error:
-        return report.failed(error)
+        return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics), exit=error.exit)
 
 
 def _dimension_warnings(request: DesignRequest) -> tuple[Diagnostic, ...]:

@@ -157,7 +157,7 @@ class _Comparison:
         shapes = [name for name in names if name.startswith("NCCL")]
         planned = f" and what auto finds for {listed(map(format_bytes, PLANNED))}" if len(names) > len(shapes) else ""
         faster = f"at {format_bytes(SIZES[place])} it is {float(ratio):.2f} times as fast as the best of them"
-        return f"there none of {listed(shapes)}{planned} is over 2 % faster in the model of 'collc tune'; {faster}"
+        return f"for these, the model of 'collc tune' finds {listed(shapes)}{planned} at most 2 % faster; {faster}"
 
     def nearest(self) -> str:
         """The size for which the file comes closest to the others, and how close."""

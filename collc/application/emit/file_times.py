@@ -76,8 +76,6 @@ def read_tasks(
         from collc.msccl.simulating.plan_tasks import counted_chunks, plan_tasks
 
         plan = read_plan(path, Findings())
-        if plan is None:
-            raise ValueError(f"{path} is not a plan")
         chunks, apart = counted_chunks(plan), len(plan.chunks) if plan.collective == "scatter" else 1
         most = None if plan.largest is None else plan.largest // apart
         return FileTasks(plan_tasks(plan, chunks, network, chunks), chunks, most)

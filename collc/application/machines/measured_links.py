@@ -34,7 +34,9 @@ class MeasuredLinks:
         for name in self.values:
             if name not in names:
                 hint = f"the links of this machine are {listed([kind.name for kind in kinds])}: collc calibrate --name"
-                raise UsageError(Diagnostic("U0150", f"'{name}' is measured, and no link is called so", hint=hint))
+                raise UsageError(
+                    Diagnostic("U0150", f"'{name}' is measured, but no link of this machine has that name", hint=hint)
+                )
         found: list[str] = []
         for kind in kinds:
             rate, time = kind.rate * kind.times, kind.latency * 10**12

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Final, TypedDict, Unpack, cast
 
+from collc.application.file_kinds import call_for
 from collc.application.verify.named_collectives import collective_named
 from collc.base.diagnostics import Diagnostic
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan
-from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.running.run_file import RunReport, run_file
 from collc.msccl.running.run_plan import run_plan_file
 
@@ -91,7 +91,7 @@ class RunOptions(PlanRunOptions, total=False):
     profile: Profile
 
 
-def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[PlanRunOptions]) -> FileRuns:
+def run_program(path: Path, **options: Unpack[RunOptions]) -> FileRuns:
     """Run an MSCCL file or an MSCCL++ plan on random data, and compare its results with NumPy.
 
     A file that runs and that `verify` refuses all the same, as for a race that no run meets, is not ok: its messages
@@ -100,15 +100,23 @@ def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[
     collective = options.get("collective")
     if collective is not None:
         collective_named(collective, ("custom",))
-    root = options.get("root")
-    if kind_of_program(path) == "mscclpp":
-        runs = tuple(run_plan_file(path, **options))
-        verdict = check_plan(path, collective=collective, root=root)
-    else:
-        runs = tuple(run_file(path, profile=profile, **options))
-        verdict = check_file(path, collective=collective, root=root, profile=profile)
-    errors = () if verdict.ok else tuple(message for message in verdict.diagnostics if not message.warning)
-    return FileRuns(path, runs, errors)
+    runs: FileRuns = call_for(path, "run", options)
+    return runs
+
+
+def run_msccl(path: Path, options: RunOptions) -> FileRuns:
+    """Run an MSCCL file. Raises as `run_program` does."""
+    runs, profile = run_file(path, **options), options.get("profile", "executor")
+    verdict = check_file(path, collective=options.get("collective"), root=options.get("root"), profile=profile)
+    return FileRuns(path, tuple(runs), () if verdict.ok else verdict.errors)
+
+
+def run_plan(path: Path, options: RunOptions) -> FileRuns:
+    """Run an MSCCL++ plan. Raises as `run_program` does."""
+    chosen = cast("PlanRunOptions", {name: value for name, value in options.items() if name != "profile"})
+    runs = run_plan_file(path, **chosen)
+    verdict = check_plan(path, collective=options.get("collective"), root=options.get("root"))
+    return FileRuns(path, tuple(runs), () if verdict.ok else verdict.errors)
 
 
 def _row(run: RunReport) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Progress
-from collc.application.show.report_alternatives import Alternatives
 from collc.application.show.report_subject import Subject, subject_of_report
+from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
-from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section, Table
+from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section
 from collc.pictures.picture import Picture
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
 from collc.ten.network import Network
@@ -56,7 +56,7 @@ def subject_section(subject: Subject) -> Section:
         panels += [
             Panel("Schedule", _schedule(subject.use)),
             Panel("Load", _load(subject.use)),
-            Panel("Utilisation", _utilisation_blocks(subject.use, subject.alternatives)),
+            Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
     if subject.drawing:
         panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
@@ -87,14 +87,14 @@ def _summary(subject: Subject) -> list[Block]:
         (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()
     ]
-    blocks.append(Table("Checks", ("check", "outcome", "meaning"), rows))
+    blocks.append(Table(("check", "outcome", "meaning"), rows, "Checks"))
     if subject.bounds:
-        blocks.append(Table("Lower bounds", ("bound", "time", "set by", "schedule / bound"), subject.bounds))
+        blocks.append(Table(("bound", "time", "set by", "schedule / bound"), subject.bounds, "Lower bounds"))
     if subject.notes:
         blocks.append(Remarks("Notes", subject.notes))
     ranks = [row for run in subject.ranks for row in run.rows()]
     if ranks:
-        blocks.append(Table("Ranks of the files for runtimes", ("run", "rank", "NPU", "of the machine"), ranks))
+        blocks.append(Table(("run", "rank", "NPU", "of the machine"), ranks, "Ranks of the files for runtimes"))
     return blocks
 
 
@@ -107,8 +107,8 @@ def _network(network: Network) -> list[Block]:
     ]
     blocks: list[Block] = [
         Figure(network_picture(network, title="Topology"), "Numbers are ranks. Each line stands for both directions."),
-        Table("Devices", ("name", "shape", "kind"), families),
-        Table("Links (each direction counts)", ("bandwidth and latency", "links"), rows),
+        Table(("name", "shape", "kind"), families, "Devices"),
+        Table(("bandwidth and latency", "links"), rows, "Links (each direction counts)"),
     ]
     return blocks
 
@@ -139,7 +139,7 @@ def _load(use: LinkUse) -> list[Block]:
     return [
         Figure(_load_picture(use)),
         Figure(load_map(use), "Row: sender, column: receiver. Cells without colour have no link."),
-        Table("Links that are busy longest", ("link", "bytes", "busy", "of the time"), rows),
+        Table(("link", "bytes", "busy", "of the time"), rows, "Links that are busy longest"),
     ]
 
 
@@ -153,27 +153,32 @@ _LONGEST: Final = 4
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
-def _utilisation(use: LinkUse, alternatives: Alternatives | None) -> Picture:
-    others = alternatives.curves if alternatives is not None else ()
-    own = ("this schedule", use.time, use.utilisation(SPANS).tolist())
-    return utilisation_chart([own, *others], until=_LONGEST * use.time)
+def _utilisation(subject: Subject, use: LinkUse) -> Picture:
+    curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
+    simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
+    curves += [(name, found.time_ps, found.utilisation(SPANS).tolist()) for name, found in simulated]
+    return utilisation_chart(curves, until=_LONGEST * use.time)
 
 
-def _utilisation_blocks(use: LinkUse, alternatives: Alternatives | None) -> list[Block]:
+def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     """The share of links in use, of the schedule and its alternatives, and a table of their times."""
     caption = _UTILISATION
-    if alternatives is not None and alternatives.curves:
+    if any(other.simulation is not None for other in subject.alternatives):
         caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
         caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
-    blocks: list[Block] = [Figure(_utilisation(use, alternatives), caption)]
-    if alternatives is not None and alternatives.rows:
+    blocks: list[Block] = [Figure(_utilisation(subject, use), caption)]
+    if subject.alternatives:
         columns = ("algorithm", "time", "against this schedule", "remark")
-        rows = [("this schedule", format_time(use.time), "1.00 x", ""), *alternatives.rows]
+        rows = [("this schedule", format_time(use.time), "1.00 x", "")]
+        for other in subject.alternatives:
+            time = other.time_ps
+            ratio = f"{time / use.time:.2f} x" if time is not None and use.time else "-"
+            rows.append((other.name, "-" if time is None else format_time(time), ratio, other.reason))
         if not any(remark for *_, remark in rows):
             columns, rows = columns[:-1], [row[:-1] for row in rows]
-        blocks.append(Table("Alternatives on the same network", columns, rows))
-    if alternatives is not None and alternatives.remark:
-        blocks.append(Remarks("Alternatives", [alternatives.remark]))
+        blocks.append(Table(columns, rows, "Alternatives on the same network"))
+    if subject.remark:
+        blocks.append(Remarks("Alternatives", [subject.remark]))
     return blocks
 
 
@@ -198,4 +203,4 @@ def single_picture(subject: Subject, name: str) -> Picture | None:
         return None if subject.network is None else network_picture(subject.network, title="Topology")
     if subject.use is None or not len(subject.use):
         return None
-    return _utilisation(subject.use, subject.alternatives) if name == "utilisation" else _DRAWN[name](subject.use)
+    return _utilisation(subject, subject.use) if name == "utilisation" else _DRAWN[name](subject.use)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from collc.application.sweep.sweep_case import Cell, Rows
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.tables import Table
 from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
 
 FORMATS: Final = (".csv", ".json", ".parquet")
@@ -62,17 +63,11 @@ class SweepTable:
                 temporary.write_text(_csv(self.rows), encoding="utf-8", newline="")
             draft.publish()
 
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the table for people."""
-        return (*self.asked, *(_TITLES.get(name, name) for name in self._results()))
-
-    def cells(self) -> list[tuple[str, ...]]:
-        """The rows of the table for people."""
-        names = (*self.asked, *self._results())
-        return [tuple(shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
-
-    def _results(self) -> list[str]:
-        return [name for name in _SHOWN if any(row[name] is not None for row in self.rows)]
+    def shown(self) -> Table:
+        """The table for people: the case of each row, and the main results."""
+        names = [*self.asked, *(name for name in _SHOWN if any(row[name] is not None for row in self.rows))]
+        rows = [tuple(shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
+        return Table([_TITLES.get(name, name) for name in names], rows)
 
 
 def check_format(path: Path) -> None:

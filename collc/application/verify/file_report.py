@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.base.html import html_table
 from collc.base.outcome import Outcome
 from collc.base.rendering import folded, render
+from collc.base.tables import html_table
 from collc.base.units import format_time, percent
 from collc.base.wording import listed, plural
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from collc.application.file_kinds import call_for, kind_for
 from collc.application.impossible_times import check_possible
 from collc.application.program_files import not_one_schedule
 from collc.application.step_count import step_count
@@ -18,14 +19,13 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, U
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.base.wording import listed
-from collc.chakra.reader import trace_ranks
-from collc.msccl.file_kinds import FileKind, kind_of, source_error
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
-    from collc.msccl.check import ExpectedResult, FileVerdict
+    from collc.msccl.check import ExpectedResult, Summary
+    from collc.msccl.check.findings import Verdict
     from collc.msccl.check.model import Profile
-    from collc.msccl.check_plan import PlanVerdict
+    from collc.msccl.check_plan import PlanSummary
     from collc.msccl.communicators import Communicator
     from collc.source.program import ScheduleRequest
 
@@ -57,35 +57,23 @@ class Expectation:
 def verify_file(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file (as text or binary), an MSCCL file, an MSCCL++ plan, or Chakra traces PREFIX.<rank>.et.
 
-    Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file
-    is not what the expectation says.
+    Raises UsageError if the file cannot be opened or is of no kind that can be checked, or if a name is unknown;
+    CheckFailed if the file is not what the expectation says.
     """
     if expected.collective is not None:
         collective_named(expected.collective, _UNCHECKED_NAMES)
-    if trace_ranks(path):
-        demand = None
-        if expected.program is not None:
-            request = _request(expected.program, expected.schedule)
-            demand = (request.demand, request.network)
-        return verify_traces(path, expected.collective, expected.root, demand)
-    kind = _kind(path)
-    if kind == "coll":
-        raise source_error(path)
-    if kind == "ten":
-        return _verify_ten(path, expected)
-    if expected.gpus_per_node is not None and kind != "mscclpp":
+    if expected.gpus_per_node is not None and kind_for(path, "verify").name != "mscclpp":
         message = f"{path} is not an MSCCL++ plan: it has no nodes"
         raise UsageError(Diagnostic("X0208", message, hint="leave --gpus-per-node out"))
-    return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))
+    report: FileReport = call_for(path, "verify", expected)
+    return report
 
 
-def _kind(path: Path) -> FileKind:
-    """The kind of a file; a file of no known kind counts as `.ten`."""
-    try:
-        return kind_of(path) or "ten"
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
+def verify_chakra(path: Path, expected: Expectation) -> FileReport:
+    """Check the Chakra traces PREFIX.<rank>.et. Raises as `verify_file` does."""
+    request = None if expected.program is None else _request(expected.program, expected.schedule)
+    demand = None if request is None else (request.demand, request.network)
+    return verify_traces(path, expected.collective, expected.root, demand)
 
 
 def _with_reasons(report: FileReport) -> FileReport:
@@ -103,7 +91,8 @@ def _with_reasons(report: FileReport) -> FileReport:
 # .ten files and modules
 
 
-def _verify_ten(path: Path, expected: Expectation) -> FileReport:
+def verify_ten(path: Path, expected: Expectation) -> FileReport:
+    """Check a `.ten` file. Raises as `verify_file` does."""
     from collc.ten.files import read_module
     from collc.verification import CHECKS
 
@@ -193,10 +182,10 @@ class _Check(Protocol):
 
     def __call__(
         self, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
-    ) -> FileVerdict | PlanVerdict: ...
+    ) -> Verdict[Summary | PlanSummary]: ...
 
 
-def _run_check(path: Path, expected: Expectation, check: _Check) -> FileVerdict | PlanVerdict:
+def _run_check(path: Path, expected: Expectation, check: _Check) -> Verdict[Summary | PlanSummary]:
     """The verdict on a file; if a program is given, against the run that the file is for."""
     from collc.msccl.check import Summary, expected_of
 
@@ -245,7 +234,8 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
     return fitting[0]
 
 
-def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
+def verify_msccl(path: Path, expected: Expectation) -> FileReport:
+    """Check an MSCCL file. Raises as `verify_file` does."""
     from collc.msccl.check import check_file, contract_of
     from collc.msccl.check.model import PROFILES
 
@@ -258,13 +248,14 @@ def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
             profile: checks["contract"] if profile == expected.profile else contract_of(path, profile, coll)
             for profile in PROFILES
         }
-    return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
+    return _with_reasons(FileReport(path, "msccl", checks, summary, verdict.diagnostics))
 
 
-def _verify_plan(path: Path, expected: Expectation) -> FileReport:
+def verify_plan(path: Path, expected: Expectation) -> FileReport:
+    """Check an MSCCL++ plan. Raises as `verify_file` does."""
     from collc.msccl.check_plan import check_plan
 
     verdict = _run_check(path, expected, partial(check_plan, path, nodes=expected.gpus_per_node))
     summary = {} if verdict.summary is None else asdict(verdict.summary)
     checks: dict[str, Outcome] = {**verdict.checks}
-    return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)
+    return _with_reasons(FileReport(path, "mscclpp", checks, summary, verdict.diagnostics))

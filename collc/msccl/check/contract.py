@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from collc.msccl.check.collectives import ExpectedResult
-from collc.msccl.check.connections import Connections
+from collc.msccl.check.connections import Connections, connect
 from collc.msccl.check.file_rules import FileRules
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import BUFFERS, INPUT, OUTPUT, FileProgram
@@ -36,9 +36,9 @@ def check_contract(program: FileProgram, connections: Connections, findings: Fin
     rules.nodes()
 
 
-def check_selection(program: FileProgram, connections: Connections, findings: Findings) -> None:
+def check_selection(program: FileProgram, findings: Findings) -> None:
     """Add to the findings why the runtime may never select the file: the rules for the algo element alone."""
-    FileRules(program, connections, findings, program.profile).algo()
+    FileRules(program, connect(program), findings, program.profile).algo()
 
 
 def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:

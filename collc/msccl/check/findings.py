@@ -6,9 +6,9 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
-from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span, UsageError
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceFile, Span, UsageError
 from collc.base.outcome import Outcome
 
 Check = Literal["contract", "result", "deadlock", "race"]
@@ -82,6 +82,35 @@ class Findings:
     def answers(self, ran: Set[Check]) -> dict[Check, Outcome]:
         """The outcome of every check; ran: those that were made."""
         return {check: "failed" if check in self.failed else "ok" if check in ran else "skipped" for check in CHECKS}
+
+
+SummaryT_co = TypeVar("SummaryT_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Verdict(Generic[SummaryT_co]):
+    """The answers of all checks of a file, with their findings; summary: None if the file can't be read."""
+
+    path: Path
+    checks: dict[Check, Outcome]
+    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    summary: SummaryT_co | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return "failed" not in self.checks.values()
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The messages that are no warnings."""
+        return tuple(message for message in self.diagnostics if not message.warning)
+
+    def raise_if_unsound(self) -> None:
+        """Raise CheckFailed if a runtime does not load the file, or if it hangs."""
+        if "failed" in (self.checks["contract"], self.checks["deadlock"]):
+            raise CheckFailed(*self.errors)
 
 
 def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:

@@ -14,7 +14,7 @@ from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
 from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
 from collc.msccl.check.expected import IMPLIED, implied_result
-from collc.msccl.check.findings import Check, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Check, Finding, Findings, Verdict, diagnostics, unreadable
 from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import Reader
@@ -49,23 +49,6 @@ class Summary:
     root: int
 
 
-@dataclass(frozen=True)
-class FileVerdict:
-    """The answers of all checks with their findings; summary: None if the file can't be read."""
-
-    path: Path
-    profile: Profile
-    checks: dict[Check, Outcome]
-    findings: tuple[Finding, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    summary: Summary | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether no check failed."""
-        return "failed" not in self.checks.values()
-
-
 def check_file(
     path: Path,
     *,
@@ -73,7 +56,7 @@ def check_file(
     root: int | None = None,
     profile: Profile = "executor",
     expected: ExpectedResult | None = None,
-) -> FileVerdict:
+) -> Verdict[Summary]:
     """Check an MSCCL XML file: the contract of the runtime, the result, deadlock and races.
 
     collective: what the file must compute, default: its `coll`. root: of broadcast, reduce, gather and scatter,
@@ -87,7 +70,7 @@ def check_file(
     except OSError as error:
         raise unreadable(path, error) from error
     messages = diagnostics(findings, path)
-    return FileVerdict(path, profile, findings.answers(checker.ran), tuple(findings.kept), messages, checker.summary)
+    return Verdict(path, findings.answers(checker.ran), tuple(findings.kept), messages, checker.summary)
 
 
 def contract_of(path: Path, profile: Profile, collective: str | None = None) -> Outcome:

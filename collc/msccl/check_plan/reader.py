@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from collc.msccl.check.findings import FileLocation, Finding, Findings
+from collc.base.diagnostics import CheckFailed
+from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
 from collc.msccl.check_plan.channels import (
     Nodes,
     RemoteBuffer,
@@ -31,6 +32,7 @@ from collc.msccl.check_plan.json_text import (
     item_at,
     json_of,
     list_of,
+    locate,
     number_of,
     object_of,
     optional_list_of,
@@ -50,12 +52,30 @@ MAX_CHUNKS: Final = 2**24
 """Chunks in all buffers; a limit of the check, not of the runtime."""
 
 
-def read_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Plan | None:
-    """The plan, or None if it can't be understood. nodes: of the ranks, where known. Raises OSError, UsageError."""
+def read_plan(path: Path, findings: Findings) -> Plan:
+    """The plan of a file.
+
+    Raises UsageError if it can't be opened, CheckFailed with all mistakes if it can't be understood.
+    """
+    plan = parse_plan(path, findings)
+    if plan is None:
+        locate(findings, path)
+        raise CheckFailed(*errors_of(findings, path))
+    return plan
+
+
+def parse_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Plan | None:
+    """The plan of a file, or None, with findings, if it can't be understood.
+
+    nodes: of the ranks, None if they are not known. Raises UsageError if the file can't be opened, or if the nodes do
+    not fit its ranks.
+    """
     try:
         return _PlanReader(findings, nodes).read(json_of(path, findings))
     except PlanError as error:
         findings.add(error.finding, breaks=True)
+    except OSError as error:
+        raise unreadable(path, error) from error
     return None
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import (
     KNOWN,
     REDUCING,
@@ -19,7 +18,7 @@ from collc.msccl.check.collectives import (
     wanted_copy,
     wanted_sums,
 )
-from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, Verdict, diagnostics
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
 from collc.msccl.check_plan.channels import Nodes
 from collc.msccl.check_plan.events import History, run_plan
@@ -27,7 +26,7 @@ from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PUTS, Plan, SlotRange
 from collc.msccl.check_plan.races import SCRATCH, find_races
-from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
+from collc.msccl.check_plan.reader import MAX_CHUNKS, parse_plan
 
 OFFSETS: Final = 2**32 - 1
 """The largest offset in bytes."""
@@ -51,22 +50,6 @@ class PlanSummary:
     root: int
 
 
-@dataclass(frozen=True)
-class PlanVerdict:
-    """The answers of all checks with their findings; summary: None if the plan can't be read."""
-
-    path: Path
-    checks: dict[Check, Outcome]
-    findings: tuple[Finding, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    summary: PlanSummary | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether no check failed."""
-        return "failed" not in self.checks.values()
-
-
 def check_plan(
     path: Path,
     *,
@@ -74,7 +57,7 @@ def check_plan(
     root: int | None = None,
     expected: ExpectedResult | None = None,
     nodes: Nodes | None = None,
-) -> PlanVerdict:
+) -> Verdict[PlanSummary]:
     """Check an MSCCL++ execution plan.
 
     collective: what the plan must compute, default: the collective that it names. root: default: the rank with which
@@ -85,10 +68,7 @@ def check_plan(
     findings = Findings()
     ran: set[Check] = {"contract"}
     summary: PlanSummary | None = None
-    try:
-        plan = read_plan(path, findings, nodes)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    plan = parse_plan(path, findings, nodes)
     if plan is not None:
         if root is not None and not 0 <= root < len(plan.chunks):
             raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {path}: it has {len(plan.chunks)}"))
@@ -104,7 +84,7 @@ def check_plan(
         sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
         summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, found)
     locate(findings, path)
-    return PlanVerdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
+    return Verdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 
 from collc.graph.automorphisms import Automorphisms
+from collc.graph.coordinates import declared_coordinates
 from collc.msccl.program import Message
 from collc.ten.arrays import Int32Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 

@@ -28,7 +28,6 @@ from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profil
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.results import find_root
 from collc.msccl.check.symbolic import CollectiveCall, layout_of, operands_of
-from collc.msccl.file_kinds import kind_of_program
 from collc.msccl.interpreter.data import Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
@@ -104,9 +103,6 @@ def run_file(
     where the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
-    if kind_of_program(path) == "mscclpp":
-        hint = "'collc run' runs plans too, 'run_plan_file' in Python; 'collc verify' checks them"
-        raise UsageError(Diagnostic("X0206", f"{path} is an MSCCL++ plan, and no MSCCL XML file", hint=hint))
     program, waits, coll = _load(path, collective, profile)
     op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
     if threads and len(program.tbs) > THREADS_LIMIT:

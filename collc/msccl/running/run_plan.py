@@ -19,7 +19,7 @@ import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, buffer_sizes, canonical
-from collc.msccl.check.findings import Findings, errors_of, unreadable
+from collc.msccl.check.findings import Findings, errors_of
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
@@ -89,12 +89,9 @@ def _adds(plan: Plan) -> bool:
 
 def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
     findings = Findings()
-    try:
-        plan = read_plan(path, findings)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    plan = read_plan(path, findings)
     locate(findings, path)
-    if plan is None or findings.failed:
+    if findings.failed:
         raise CheckFailed(*errors_of(findings, path))
     coll = canonical(collective or plan.collective)
     if coll not in KNOWN:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.collectives import canonical
 from collc.msccl.check.findings import Findings
 from collc.msccl.check_plan import check_plan
@@ -41,12 +40,8 @@ def sound_plan(path: Path) -> tuple[Plan, int]:
 
     Raises UsageError if the file can't be opened, CheckFailed if its contract fails or it hangs.
     """
-    verdict = check_plan(path)
-    if "failed" in (verdict.checks["contract"], verdict.checks["deadlock"]):
-        raise CheckFailed(*(message for message in verdict.diagnostics if not message.warning))
+    check_plan(path).raise_if_unsound()
     plan = read_plan(path, Findings())
-    if plan is None:
-        raise CheckFailed(*verdict.diagnostics)
     return plan, counted_chunks(plan)
 
 

@@ -9,16 +9,7 @@ from collc.base.diagnostics import Note
 from collc.base.wording import did_you_mean, listed
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
-from collc.source.parsing.expressions import (
-    Argument,
-    Expr,
-    ForClause,
-    Index,
-    Member,
-    RemovedDevice,
-    RemovedLink,
-    Without,
-)
+from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, With
 from collc.source.problems import Problems, fail
 from collc.source.types import INT, STRING, TOPOLOGY, Type, fits, list_of
@@ -29,19 +20,19 @@ class Expressions(Protocol):
 
     problems: Problems
 
-    def type_of(self, node: Expr, env: TypeScope) -> Type:
+    def type_of(self, node: ex.Expr, env: TypeScope) -> Type:
         """The type of an expression."""
         ...
 
-    def expect(self, node: Expr, env: TypeScope, wanted: Type, what: str) -> None:
+    def expect(self, node: ex.Expr, env: TypeScope, wanted: Type, what: str) -> None:
         """Report an expression whose type does not fit."""
         ...
 
-    def indices(self, nodes: Sequence[Expr], env: TypeScope) -> bool:
+    def indices(self, nodes: Sequence[ex.Expr], env: TypeScope) -> bool:
         """Check indices; returns whether one of them selects several items."""
         ...
 
-    def loop(self, clauses: Sequence[ForClause], condition: Expr | None, env: TypeScope) -> TypeScope:
+    def loop(self, clauses: Sequence[ex.ForClause], condition: ex.Expr | None, env: TypeScope) -> TypeScope:
         """Check the clauses of a loop nest; returns the scope with its loop variables."""
         ...
 
@@ -53,13 +44,13 @@ class PartChecker:
         self.expressions = expressions
         self.problems = expressions.problems
 
-    def removed(self, node: Without, env: TypeScope) -> None:
+    def removed(self, node: ex.Without, env: TypeScope) -> None:
         """Check `t without { npu 5, link 0 <-> 1 }`."""
         self.expressions.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
         for part in node.parts:
-            for end in (part.device,) if isinstance(part, RemovedDevice) else (part.source, part.target):
+            for end in (part.device,) if isinstance(part, ex.RemovedDevice) else (part.source, part.target):
                 self.indices(end, env)
-            if isinstance(part, RemovedLink) and part.lanes is not None:
+            if isinstance(part, ex.RemovedLink) and part.lanes is not None:
                 self.expressions.expect(part.lanes, env, INT, "the number of lanes")
 
     def changed(self, node: With, env: TypeScope) -> None:
@@ -85,7 +76,7 @@ class PartChecker:
         self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
         self.labels(node.labels, env)
 
-    def labels(self, node: Expr | None, env: TypeScope) -> None:
+    def labels(self, node: ex.Expr | None, env: TypeScope) -> None:
         """Check the labels of devices: strings."""
         if node is not None:
             given = self.expressions.type_of(node, env)
@@ -93,9 +84,9 @@ class PartChecker:
                 message = f"labels must be of type string or list of string, not {given}"
                 self.problems.add(*fail("E0211", message, node.span).diagnostics)
 
-    def attributes(self, arguments: Sequence[Argument], known: Mapping[str, Type], env: TypeScope) -> None:
+    def attributes(self, arguments: Sequence[ex.Argument], known: Mapping[str, Type], env: TypeScope) -> None:
         """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
-        seen: dict[str, Argument] = {}
+        seen: dict[str, ex.Argument] = {}
         for argument in arguments:
             name = "" if argument.name is None else argument.name.name
             if name not in known:
@@ -111,10 +102,10 @@ class PartChecker:
             seen[name] = argument
             self.expressions.expect(argument.value, env, known[name], f"'{name}'")
 
-    def indices(self, node: Expr, env: TypeScope) -> None:
+    def indices(self, node: ex.Expr, env: TypeScope) -> None:
         """Check the indices in the name of a device, as in `node[2].gpu[0]`."""
-        if isinstance(node, Member):
+        if isinstance(node, ex.Member):
             self.indices(node.base, env)
-        elif isinstance(node, Index):
+        elif isinstance(node, ex.Index):
             self.indices(node.base, env)
             self.expressions.indices(node.indices, env)

@@ -19,17 +19,8 @@ from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.sets import flattened, sorted_unique
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
-from collc.source.parsing.syntax import (
-    ChunkDeclaration,
-    ChunkReference,
-    Collective,
-    For,
-    If,
-    Postcondition,
-    Precondition,
-    Statement,
-)
 from collc.source.problems import fail
 from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
 from collc.ten.arrays import Int64Array
@@ -45,7 +36,7 @@ class NamedChunks:
     table: ChunkTable
     index: dict[str, ChunkIndex]
 
-    def find(self, reference: ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
+    def find(self, reference: s.ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
         """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
         return found_chunks(reference, frame, evaluator, self.index)
 
@@ -76,25 +67,25 @@ class LazyChunks:
 class _ConditionRows:
     """A `pre` or `post` statement in all iterations of a frame. sets: its set of NPUs, or one for each iteration."""
 
-    node: Precondition | Postcondition
+    node: s.Precondition | s.Postcondition
     frame: Frame
     sets: int | Int64Array
 
 
-def expand_collective(node: Collective, frame: Frame, evaluator: Evaluator) -> NamedChunks:
+def expand_collective(node: s.Collective, frame: Frame, evaluator: Evaluator) -> NamedChunks:
     """The chunks of a collective whose parameters are in a frame. Raises SourceError."""
     builder = _CollectiveBuilder(node, evaluator)
     made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
     return builder.finished(made)
 
 
-def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
     """All statements of a body, including those inside loops and conditions."""
     for node in body:
         yield node
-        if isinstance(node, For):
+        if isinstance(node, s.For):
             yield from statements(node.body)
-        elif isinstance(node, If):
+        elif isinstance(node, s.If):
             yield from statements(node.then)
             yield from statements(node.otherwise)
 
@@ -114,7 +105,7 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
 
 
 def found_chunks(
-    reference: ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
+    reference: s.ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
 ) -> Int64Array:
     """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
     name = reference.name.name
@@ -139,7 +130,7 @@ def chunk_label(name: str, indices: list[int]) -> str:
 class _CollectiveBuilder:
     """Collects the chunks and conditions of one collective."""
 
-    def __init__(self, node: Collective, evaluator: Evaluator) -> None:
+    def __init__(self, node: s.Collective, evaluator: Evaluator) -> None:
         self.node = node
         self.evaluator = evaluator
         self.pool = SetPool()
@@ -147,25 +138,25 @@ class _CollectiveBuilder:
         self.conditions: list[_ConditionRows] = []
         self.count = 0
         self.families: dict[str, int] = {}
-        self.declared: list[ChunkDeclaration] = []
+        self.declared: list[s.ChunkDeclaration] = []
         self.width = 0
         for statement in statements(node.body):
-            if isinstance(statement, ChunkDeclaration):
+            if isinstance(statement, s.ChunkDeclaration):
                 self.width = max(self.width, len(statement.chunk.indices))
 
-    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
+    def handle(self, statement: s.Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the chunks that it declares."""
         match statement:
-            case ChunkDeclaration():
+            case s.ChunkDeclaration():
                 return self.chunk(statement, frame)
-            case Precondition() | Postcondition():
+            case s.Precondition() | s.Postcondition():
                 sets = self.place(statement.place, frame)
                 self.conditions.append(_ConditionRows(statement, frame, sets))
                 return None
             case _:
                 raise fail("E0405", "this statement is not allowed in a collective", statement.span)
 
-    def chunk(self, node: ChunkDeclaration, frame: Frame) -> BodyRows:
+    def chunk(self, node: s.ChunkDeclaration, frame: Frame) -> BodyRows:
         """The chunks of `chunk x[i, c]: size`; the columns are family, bytes and indices."""
         count = 1 if frame.rows is None else frame.rows
         self.count += count
@@ -238,7 +229,7 @@ class _CollectiveBuilder:
         for condition in self.conditions:
             chunk = found_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
             pairs = (chunk, np.broadcast_to(np.asarray(condition.sets, np.int64), chunk.shape))
-            if isinstance(condition.node, Precondition):
+            if isinstance(condition.node, s.Precondition):
                 pre.append(pairs)
             else:
                 post.append(pairs)
@@ -288,7 +279,7 @@ class _CollectiveBuilder:
     def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
         """Enter the operation of a postcondition into `op`. Raises SourceError where a chunk has two operations."""
         node = condition.node
-        if not isinstance(node, Postcondition):
+        if not isinstance(node, s.Postcondition):
             return
         wanted = Op.COPY if node.reduction is None else self.operation(node.reduction, condition.frame)
         clash = (op[chunk] >= 0) & (op[chunk] != wanted)

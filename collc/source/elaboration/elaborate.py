@@ -19,21 +19,8 @@ from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
 from collc.source.imports import GivenFiles, Loader, with_tables
+from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import (
-    Design,
-    Group,
-    If,
-    Let,
-    Param,
-    Parameter,
-    PriceTable,
-    ScheduleDeclaration,
-    Statement,
-    TopologyInstance,
-    TopologyTemplate,
-    Workload,
-)
 from collc.source.problems import Problems, fail
 from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.scopes import FileScope, FoundDeclaration
@@ -82,7 +69,7 @@ def _program(
     schedules: list[ScheduleRequest] = []
     _evaluate_declarations(context, problems)
     for node in context.file.declared("schedule"):
-        if isinstance(node, ScheduleDeclaration) and only in (None, node.name.name):
+        if isinstance(node, s.ScheduleDeclaration) and only in (None, node.name.name):
             with problems.collect():
                 schedules.append(builder.request(node))
     workloads, designs = _training(context, problems, catalogue)
@@ -117,7 +104,7 @@ def _named_topology(context: FileContext, problems: Problems, name: str) -> Netw
     topology = context.topology_named(name)
     problems.stop()
     if topology is None:
-        known = [node.name.name for node in context.file.declared("topology") if isinstance(node, TopologyInstance)]
+        known = [node.name.name for node in context.file.declared("topology") if isinstance(node, s.TopologyInstance)]
         hint = did_you_mean(name, known, f"it has {listed(known)}")
         raise SourceError(
             Diagnostic("U0133", f"{context.file.source.name} has no topology '{name}' without parameters", hint=hint)
@@ -131,17 +118,17 @@ def _training(
     """The workloads by name, and the designs; errors go to `problems`."""
     workloads: dict[str, training.Workload] = {}
     for node in context.file.declared("workload"):
-        if isinstance(node, Workload):
+        if isinstance(node, s.Workload):
             with problems.collect():
                 workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
     tables: dict[str, dict[str, training.PartCosts]] = {}
     for node in context.file.declared("price table"):
-        if isinstance(node, PriceTable):
+        if isinstance(node, s.PriceTable):
             with problems.collect():
                 tables[node.name.name] = table_prices(node, context, problems)
     designs: list[DesignRequest] = []
     for node in context.file.declared("design"):
-        if isinstance(node, Design):
+        if isinstance(node, s.Design):
             with problems.collect():
                 designs.append(DesignBuilder(node, context, catalogue, workloads, tables, problems).build())
     return workloads, designs
@@ -174,9 +161,9 @@ def _load_files(
 
 def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
     """Declare what the chosen branches of `if`s at the top of a file contain."""
-    waiting: list[Statement] = list(context.file.statements)
+    waiting: list[s.Statement] = list(context.file.statements)
     for node in waiting:
-        if isinstance(node, If):
+        if isinstance(node, s.If):
             with problems.collect():
                 holds = context.evaluator.condition(node.condition, context.root)
                 chosen = node.then if holds else node.otherwise
@@ -187,11 +174,11 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
     """The value of the definition `name=text`. Raises SourceError where there is no such param or it does not fit."""
-    node = next((n for n in context.file.named("value", name) if isinstance(n, Param)), None)
+    node = next((n for n in context.file.named("value", name) if isinstance(n, s.Param)), None)
     if node is None:
         hint = did_you_mean(name, context.file.params())
         raise fail("E0224", f"definition of {name}: the program has no param '{name}'", None, hint=hint)
-    parameter = Parameter(node.span, node.name, node.type, node.default)
+    parameter = s.Parameter(node.span, node.name, node.type, node.default)
     wanted = parameter_type(parameter)
     head = f"let {name} = "
     source = SourceFile(f"definition of {name}", head + text)
@@ -202,7 +189,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
             return string(text)
         raise fail("E0224", f"definition of {name}: '{text}' is not a value of type {wanted}", None) from None
     only = statements[0] if len(statements) == 1 else None
-    if not isinstance(only, Let):
+    if not isinstance(only, s.Let):
         raise fail("E0224", f"definition of {name}: '{text}' is not a single value", None)
     try:
         value = context.evaluator.value(only.value, context.root)
@@ -227,9 +214,9 @@ def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
     nodes = list(file.all_statements())
     for node in nodes:
         with problems.collect():
-            if isinstance(node, Let | Param | Group):
+            if isinstance(node, s.Let | s.Param | s.Group):
                 context.value_of(FoundDeclaration(node, file))
     for node in nodes:
-        if isinstance(node, TopologyInstance) or (isinstance(node, TopologyTemplate) and node.parameters is None):
+        if isinstance(node, s.TopologyInstance) or (isinstance(node, s.TopologyTemplate) and node.parameters is None):
             with problems.collect():
                 context.value_of(FoundDeclaration(node, file))

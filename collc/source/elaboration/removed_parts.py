@@ -39,9 +39,9 @@ def _removed_devices(part: RemovedDevice, base: Topology, frame: Frame, evaluato
     network = base.network
     found = named_devices(part.device, base, frame, evaluator, "a removed part")
     for device in found:
-        if network.is_switch(device) != part.switch:
+        if network.is_switch(device) != (part.kind == "switch"):
             name = network.device_name(device)
-            if part.switch:
+            if part.kind == "switch":
                 raise fail("E0324", f"{name} is an NPU, not a switch", part.device.span, hint=f"write 'npu {name}'")
             raise fail("E0322", f"{name} is a switch, not an NPU", part.device.span, hint=f"write 'switch {name}'")
     return found

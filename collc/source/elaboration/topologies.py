@@ -22,18 +22,8 @@ from collc.source.elaboration.operators import shown
 from collc.source.elaboration.topology_parts import index_part, member_of
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name
-from collc.source.parsing.syntax import (
-    COLUMN,
-    DeviceDeclaration,
-    DeviceTable,
-    LinkDeclaration,
-    LinkMatrix,
-    LinkTable,
-    Statement,
-    TopologyTemplate,
-    Use,
-)
 from collc.source.problems import fail
 from collc.source.types import BOOL, DEVICES, INT, RATE, TIME, TOPOLOGY, Type
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -47,7 +37,7 @@ UNKNOWN_RATES: Final = LinkKind(None, None)
 SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
 
 
-def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
+def build_topology(template: s.TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
     """The topology of a template whose parameters are in a frame. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
     made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
@@ -92,22 +82,22 @@ class TopologyBuilder:
         ends = np.where(ends < n, ends, n - 1 - ends)
         return np.stack([*ends, kinds[network.kind] if len(kinds) else np.empty(0, np.int64)], axis=1)
 
-    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
+    def handle(self, statement: s.Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the links that it declares."""
         match statement:
-            case DeviceDeclaration():
+            case s.DeviceDeclaration():
                 self.declare(statement, [statement.name.name], frame)
                 return None
-            case DeviceTable():
+            case s.DeviceTable():
                 self.declare(statement.device, statement.names, frame)
                 return None
-            case LinkDeclaration():
+            case s.LinkDeclaration():
                 return self.link(statement, frame)
-            case LinkMatrix():
+            case s.LinkMatrix():
                 return self.matrix(statement, frame)
-            case LinkTable():
+            case s.LinkTable():
                 return self.table(statement, frame)
-            case Use():
+            case s.Use():
                 return self.use(statement, frame)
             case _:
                 raise fail("E0302", "this statement is not allowed in a topology", statement.span)
@@ -134,7 +124,7 @@ class TopologyBuilder:
             found.append(count)
         return tuple(found)
 
-    def declare(self, node: DeviceDeclaration, names: Sequence[str], frame: Frame) -> None:
+    def declare(self, node: s.DeviceDeclaration, names: Sequence[str], frame: Frame) -> None:
         """`npu gpu[2, 8]`, `switch s (multicast: true)`; names: of all that are declared so."""
         self.once(names, node.name.span, node.kind, frame)
         shape = self.shape(node.shape, frame)
@@ -184,7 +174,7 @@ class TopologyBuilder:
                 found[name] = value
         return found
 
-    def use(self, node: Use, frame: Frame) -> BodyRows | None:
+    def use(self, node: s.Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
         self.once([node.name.name], node.name.span, "use", frame)
         shape = self.shape(node.shape, frame)
@@ -250,7 +240,7 @@ class TopologyBuilder:
 
     # Links
 
-    def link(self, node: LinkDeclaration, frame: Frame) -> BodyRows:
+    def link(self, node: s.LinkDeclaration, frame: Frame) -> BodyRows:
         """The links of `link a -> b (...)`; the columns are source, target and kind."""
         directions = 2 if node.both else 1
         count = 1 if frame.rows is None else frame.rows
@@ -269,7 +259,7 @@ class TopologyBuilder:
         table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
         return BodyRows(np.repeat(np.arange(count, dtype=np.int64), directions), table.reshape(-1, 3))
 
-    def table(self, node: LinkTable, frame: Frame) -> BodyRows:
+    def table(self, node: s.LinkTable, frame: Frame) -> BodyRows:
         """The links of a table, line by line in each iteration."""
         around = 1 if frame.rows is None else frame.rows
         limits.check_count("links", self.links + node.lines * around, node.span)
@@ -301,7 +291,7 @@ class TopologyBuilder:
 
     def end(self, node: Expr, frame: Frame) -> Data:
         """The number of a device at the end of a link, or one an iteration."""
-        if isinstance(node, Name) and node.name.startswith(COLUMN):
+        if isinstance(node, Name) and node.name.startswith(s.COLUMN):
             return frame.names[node.name].data
         part = self.part(node, frame)
         if isinstance(part, TopologyPart):
@@ -374,7 +364,7 @@ class TopologyBuilder:
         kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
         return self.kinds.setdefault(kind, len(self.kinds))
 
-    def matrix(self, node: LinkMatrix, frame: Frame) -> BodyRows:
+    def matrix(self, node: s.LinkMatrix, frame: Frame) -> BodyRows:
         """`links [[0, 2], [1, 0]] (...)`: the matrix is over the NPUs declared so far."""
         if frame.rows is not None:
             raise fail("E0303", "a matrix of links is not allowed inside a loop", node.span)
@@ -409,7 +399,7 @@ class TopologyBuilder:
 
     # The result
 
-    def finished(self, template: TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
+    def finished(self, template: s.TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
         """The topology, its switches numbered after all NPUs."""
         if self.npus == 0:
             raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)

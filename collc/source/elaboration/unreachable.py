@@ -16,9 +16,6 @@ from collc.ten.network import Network
 MAX_LISTED: Final = 1_000_000
 """Chunks of a run up to which they are listed to find the one without a path."""
 
-ALL_PAIRS: Final = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_all"})
-"""Standard collectives that need a path from every member of the group to every other one."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnreachableChunk:
@@ -55,7 +52,7 @@ def _in_run(graph: Digraph, demand: Demand, number: int, run: Run) -> Unreachabl
     """The first such chunk of a run."""
     group = run.group
     standard = run.standard
-    if standard is not None and standard.kind in ALL_PAIRS and len(group):
+    if standard is not None and standard.shape.without_root and len(group):
         pair = _pair_without_path(graph, group)
         if pair is not None and len(run.pattern) > MAX_LISTED:
             return _with_side(graph, number, None, (pair[0],), pair[1])

@@ -7,7 +7,6 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.estimates import Candidate, Estimate
-from collc.synthesis.auto.shape import SYMMETRIC_KINDS
 from collc.synthesis.group_parts import GroupPart, group_parts, joined_parts
 from collc.synthesis.symmetric import find_group, is_cluster
 from collc.synthesis.task import WorkMeter
@@ -51,6 +50,6 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
 def _is_symmetric(module: Module) -> bool:
     """Whether all NPUs of a part are alike, so that a schedule on their own links is likely to be good."""
     standard = module.demand.standard
-    if standard is None or standard.kind not in SYMMETRIC_KINDS:
+    if standard is None or not standard.shape.without_root:
         return False
     return is_cluster(module) if module.network.has_switches else find_group(module.network) is not None

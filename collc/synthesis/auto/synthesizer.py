@@ -71,7 +71,7 @@ ALL_NUMBERS, LEAST_PART = 2, 8
 """All searches for a number of chunks take at most ALL_NUMBERS times the work of one; each at least 1/LEAST_PART."""
 
 BEYOND = 4
-"""A schedule without a search may take such a part of that where nothing is left."""
+"""If no work is left, a schedule without a search may still take 1 / BEYOND of the whole limit."""
 
 LONGER, FURTHER = 8, 4
 """The work with which a search goes on, as a multiple of the work that it has had; and of the search that found the
@@ -478,6 +478,6 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     else:
 
         def build() -> Module:
-            return replace(module, schedule=exact_sums(module, effort, most, PROOF))
+            return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF))
 
     yield Candidate("exact", network, estimate, lambda _: build())

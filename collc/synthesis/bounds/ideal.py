@@ -36,14 +36,8 @@ from collc.ten.schedule import LinkModel
 NPU_SETS: Final = 16
 """Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
 
-EXACT_KINDS: Final = frozenset({"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"})
-"""Collectives whose narrowest set is found exactly."""
-
 MORE_CUTS_DEVICES: Final = 256
 """Devices up to which other cuts are tried beside the narrowest: latencies can make them better."""
-
-WHOLE_BLOCKS: Final = frozenset({"broadcast", "reduce", "send_recv", "multicast", "all_to_allv"})
-"""Collectives with `size` bytes in a block, not in one block of each member."""
 
 
 def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Bound:
@@ -114,7 +108,7 @@ def _largest_chunk(run: Run) -> int:
         table = run.pattern.expand()
         _, alike = np.unique(np.stack([table.pre, table.post, table.op]), axis=1, return_inverse=True)
         return int(np.bincount(alike.ravel(), table.size).max(initial=1))
-    blocks = 1 if standard.kind in WHOLE_BLOCKS else max(1, len(run.group))
+    blocks = max(1, standard.shape.parts(len(run.group)))
     return max(1, -(-standard.size // blocks))
 
 
@@ -155,7 +149,7 @@ def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
             yield inside if received else ~inside
     for run in demand.runs:
         yield from narrowest_sets(fluid, run)
-    exact = demand.standard is not None and demand.standard.kind in EXACT_KINDS
+    exact = demand.standard is not None and demand.standard.shape.phases > 0
     if exact and network.device_count > MORE_CUTS_DEVICES:
         return
     per_byte = np.array([max(1, int(SECOND * 1024 / rate)) for rate in fluid.rates], np.int64)

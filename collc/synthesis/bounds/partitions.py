@@ -32,7 +32,7 @@ PARTITION_NPUS: Final = 1024
 def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
     """Bounds on an All-Reduce by the worst partitions that were found; none for other runs."""
     standard = run.standard
-    if standard is None or standard.kind != "all_reduce" or len(run.group) < 2:
+    if standard is None or standard.shape.phases < 2 or len(run.group) < 2:
         return
     for owner in _owners(fluid.network, run):
         members = np.unique(owner[run.group])

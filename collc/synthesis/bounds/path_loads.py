@@ -78,7 +78,7 @@ class PathLoads:
         pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
         for run in demand.runs:
-            if run.standard is not None and run.standard.kind == "all_to_all":
+            if run.standard is not None and run.standard.shape.pairs:
                 pairs[np.ix_(run.group, run.group)] += run.standard.size // len(run.group)
             else:
                 others += _of_table(run.pattern.expand(), pairs)
@@ -216,8 +216,7 @@ class _Ends:
 
 def _has_pairs(demand: Demand) -> bool:
     """Whether some chunk has one holder and one other NPU that wants it, or may have."""
-    never = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"}
-    return any(run.standard is None or run.standard.kind not in never for run in demand.runs)
+    return any(run.standard is None or not run.standard.shape.phases for run in demand.runs)
 
 
 def _of_table(table: ChunkTable, pairs: Int64Array) -> list[tuple[int, Int32Array, Int32Array, bool]]:

@@ -9,26 +9,23 @@ only add transfers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
+from collc.graph.coordinates import declared_coordinates
 from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.partitions import fast_components, with_switches
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.ten.arrays import Int64Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.demand import Demand, Run
 from collc.ten.module import Bound
-
-ENTRIES: Final = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 1, "reduce": 1}
-"""Transfers into parts for each byte, by the number of parts less one."""
 
 
 def several_runs_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     """Bounds on several runs of which some are All-Reduces; what other cuts show for each run counts there already."""
-    network, kinds = fluid.network, {run.standard.kind if run.standard else "" for run in demand.runs}
-    if len(demand.runs) < 2 or "all_reduce" not in kinds or network.reduces.any():
+    network = fluid.network
+    phases = [run.standard.shape.phases for run in demand.runs if run.standard]
+    if len(demand.runs) < 2 or 2 not in phases or network.reduces.any():
         return
     for labels in _partitions(fluid):
         volume = sum(_entering(run, labels) for run in demand.runs)
@@ -61,8 +58,8 @@ def _entering(run: Run, labels: Int64Array) -> int:
     standard, part = run.standard, labels[run.group]
     if standard is None:
         return 0
-    if standard.kind == "all_to_all":
+    if standard.shape.pairs:
         _, counts = np.unique(part, return_counts=True)
         pairs = len(part) ** 2 - int((counts.astype(np.int64) ** 2).sum())
         return pairs * (standard.size // len(part))
-    return ENTRIES.get(standard.kind, 0) * (len(np.unique(part)) - 1) * standard.size
+    return standard.shape.phases * (len(np.unique(part)) - 1) * standard.size

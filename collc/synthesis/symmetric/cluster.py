@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collc.graph.translations import find_translations
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
 from collc.synthesis.symmetric.damage import is_damaged
 from collc.synthesis.symmetric.exchange_plan import plan_exchange
 from collc.synthesis.symmetric.level_plan import plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
 from collc.synthesis.symmetric.routes import ClassTimes
-from collc.synthesis.translations import find_translations
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from collc.graph.translations import find_translations
 from collc.synthesis.completed import completed
 from collc.synthesis.symmetric.level_plan import LevelPlan, sums
 from collc.synthesis.symmetric.routes import ClassTimes
 from collc.synthesis.task import Task
-from collc.synthesis.translations import find_translations
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.factored_schedule import ChunkNumbers
 from collc.ten.network import Network

@@ -21,7 +21,7 @@ def translate_plan(
     """Each transfer of a plan translate_plan to all NPUs that it is for: (its row, links, chunks of the run)."""
     rank = np.empty(group.count, np.int64)
     rank[run.group] = np.arange(group.count)
-    halves = [np.flatnonzero(group.coordinates(plan.axis) % 2 == half) for half in range(2)]
+    halves = [np.flatnonzero(group.coordinates.index[plan.axis] % 2 == half) for half in range(2)]
     columns = zip(plan.generator.tolist(), plan.sender.tolist(), plan.chunk.tolist(), strict=True)
     known = -1, -1
     chunks = senders = rank
@@ -29,7 +29,7 @@ def translate_plan(
         if chunk != known[0]:
             chunks = _chunks(group, standard, rank, chunk)
         if sender != known[1]:
-            senders = group.translation(sender)
+            senders = group.coordinates.translation(sender)
         known = chunk, sender
         half = -1 if plan.half is None else int(plan.half[row])
         if half < 0:
@@ -43,7 +43,7 @@ def _chunks(group: Group, standard: Standard, rank: Int64Array, chunk: int) -> I
     if standard.kind == "all_gather":
         return rank * standard.chunks + chunk
     target, copy = divmod(chunk, standard.chunks)
-    return (rank * group.count + rank[group.translation(target)]) * standard.chunks + copy
+    return (rank * group.count + rank[group.coordinates.translation(target)]) * standard.chunks + copy
 
 
 def expand_plan(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class StepRule:
     """Which chunk a link takes.
 
-    window: 0: the one that its source got first of those that its target lacks (FIFO). Else of so many of the first
-    such chunks the one that the fewest incoming links of the target could bring.
+    window: 0: the one that its source got first of those that its target lacks (FIFO). Else, of the first
+    `window` such chunks, the one that the fewest incoming links of the target could bring.
     """
 
     window: int = 0

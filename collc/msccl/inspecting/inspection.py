@@ -1,11 +1,13 @@
-"""A picture of threadblocks in SVG: a row for each, with a box for each step."""
+"""What a file for a runtime contains: totals, a row for each GPU, and a picture of its threadblocks as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from xml.sax.saxutils import escape
+
+from collc.base.diagnostics import Diagnostic
 
 DRAWN_GPUS: Final = 16
 """GPUs that are drawn at most."""
@@ -33,7 +35,49 @@ class DrawnGpu:
     rows: Sequence[tuple[str, Sequence[DrawnStep]]]
 
 
-def draw(title: str, colors: Mapping[str, str], groups: Sequence[DrawnGpu]) -> str:
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """The contents of a file.
+
+    name, coll: of the file and its collective. totals: by name. gpus: by GPU, each a value by name; peers and channels
+    are ascending numbers. columns: heading of the table -> name of the value. colors: fill of the boxes, by kind of
+    step. drawn: the threadblocks of a GPU. warnings: why the runtime may never select the file.
+    """
+
+    name: str
+    coll: str
+    totals: Mapping[str, Any]
+    gpus: Sequence[Mapping[str, Any]]
+    columns: Mapping[str, str]
+    colors: Mapping[str, str]
+    drawn: Callable[[int], DrawnGpu]
+    warnings: tuple[Diagnostic, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """The rows and totals, as `inspect --json` prints them."""
+        return {**self.totals, "gpus": list(self.gpus)}
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Headings and rows."""
+        rows = [tuple(_cell(name, row[name]) for name in self.columns.values()) for row in self.gpus]
+        return tuple(self.columns), rows
+
+    def svg(self) -> str:
+        """The threadblocks as rows of steps, coloured by operation; the first 16 GPUs of large files."""
+        ranks = len(self.gpus)
+        drawn = min(ranks, DRAWN_GPUS)
+        some = f" (GPUs 0 .. {drawn - 1} of {ranks})" if drawn < ranks else ""
+        title = f"{self.name}: {self.coll}, {ranks} GPUs, {self.totals['threadblocks']} threadblocks{some}"
+        return _draw(title, self.colors, [self.drawn(gpu) for gpu in range(drawn)])
+
+
+def _cell(name: str, value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, int):
+        return str(value)
+    return "/".join(map(str, value)) if name == "chunks" else ranges(value)
+
+
+def _draw(title: str, colors: Mapping[str, str], groups: Sequence[DrawnGpu]) -> str:
     """The SVG text. colors: fill by kind, in order of the legend; kinds of one colour share an entry."""
     longest = max((len(boxes) for group in groups for _, boxes in group.rows), default=0)
     legend = list(_legend(colors))

@@ -11,8 +11,9 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.machines.gpu_models import MODELS, nvlink_rate
-from collc.machines.hosts import Hop, Host, HostGpu, HostNic, with_mesh
-from collc.machines.reading import GIGA, Element, ImportOptions, element_span, missing, parse_xml, wrong
+from collc.machines.hosts import Hop, Host, HostGpu, HostNic, Hosts, with_mesh
+from collc.machines.kinds import ImportKind
+from collc.machines.reading import GIGA, Element, ImportOptions, element_span, flaw, option_error, parse_xml
 
 _LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 """GT/s -> 100 Mb/s of one PCIe lane after coding."""
@@ -34,7 +35,7 @@ class _Reader:
     notes: list[str] = field(default_factory=list[str])
 
 
-def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], list[str]]:
+def read_nccl(source: SourceFile, options: ImportOptions) -> Hosts:
     """The hosts of a file, and remarks on what differs from what NCCL takes from it.
 
     Raises SourceError X0601 with the line, UsageError X0602 where an option must say what the file does not.
@@ -42,13 +43,13 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], l
     root = parse_xml(source)
     if root.tag != "system":
         span = element_span(source, root)
-        raise wrong(f"an NCCL topology begins with <system>, not <{root.tag}>", span, "is it another kind of file?")
+        raise flaw(f"an NCCL topology begins with <system>, not <{root.tag}>", span, "is it another kind of file?")
     if root.get("version") != "1":
-        raise wrong(f"version '{root.get('version')}' of <system>; 1 is known", element_span(source, root))
+        raise flaw(f"version '{root.get('version')}' of <system>; 1 is known", element_span(source, root))
     reader = _Reader(source, options)
     for cpu in root:
         if cpu.tag != "cpu":
-            raise wrong(f"<{cpu.tag}> inside <system>; <cpu> is expected", element_span(source, cpu))
+            raise flaw(f"<{cpu.tag}> inside <system>; <cpu> is expected", element_span(source, cpu))
         host = cpu.get("host_hash", "")
         name = f"cpu{cpu.get('numaid', str(len(reader.cpus[host])))}"
         reader.cpus[host].append(cpu)
@@ -57,7 +58,7 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], l
     hosts = [_host(reader, host) for host in reader.cpus]
     hosts = [host for host in hosts if host.gpus]
     if not hosts:
-        raise wrong(f"{source.name} has no GPU", element_span(source, root))
+        raise flaw(f"{source.name} has no GPU", element_span(source, root))
     if len(hosts) > 1 and all(any(gpu.switch_links for gpu in host.gpus) for host in hosts):
         reader.notes.append(f"NVSwitches join the {len(hosts)} hosts of {source.name}, as NCCL takes them")
         hosts = [replace(host, domain=f"NVSwitches of {source.name}") for host in hosts]
@@ -65,7 +66,7 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> tuple[list[Host], l
         reader.notes.append(f"GPUs without a rank, which NCCL leaves out: {', '.join(reader.without_rank)}")
     if options.pcie and any(cpu.get("vendor") == "GenuineIntel" for cpus in reader.cpus.values() for cpu in cpus):
         reader.notes.append("the rates of paths through Intel CPUs, of which NCCL counts 5/6 between GPUs")
-    return hosts, list(dict.fromkeys(reader.notes))
+    return Hosts(hosts, list(dict.fromkeys(reader.notes)))
 
 
 def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) -> None:
@@ -78,10 +79,10 @@ def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) 
         return
     if element.tag != "pci":
         hint = "a <cpu> contains <pci> and <nic>, a <pci> contains <pci>, <gpu> and <nic>"
-        raise wrong(f"<{element.tag}> is not expected here", element_span(reader.source, element), hint)
+        raise flaw(f"<{element.tag}> is not expected here", element_span(reader.source, element), hint)
     bus = element.get("busid")
     if not bus:
-        raise wrong("a <pci> without busid", element_span(reader.source, element))
+        raise flaw("a <pci> without busid", element_span(reader.source, element))
     up = ((path[0][0], _pcie_rate(reader, element)), *path[1:])
     own = [child for child in element if child.tag == "gpu"]
     below = [child for child in element if child.tag != "gpu"]
@@ -118,14 +119,14 @@ def _whole(reader: _Reader, element: Element, name: str, default: str) -> int:
         value = -1
     if not 0 <= value < 2**31:
         message = f"'{name}' is a whole number of at least 0, not '{text[:40]}'"
-        raise wrong(message, element_span(reader.source, element))
+        raise flaw(message, element_span(reader.source, element))
     return value
 
 
 def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tuple[Hop, ...]) -> None:
     bus = pci.get("busid")
     if bus in reader.gpus[host]:
-        raise wrong(f"two GPUs have busid {bus}", element_span(reader.source, pci))
+        raise flaw(f"two GPUs have busid {bus}", element_span(reader.source, pci))
     sm = _compute_capability(reader, gpu)
     switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
     for link in () if gpu is None else gpu.children:
@@ -134,11 +135,11 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
             host_links.append((path[-1][0], rate))
             continue
         if link.tag != "nvlink":
-            raise wrong(f"<{link.tag}> inside <gpu>; <nvlink> is expected", element_span(reader.source, link))
+            raise flaw(f"<{link.tag}> inside <gpu>; <nvlink> is expected", element_span(reader.source, link))
         target, kind = link.get("target"), link.get("tclass")
         count = _whole(reader, link, "count", "1")
         if not target:
-            raise wrong("an <nvlink> without target", element_span(reader.source, link))
+            raise flaw("an <nvlink> without target", element_span(reader.source, link))
         if target == bus:
             reader.notes.append("NVLinks of a GPU to itself are left out")
         elif kind.startswith(_CPU_CLASS):
@@ -153,7 +154,7 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
         reader.without_rank.append(bus)
     rank = -1 if gpu is None else _whole(reader, gpu, "rank", "0") if gpu.get("rank") else -1
     if rank >= 0 and (host, rank) in reader.ranks:
-        raise wrong(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
+        raise flaw(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
     reader.ranks.add((host, rank))
     order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _whole(reader, gpu, "dev", "0"))
     found = HostGpu(bus, path, nvlink_rate(sm), switch_links, tuple(peers.items()), tuple(host_links))
@@ -165,18 +166,18 @@ def _compute_capability(reader: _Reader, gpu: Element | None) -> int:
         return _whole(reader, gpu, "sm", "0")
     if reader.options.gpu is None:
         message = f"{reader.source.name} does not say which GPUs these are"
-        raise missing(message, f"give the model: --gpu {'|'.join(MODELS)}")
+        raise option_error(message, f"give the model: --gpu {'|'.join(MODELS)}")
     return MODELS[reader.options.gpu].sm
 
 
 def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:
     for net in nic:
         if net.tag != "net":
-            raise wrong(f"<{net.tag}> inside <nic>; <net> is expected", element_span(reader.source, net))
+            raise flaw(f"<{net.tag}> inside <nic>; <net> is expected", element_span(reader.source, net))
         name = net.get("name") or f"net{len(reader.nics[host])}"
         speed = net.get("speed") or "0"
         if not re.fullmatch(r"-?\d{1,9}", speed):
-            raise wrong(f"'speed' is in Mb/s, not '{speed[:40]}'", element_span(reader.source, net))
+            raise flaw(f"'speed' is in Mb/s, not '{speed[:40]}'", element_span(reader.source, net))
         rate = Fraction(int(speed) if int(speed) > 0 else 10_000, 8000) * GIGA
         if re.search("[1-9]", net.get("latency")):
             reader.notes.append("latencies of NICs, which NCCL cuts to whole microseconds, are left out")
@@ -192,7 +193,7 @@ def _host(reader: _Reader, host: str) -> Host:
     gpus = _with_options(reader, gpus)
     if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
-        raise missing(
+        raise option_error(
             message, "give the number from each GPU to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
         )
     _note_one_sided(reader, gpus)
@@ -246,3 +247,16 @@ def _cpu_rate(reader: _Reader, cpu: Element) -> int:
         model = _whole(reader, cpu, "modelid", "0") if _whole(reader, cpu, "familyid", "6") >= 6 else 0
         return next((rate for least, rate in ((0xCF, 40), (0x8F, 22), (0x55, 10)) if model >= least), 6)
     return 9 if "Zhaoxin" in vendor or "Shanghai" in vendor else 6
+
+
+KINDS: Final = (
+    ImportKind(
+        "nccl",
+        "node",
+        read_nccl,
+        file="`NCCL_TOPO_DUMP_FILE=topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`",
+        contains="GPUs, NVLinks, PCIe, NICs of a node",
+        options="`--gpu`, `--nvlink 18` or `--nvlink dgx1` (the templates of clouds name no NVLinks), `--fabric`",
+        xml="<system",
+    ),
+)

@@ -9,9 +9,10 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.disjoint_sets import DisjointSets
-from collc.machines.graphs import Edge, graph_machine, shortened
+from collc.machines.graph_machine import Edge, graph_machine, shortened
+from collc.machines.kinds import ImportKind
 from collc.machines.machine import Machine
-from collc.machines.reading import Element, ImportOptions, check_devices, element_span, parse_xml, wrong
+from collc.machines.reading import Element, ImportOptions, check_devices, element_span, flaw, parse_xml
 
 _PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 _TIMES: Final = {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)}
@@ -40,12 +41,12 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
     """The network of a platform. Raises SourceError X0601 with the line of what is wrong or cannot be imported."""
     root = parse_xml(source)
     if root.tag != "platform":
-        raise wrong(f"a SimGrid file begins with <platform>, not <{root.tag}>", element_span(source, root))
+        raise flaw(f"a SimGrid file begins with <platform>, not <{root.tag}>", element_span(source, root))
     platform = _Platform(source)
     for zone in root:
         _zone(platform, zone)
     if not platform.hosts:
-        raise wrong(f"{source.name} has no host", element_span(source, root))
+        raise flaw(f"{source.name} has no host", element_span(source, root))
     switches = list(platform.routers)
     shared = _join_routes(platform, switches)
     names = list(dict.fromkeys(shared.values()))
@@ -62,9 +63,9 @@ def _zone(platform: _Platform, zone: Element) -> None:
         _cluster(platform, zone)
         return
     if zone.tag not in {"zone", "AS"}:
-        raise wrong(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
+        raise flaw(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
     if zone.get("routing", "") not in _ZONES:
-        raise wrong(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd and Dijkstra can")
+        raise flaw(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd and Dijkstra can")
     for child in zone:
         at = element_span(platform.source, child)
         if child.tag in {"zone", "AS", "cluster"}:
@@ -79,17 +80,17 @@ def _zone(platform: _Platform, zone: Element) -> None:
             both = child.get("symmetrical", "YES").upper() != "NO"
             for hop in hops:
                 if hop not in platform.links:
-                    raise wrong(f"there is no link {hop}", at)
+                    raise flaw(f"there is no link {hop}", at)
             platform.routes.append((str(child.get("src")), str(child.get("dst")), hops, both))
         elif child.tag not in {"prop", "backbone", "disk"}:
-            raise wrong(f"<{child.tag}> cannot be imported", at)
+            raise flaw(f"<{child.tag}> cannot be imported", at)
 
 
 def _link(platform: _Platform, element: Element) -> None:
     policy = element.get("sharing_policy", "SHARED")
     if policy == "FATPIPE":
         message = "a FATPIPE link limits each flow and not their sum, which no link of a network does"
-        raise wrong(message, element_span(platform.source, element))
+        raise flaw(message, element_span(platform.source, element))
     name = _named(platform, element)
     platform.links[name] = _rate(platform, element, "bandwidth"), _time(platform, element, "latency")
     if policy == "SHARED":
@@ -100,7 +101,7 @@ def _named(platform: _Platform, element: Element) -> str:
     name = element.get("id")
     if not name or name in platform.hosts or name in platform.routers:
         what = "without id" if not name else f"{name} occurs twice"
-        raise wrong(f"<{element.tag}> {what}", element_span(platform.source, element))
+        raise flaw(f"<{element.tag}> {what}", element_span(platform.source, element))
     return name
 
 
@@ -110,7 +111,7 @@ def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
     match = re.fullmatch(r"\s*+(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*+(?:([kMGT]?)(i?)([Bb])ps)?\s*+", text)
     value = Fraction(match[1]) if match is not None else Fraction(0)
     if match is None or not value:
-        raise wrong(f"'{key}' is a rate as in 25GBps, not '{text[:40]}'", element_span(platform.source, element))
+        raise flaw(f"'{key}' is a rate as in 25GBps, not '{text[:40]}'", element_span(platform.source, element))
     base = 1024 if match[3] else 1000
     return value * base ** _PREFIX[match[2] or ""] / (8 if match[4] == "b" else 1)
 
@@ -119,7 +120,7 @@ def _time(platform: _Platform, element: Element, key: str) -> Fraction:
     text = element.get(key, "0")
     match = re.fullmatch(r"\s*+(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*+(ns|us|ms|s)?\s*+", text)
     if match is None:
-        raise wrong(f"'{key}' is a time as in 1us, not '{text[:40]}'", element_span(platform.source, element))
+        raise flaw(f"'{key}' is a time as in 1us, not '{text[:40]}'", element_span(platform.source, element))
     return Fraction(match[1]) * _TIMES[match[2] or "s"]
 
 
@@ -128,12 +129,12 @@ def _cluster(platform: _Platform, element: Element) -> None:
     span = element_span(platform.source, element)
     name = element.get("id", "cluster")
     if element.get("topology", "FLAT") != "FLAT":
-        raise wrong(f"a cluster with topology {element.get('topology')} cannot be imported", span)
+        raise flaw(f"a cluster with topology {element.get('topology')} cannot be imported", span)
     numbers = _radical(platform, element)
     hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
     twice = next((host for host in hosts if host in platform.hosts), None)
     if twice is not None:
-        raise wrong(f"{twice} occurs twice", span)
+        raise flaw(f"{twice} occurs twice", span)
     platform.hosts |= dict.fromkeys(hosts)
     private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
     up = down = f"{name} switch"
@@ -153,7 +154,7 @@ def _radical(platform: _Platform, element: Element) -> list[int]:
     for part in element.get("radical", "").split(","):
         match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise wrong(f"'radical' has '{part[:40]}', not a range as 0-15", element_span(platform.source, element))
+            raise flaw(f"'radical' has '{part[:40]}', not a range as 0-15", element_span(platform.source, element))
         check_devices(int(match[2] or match[1]) - int(match[1]))
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
         check_devices(len(numbers))
@@ -193,7 +194,7 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
         found = junctions.root(end)
         if found[1] == -1:
             if found[0] not in known:
-                raise wrong(f"a route leads to {found[0]}, which is not a host or router")
+                raise flaw(f"a route leads to {found[0]}, which is not a host or router")
             return found[0]
         if found not in names:
             names[found] = f"junction {len(names)}"
@@ -219,5 +220,17 @@ def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:
     for name in (*platform.hosts, *platform.routers):
         found = junctions.root((name, -1))
         if found in seen:
-            raise wrong(f"the routes join {seen[found]} and {name} without a link", hint="write the links in .coll")
+            raise flaw(f"the routes join {seen[found]} and {name} without a link", hint="write the links in .coll")
         seen[found] = name
+
+
+KINDS: Final = (
+    ImportKind(
+        "simgrid",
+        "network",
+        read_simgrid,
+        file="XML platform: hosts, routers, links, routes, flat clusters",
+        contains="everything; SHARED links are explained below",
+        xml="<platform",
+    ),
+)

@@ -7,6 +7,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.units import decimal
+from collc.machines.kinds import ImportKind
 from collc.machines.reading import ImportOptions, check_devices
 from collc.simulation.astra_file import read_astra_file
 
@@ -26,3 +27,15 @@ def read_astra(source: SourceFile, _options: ImportOptions) -> str:
         f" latency: {decimal(one.latency, 12)}ns)"
         for one in dimensions
     )
+
+
+KINDS: Final = (
+    ImportKind(
+        "astra",
+        "network",
+        read_astra,
+        file="ASTRA-sim's network.yml",
+        contains="everything",
+        text=r"^[ \t]*+npus_count[ \t]*+:",
+    ),
+)

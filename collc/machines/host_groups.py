@@ -13,7 +13,7 @@ from collc.base.wording import listed
 from collc.machines.fabrics import NIC_LATENCY, Attachment, Fabric
 from collc.machines.hosts import Inside, Kinds
 from collc.machines.machine import Device, Machine, Wire, merged
-from collc.machines.reading import missing, wrong
+from collc.machines.reading import flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
 JOINS: Final = ("nvlink", "switch", "nic")
@@ -72,21 +72,23 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
     seen: dict[str, str] = {}
     for group in groups:
         if not group.hosts:
-            raise wrong(f"{what} {group.name} names no host", group.span)
+            raise flaw(f"{what} {group.name} names no host", group.span)
         for host in group.hosts:
             if host in seen:
-                raise wrong(f"{host} is in {what} {seen[host]} and in {what} {group.name}", group.span)
+                raise flaw(f"{host} is in {what} {seen[host]} and in {what} {group.name}", group.span)
             seen[host] = group.name
         if group.sizes and not group.places and prod(group.sizes) != len(group.hosts):
             shape = " x ".join(map(str, group.sizes))
-            raise wrong(f"{what} {group.name} has {shape} places and {len(group.hosts)} hosts", group.span)
+            raise flaw(f"{what} {group.name} has {shape} places and {len(group.hosts)} hosts", group.span)
     names = [group.name for group in groups]
     twice = next((group for at, group in enumerate(groups) if group.name in names[:at]), None)
     if twice is not None:
-        raise wrong(f"{what} {twice.name} occurs twice", twice.span)
+        raise flaw(f"{what} {twice.name} occurs twice", twice.span)
     chosen = [group for group in groups if part is None or group.name == part or what == "block"]
     if what != "block" and len(chosen) != 1:
-        raise missing(f"the file has {what} {listed(names)}, and nothing states what joins them", f"--part {names[0]}")
+        raise option_error(
+            f"the file has {what} {listed(names)}, and no file says how they are connected", f"--part {names[0]}"
+        )
     return HostGroups(what, tuple(chosen), tuple(dropped))
 
 
@@ -95,13 +97,13 @@ def join_of(found: HostGroups, given: str | None, gpus: int | None) -> str:
     if found.what == "block":
         if given not in {"nvlink", "switch"}:
             hint = "--joined-by nvlink (a block is one NVLink domain) or --joined-by switch (a block is a leaf switch)"
-            raise missing("a block says which hosts belong together, not what links them", hint)
+            raise option_error("a block says which hosts belong together, not what links them", hint)
         return given
     if given is None and gpus == 1:
         return "nic"
     if given not in {"nic", "switch"}:
         hint = "--joined-by nic (NIC k to NIC k of the next host) or --joined-by switch (each host has a switch)"
-        raise missing(f"a {found.what} says which hosts are neighbours, not what links them", hint)
+        raise option_error(f"a {found.what} says which hosts are neighbours, not what links them", hint)
     return given
 
 
@@ -139,13 +141,13 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
     """NIC k of each host of a ring or torus cabled to NIC k of its neighbours. insides: of the hosts in order."""
     group = found.groups[0]
     if len({len(inside.ports) for inside in insides}) > 1:
-        raise wrong("--joined-by nic needs as many NICs in each node")
+        raise flaw("--joined-by nic needs as many NICs in each node")
     wires: list[Wire] = []
     for a, b in group.cables():
         for one, other in zip(insides[a].ports, insides[b].ports, strict=True):
             known = [rate for rate in (one.rate, other.rate, kinds.options.rates.get("nic")) if rate is not None]
             if not known:
-                raise missing(f"no bandwidth is known of the NICs of {group.hosts[a]}", "give it: -D nic=400Gb/s")
+                raise option_error(f"no bandwidth is known of the NICs of {group.hosts[a]}", "give it: -D nic=400Gb/s")
             kind = kinds.name("nic", min(known), "a cable from a NIC to that of the next host", _CABLE_LATENCY)
             wires.append(Wire(_in(one.device, a), _in(other.device, b), kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, group.hosts, strict=True))

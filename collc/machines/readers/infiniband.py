@@ -9,7 +9,8 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.machines.fabrics import Attachment, Fabric
-from collc.machines.reading import GIGA, ImportOptions, line_span, wrong
+from collc.machines.kinds import ImportKind
+from collc.machines.reading import GIGA, ImportOptions, flaw, line_span
 
 _LANE: Final = {
     "SDR": Fraction(2),
@@ -56,7 +57,7 @@ class _Cables:
         known = self.cables.setdefault((first, second), (rate, line))
         if known[0] != rate:
             message = f"both ends of a cable differ: here and in line {known[1]}"
-            raise wrong(message, line_span(self.source, line), "is the file put together from two runs?")
+            raise flaw(message, line_span(self.source, line), "is the file put together from two runs?")
 
     def fabric(self) -> Fabric:
         """Switches, their cables and the hosts. Raises SourceError X0601 for ends without a record."""
@@ -70,10 +71,10 @@ class _Cables:
                 known = plugged.setdefault((guid, port), line)
                 if known != line:
                     message = f"port {port} of {self.names.get(guid, guid)} has two cables: here and in line {known}"
-                    raise wrong(message, line_span(self.source, line), "are there two devices of one name?")
+                    raise flaw(message, line_span(self.source, line), "are there two devices of one name?")
                 if guid not in self.names:
                     message = f"{guid} has no record of its own in {self.source.name}"
-                    raise wrong(message, line_span(self.source, line), "is the file cut off?")
+                    raise flaw(message, line_span(self.source, line), "is the file cut off?")
             switches = [end for end in (one, other) if end[0].startswith("S")]
             if len(switches) == 2:
                 cables.append((named[one[0]], named[other[0]], rate))
@@ -89,7 +90,7 @@ class _Cables:
                 dropped.append("cables between two hosts")
         switches = tuple(named[guid] for guid in self.names if guid.startswith("S"))
         if not attachments:
-            raise wrong(f"{self.source.name} has no host on a switch")
+            raise flaw(f"{self.source.name} has no host on a switch")
         return Fabric(switches, tuple(cables), tuple(attachments), tuple(dict.fromkeys(dropped)))
 
 
@@ -114,7 +115,7 @@ def _rate(source: SourceFile, text: str, line: int) -> Fraction:
     found = _WIDTH.findall(text)
     if not found:
         message = "a width and speed as in '4xHDR' is expected at the end of the line"
-        raise wrong(message, line_span(source, line), "an end that is not up has '???'; remove its lines")
+        raise flaw(message, line_span(source, line), "an end that is not up has '???'; remove its lines")
     width, speed = found[-1]
     return int(width) * _LANE[speed] / 8 * GIGA
 
@@ -130,19 +131,19 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
             port = _PORT.match(stripped)
             if port is None or not guid:
                 message = 'a port is expected: [1] "S-<16 hex digits>"[2]  # ... 4xHDR, below its Switch or Ca'
-                raise wrong(message, line_span(source, line), "is the file cut off?")
+                raise flaw(message, line_span(source, line), "is the file cut off?")
             rate = _rate(source, port[4], line)
             cables.add((guid, int(port[1])), (port[2], int(port[3])), rate, line)
         elif stripped.startswith(("Switch", "Ca", "Rt")):
             record = _RECORD.match(stripped)
             if record is None:
                 message = 'a record is expected: Switch 41 "S-<16 hex digits>"  # "name"'
-                raise wrong(message, line_span(source, line))
+                raise flaw(message, line_span(source, line))
             guid = record[2]
             cables.names[guid] = record[3]
         elif not stripped.startswith("#") and not re.match(r"\w+=", stripped):
             message = "a line of ibnetdiscover is expected"
-            raise wrong(message, line_span(source, line), "as ibnetdiscover prints them without -p or -g")
+            raise flaw(message, line_span(source, line), "as ibnetdiscover prints them without -p or -g")
     return cables.fabric()
 
 
@@ -170,20 +171,20 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
             prefix = "S-" if header[1] == "Switch" else "H-"
             if own in devices and prefix == "S-":
                 message = f"two switches are called {own}"
-                raise wrong(message, line_span(source, line), "give them different names (node-name-map)")
+                raise flaw(message, line_span(source, line), "give them different names (node-name-map)")
             devices[own] = prefix + own
             continue
         link = _LINK.match(text)
         if link is None:
             message = 'a link is expected: 3 1 ==( 4X 53.125 Gbps Active/ LinkUp)==> 7 1 "name"'
-            raise wrong(message, line_span(source, line))
+            raise flaw(message, line_span(source, line))
         if not own:
             message = "a link without a header 'Switch: 0x... name:' or 'CA: ...:' above it"
-            raise wrong(message, line_span(source, line), "give the output of iblinkinfo without -l")
+            raise flaw(message, line_span(source, line), "give the output of iblinkinfo without -l")
         active = _ACTIVE.match(link[4].strip())
         if active is None and not _INACTIVE.search(link[4]):
             message = f"'{' '.join(link[4].split())[:60]}' is not a state of a port"
-            raise wrong(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
+            raise flaw(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
         if active is not None and link[7]:
             rate = int(active[1]) * _lane(source, active[2], line) / 8 * GIGA
             links.append((own, int(link[3]), link[8], int(link[7]), rate, line))
@@ -199,4 +200,26 @@ def _lane(source: SourceFile, text: str, line: int) -> Fraction:
     for signalled, name in _SIGNALLED:
         if abs(float(signalled) - float(text)) < 0.01:
             return _LANE[name]
-    raise wrong(f"no InfiniBand lane has {text} Gbps", line_span(source, line))
+    raise flaw(f"no InfiniBand lane has {text} Gbps", line_span(source, line))
+
+
+KINDS: Final = (
+    ImportKind(
+        "ibnetdiscover",
+        "fabric",
+        read_ibnetdiscover,
+        file="the output of `ibnetdiscover`",
+        contains="switches, cables, rates, hosts",
+        options="`--node` or `--gpus-per-node`",
+        text=r'^(Switch|Ca|Rt)[ \t]++\d+[ \t]++"[SHR]-[0-9a-f]{16}"',
+    ),
+    ImportKind(
+        "iblinkinfo",
+        "fabric",
+        read_iblinkinfo,
+        file="the output of `iblinkinfo`",
+        contains="switches, cables, rates, hosts",
+        options="`--node` or `--gpus-per-node`",
+        text=r"^(Switch|CA): .*:[ \t\r]*+$",
+    ),
+)

@@ -13,19 +13,20 @@ from typing import Any, Final
 from collc.base.diagnostics import SourceFile, Span
 from collc.base.wording import listed
 from collc.machines.fabrics import Attachment, Fabric
+from collc.machines.host_groups import HostGroup, HostGroups, checked_groups
+from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
     MAX_DEVICES,
     ImportOptions,
     check_devices,
     compose_yaml,
+    flaw,
     line_span,
-    missing,
-    too_large,
-    wrong,
+    option_error,
+    size_error,
     yaml_fields,
     yaml_items,
 )
-from collc.machines.slurm_groups import HostGroup, HostGroups, checked_groups
 from collc.source.host_lists import expanded_hosts
 
 MAX_YAML: Final = 4 << 20
@@ -65,11 +66,11 @@ def read_slurm(source: SourceFile, options: ImportOptions) -> Fabric | HostGroup
 def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
     """The fabric of switches that are a tree or several; in files written by hand hosts have several parents."""
     if not switches:
-        raise wrong(f"{source.name} names no switch", line_span(source, 1))
+        raise flaw(f"{source.name} names no switch", line_span(source, 1))
     known: dict[str, _Switch] = {}
     for switch in switches:
         if switch.name in known:
-            raise wrong(f"switch {switch.name} occurs twice", switch.span)
+            raise flaw(f"switch {switch.name} occurs twice", switch.span)
         known[switch.name] = switch
     attachments: list[Attachment] = []
     cables: list[tuple[str, str, None]] = []
@@ -77,11 +78,11 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
     for switch in switches:
         for child in (*switch.below, *switch.nodes):
             if switch.name in parents[child]:
-                raise wrong(f"{child} is below {switch.name} twice", switch.span)
+                raise flaw(f"{child} is below {switch.name} twice", switch.span)
             parents[child].append(switch.name)
         for child in switch.below:
             if child not in known:
-                raise wrong(f"switch {child} has no record of its own", switch.span, "is the file cut off?")
+                raise flaw(f"switch {child} has no record of its own", switch.span, "is the file cut off?")
             cables.append((child, switch.name, None))
         attachments += [Attachment(host, "", switch.name, None) for host in switch.nodes]
     try:
@@ -89,9 +90,9 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
     except CycleError as error:
         first = next(switch for switch in switches if switch.name in error.args[1])
         hint = f"by way of {parents[first.name][0]}"
-        raise wrong(f"switch {first.name} is below itself", first.span, hint) from None
+        raise flaw(f"switch {first.name} is below itself", first.span, hint) from None
     if not attachments:
-        raise wrong(f"{source.name} names no host", switches[0].span)
+        raise flaw(f"{source.name} names no host", switches[0].span)
     dropped = ["LinkSpeed, whose unit is not defined"] if "linkspeed" in source.text.lower() else []
     several = next((one.nodes[0] for one in switches if one.nodes and len(parents[one.nodes[0]]) > 1), "")
     assumed = f"NIC k of a host that is below several switches is on the k-th of them, as {several}" if several else ""
@@ -116,7 +117,7 @@ def _conf(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
     used = [what for what, members in groups.items() if members]
     if len(used) + bool(switches) > 1:
         span = groups[used[-1]][0].span
-        raise wrong("a topology.conf has switches, blocks or rings, not several of these", span)
+        raise flaw("a topology.conf has switches, blocks or rings, not several of these", span)
     if not used:
         return switches
     return checked_groups(used[0], groups[used[0]], dropped, part)
@@ -131,16 +132,16 @@ def _records(source: SourceFile) -> Iterator[tuple[Span, dict[str, str]]]:
         pairs = [word.partition("=") for word in words]
         for key, sign, value in pairs:
             if not sign or not value:
-                raise wrong(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
+                raise flaw(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
         yield span, {key.lower(): value for key, _, value in pairs}
 
 
 def _switch(span: Span, values: dict[str, str]) -> _Switch:
     if "switchname" not in values:
-        raise wrong("a record begins with SwitchName=, BlockName= or RingName=", span)
+        raise flaw("a record begins with SwitchName=, BlockName= or RingName=", span)
     if ("nodes" in values) == ("switches" in values):
         has = "has both Nodes= and Switches=" if "nodes" in values else "has neither Nodes= nor Switches="
-        raise wrong(f"switch {values['switchname']} {has}", span, "it has one of them")
+        raise flaw(f"switch {values['switchname']} {has}", span, "it has one of them")
     nodes, below = (_hosts(values.get(key, ""), span) for key in ("nodes", "switches"))
     return _Switch(values["switchname"], nodes, below, span)
 
@@ -152,11 +153,11 @@ def _hosts(text: str, span: Span) -> tuple[str, ...]:
         try:
             names += expanded_hosts(part, MAX_DEVICES)
         except ValueError as error:
-            raise wrong(str(error), span, "as in node[01-16,20]") from None
+            raise flaw(str(error), span, "as in node[01-16,20]") from None
         except OverflowError as error:
-            raise too_large(str(error), span) from None
+            raise size_error(str(error), span) from None
         if len(names) > MAX_DEVICES:
-            raise too_large(f"more than {MAX_DEVICES:,} hosts", span)
+            raise size_error(f"more than {MAX_DEVICES:,} hosts", span)
     return tuple(names)
 
 
@@ -168,7 +169,7 @@ def _yaml(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
     default = [fields for fields in topologies if _text(fields.get("cluster_default")).lower() in {"true", "yes"}]
     if part is not None and not named and not inside:
         names = [_text(fields.get("topology")) for fields in topologies]
-        raise missing(f"{source.name} has no topology '{part}'", f"--part takes {listed(names)}")
+        raise option_error(f"{source.name} has no topology '{part}'", f"--part takes {listed(names)}")
     fields = (named or inside or default or topologies)[0]
     if "tree" in fields:
         return _yaml_switches(source, fields["tree"])
@@ -176,13 +177,13 @@ def _yaml(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
         if key in fields:
             groups = [_yaml_group(source, what, item, name) for item in yaml_items(yaml_fields(fields[key]).get(rows))]
             if not groups:
-                raise wrong(f"'{key}' has no {rows}", line_span(source, fields[key].start_mark.line + 1))
+                raise flaw(f"'{key}' has no {rows}", line_span(source, fields[key].start_mark.line + 1))
             dropped = [_PLANNING] if "block_sizes" in yaml_fields(fields[key]) else []
             if any("placements" in yaml_fields(item) for item in yaml_items(yaml_fields(fields[key]).get(rows))):
                 dropped.append("placements, by which jobs are planned, not links")
             return checked_groups(what, groups, dropped, part if inside and not named else None)
     said = line_span(source, next(iter(fields.values())).start_mark.line + 1) if fields else line_span(source, 1)
-    raise wrong("a flat topology names no links", said, "a topology has tree, block, ring or torus3d; --part chooses")
+    raise flaw("a flat topology names no links", said, "a topology has tree, block, ring or torus3d; --part chooses")
 
 
 def _members(fields: dict[str, Any]) -> list[str]:
@@ -199,16 +200,16 @@ def _yaml_group(source: SourceFile, what: str, item: Any, name: str) -> HostGrou
     fields = yaml_fields(item)
     span = line_span(source, item.start_mark.line + 1)
     if not _text(fields.get(name)):
-        raise wrong(f"a {what} has a '{name}' and 'nodes'", span)
+        raise flaw(f"a {what} has a '{name}' and 'nodes'", span)
     if "nodes" not in fields and not (what == "torus" and "regions" in fields):
-        raise wrong(f"{what} {_text(fields[name])} has no 'nodes'", span)
+        raise flaw(f"{what} {_text(fields[name])} has no 'nodes'", span)
     if what != "torus":
         hosts = _hosts(_text(fields["nodes"]), span)
         return HostGroup(_text(fields[name]), hosts, (len(hosts),) if what == "ring" else (), span)
     sizes = _xyz(fields.get("dims"), 1, f"the dims of torus {_text(fields[name])}", span)
     if "regions" in fields:
         if "nodes" in fields:
-            raise wrong(f"torus {_text(fields[name])} has both nodes and regions", span, "it has one of them")
+            raise flaw(f"torus {_text(fields[name])} has both nodes and regions", span, "it has one of them")
         return _of_regions(source, _text(fields[name]), fields["regions"], sizes, span)
     return HostGroup(_text(fields[name]), _hosts(_text(fields["nodes"]), span), sizes, span)
 
@@ -217,7 +218,7 @@ def _xyz(node: Any, least: int, what: str, span: Span) -> tuple[int, int, int]: 
     """Three numbers as in {x: 4, y: 4, z: 2}."""
     texts = [_text(yaml_fields(node).get(axis)) for axis in "xyz"]
     if not all(text.isascii() and text.isdigit() and len(text) < 9 and int(text) >= least for text in texts):
-        raise wrong(f"{what} are x, y and z, whole numbers of at least {least}", span)
+        raise flaw(f"{what} are x, y and z, whole numbers of at least {least}", span)
     x, y, z = map(int, texts)
     return x, y, z
 
@@ -236,14 +237,14 @@ def _of_regions(source: SourceFile, torus: str, node: Any, sizes: tuple[int, int
         dims = _xyz(fields.get("dims"), 1, f"the dims of a region of torus {torus}", at)
         hosts = _hosts(_text(fields.get("nodes")), at)
         if any(first + size > whole for first, size, whole in zip(anchor, dims, sizes, strict=True)):
-            raise wrong(f"a region leads out of torus {torus}", at, f"it has {' x '.join(map(str, sizes))} places")
+            raise flaw(f"a region leads out of torus {torus}", at, f"it has {' x '.join(map(str, sizes))} places")
         if prod(dims) != len(hosts):
-            raise wrong(f"a region has {' x '.join(map(str, dims))} places and {len(hosts)} hosts", at)
+            raise flaw(f"a region has {' x '.join(map(str, dims))} places and {len(hosts)} hosts", at)
         for number, host in enumerate(hosts):
             x, y, z = number % dims[0], number // dims[0] % dims[1], number // dims[0] // dims[1]
             place = anchor[0] + x + sizes[0] * (anchor[1] + y + sizes[1] * (anchor[2] + z))
             if place in host_at:
-                raise wrong(f"{host_at[place]} and {host} have the same place in torus {torus}", at)
+                raise flaw(f"{host_at[place]} and {host} have the same place in torus {torus}", at)
             host_at[place] = host
     places = tuple(sorted(host_at))
     hosts = tuple(host_at[place] for place in places)
@@ -258,7 +259,7 @@ def _yaml_switches(source: SourceFile, tree: Any) -> list[_Switch]:  # noqa: ANN
         unknown = [name for name in fields if name not in {"switch", "children", "nodes"}]
         if "switch" not in fields or unknown:
             known = listed(("switch", "children", "nodes"))
-            raise wrong(f"a switch has {known}, not {unknown[0] if unknown else 'no name'}", span)
+            raise flaw(f"a switch has {known}, not {unknown[0] if unknown else 'no name'}", span)
         nodes, below = (_hosts(_text(fields.get(name)), span) for name in ("nodes", "children"))
         switches.append(_Switch(_text(fields["switch"]), nodes, below, span))
     return switches
@@ -266,3 +267,16 @@ def _yaml_switches(source: SourceFile, tree: Any) -> list[_Switch]:  # noqa: ANN
 
 def _text(node: Any) -> str:  # noqa: ANN401
     return str(node.value).strip() if node is not None and node.id == "scalar" else ""
+
+
+KINDS: Final = (
+    ImportKind(
+        "slurm",
+        "fabric",
+        read_slurm,
+        file="`topology.conf`, `topology.yaml`",
+        contains="hosts and switches; or blocks, rings, tori of hosts",
+        options="`--node` or `--gpus-per-node`, `-D nic=`, `-D uplink=`; `--joined-by`, `--part`",
+        text=r"^[ \t]*+(SwitchName|BlockName|RingName)[ \t]*+=|^[ \t]*+-[ \t]*+topology[ \t]*+:",
+    ),
+)

@@ -1,4 +1,4 @@
-"""Coordinates of the NPUs along which translations of a network may shift: as declared, and as found from its switches.
+"""Coordinates of the NPUs along which a network may be symmetric: as declared, and as found from its switches.
 
 NPUs that are linked to the same switches are alike. Each class of switches divides the NPUs into blocks: the nodes by
 their NVSwitches, the rails by their leaf switches, the pods by their spines. Blocks that cross or contain each other
@@ -8,17 +8,78 @@ give the coordinates.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.graph.automorphisms import kind_code, mixed
+from collc.graph.automorphisms import kind_code, mix_bits
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.coordinates import Coordinates, declared_coordinates
 from collc.ten.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """sizes: along each axis, at least 2. index: int32[axes, npus]; no two NPUs have the same coordinates."""
+
+    sizes: tuple[int, ...]
+    index: Int32Array
+
+    @cached_property
+    def _strides(self) -> list[int]:
+        return [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
+
+    @cached_property
+    def _npu_at(self) -> tuple[Int64Array, Int32Array]:
+        """(int64[npus], the place of each NPU in the array of all coordinates; int32[npus], the NPU at each place)."""
+        place = (self.index * np.array(self._strides)[:, None]).sum(axis=0)
+        npu = np.empty(len(place), np.int32)
+        npu[place] = np.arange(len(place))
+        return place, npu
+
+    def shift(self, axis: int, index: Int32Array) -> Int32Array:
+        """int32[npus]: the NPU that has another index along an axis, for each NPU. index: int32[npus]."""
+        place, npu = self._npu_at
+        return npu[place + (index - self.index[axis]) * self._strides[axis]]
+
+    def cyclic_shift(self, axis: int) -> Int32Array:
+        """int32[npus]: the next NPU along an axis, round the end."""
+        return self.shift(axis, (self.index[axis] + 1) % self.sizes[axis])
+
+    def translation(self, by: int) -> Int32Array:
+        """int32[npus]: each NPU plus the NPU `by`: indices are added, round the end of each axis."""
+        place, npu = self._npu_at
+        for size, stride, index in zip(self.sizes, self._strides, self.index, strict=True):
+            own = int(index[by])
+            if own:
+                place = place + np.where(index < size - own, own * stride, (own - size) * stride)
+        return npu[place]
+
+
+def declared_coordinates(network: Network) -> Coordinates | None:
+    """The indices of the NPUs; if they are equal copies of a topology, the number of the copy is one more."""
+    if network.axes:
+        sizes = tuple(axis.size for axis in network.axes)
+        strides = tuple(prod(sizes[:axis]) for axis in range(len(sizes)))
+    else:
+        families = [family for family in network.families if family.first < network.npu_count]
+        if not families:
+            return None
+        shape, count = families[0].shape, families[0].count
+        alike = all(family.shape == shape and family.first == k * count for k, family in enumerate(families))
+        if not alike or len(families) * count != network.npu_count:
+            return None
+        sizes, strides = (len(families), *shape), (count, *families[0].strides)
+    long = [axis for axis, size in enumerate(sizes) if size > 1]
+    if not long or prod(sizes) != network.npu_count:
+        return None
+    npus = np.arange(network.npu_count, dtype=np.int32)
+    index = np.stack([npus // strides[axis] % sizes[axis] for axis in long])
+    return Coordinates(tuple(sizes[axis] for axis in long), index.astype(np.int32))
 
 
 def coordinates_of(network: Network) -> Iterator[Coordinates]:
@@ -66,7 +127,7 @@ def _divisions(network: Network) -> Iterator[Int64Array]:
     bounds = np.flatnonzero(np.diff(level[source], prepend=-1, append=-1))
     for members in _switch_classes(network, level):
         above = np.zeros(network.device_count, np.uint64)
-        above[members] = mixed(members.astype(np.uint64) + np.uint64(1))
+        above[members] = mix_bits(members.astype(np.uint64) + np.uint64(1))
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             np.add.at(above, source[low:high], above[target[low:high]])
         if above[: network.npu_count].all():
@@ -89,17 +150,17 @@ def _levels(network: Network) -> Int64Array:
 
 def _switch_classes(network: Network, level: Int64Array) -> Iterator[Int64Array]:
     """The switches that look alike: by level, links and neighbours, and their neighbours' neighbours, and so on."""
-    colour = mixed(level.astype(np.uint64))
+    colour = mix_bits(level.astype(np.uint64))
     classes = 0
     while True:
         into, out = (
-            mixed(colour[network.source] + kind_code(network)),
-            mixed(colour[network.target] - kind_code(network)),
+            mix_bits(colour[network.source] + kind_code(network)),
+            mix_bits(colour[network.target] - kind_code(network)),
         )
         found = colour.copy()
         np.add.at(found, network.target, into)
         np.add.at(found, network.source, out)
-        colour = mixed(found)
+        colour = mix_bits(found)
         labels = _labels(colour)
         if int(labels.max()) <= classes:
             break
