@@ -18,8 +18,7 @@ from typing import Final
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import SourceFile
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.simulation.replay import replay
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.bounds import ideal_bound

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from collc.application.file_kinds import titles
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
-from collc.base.synthesizers import SYNTHESIZERS as NAMES
 from collc.base.tables import Table
 from collc.command.options import (
     CHUNKS,
@@ -38,6 +37,7 @@ from collc.command.options import (
 )
 from collc.command.terminal import Output, print_output, progress_bar
 from collc.command.values import number_from, positive
+from collc.passes.synthesizers import searching_synthesizers
 from collc.pictures import DESIGN_PICTURES, PICTURES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collc.msccl.inspecting.inspection import Inspection
 
 _KINDS = "also write this kind of file: ten, msccl, msccl_stages, mscclpp, chakra, trace, report, libra"
-_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(n for n in NAMES if n != "fixed")
+_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(searching_synthesizers())
 _PASSES = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
-from collc.synthesis.auto.synthesizer import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.in_network.mirrored_nodes import MirroredNodes, swaps_of
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl

@@ -19,7 +19,7 @@ from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
 from collc.parallel.processes import Processes, run_in_processes
 from collc.parallel.tasks import Lost
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 
 if TYPE_CHECKING:
     from collc.parallel.journal import Journal
@@ -148,7 +148,7 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    known = [*SYNTHESIZERS, *_textbook_names()]
+    known = [*searching_synthesizers(), *_textbook_names()]
     for name in algorithms:
         if name not in known or name == "fixed":
             hint = did_you_mean(name, known, f"there are {listed(known)}")
@@ -158,7 +158,7 @@ def check_names(
 def _textbook_names() -> list[str]:
     from collc.source.textbook_names import textbook_names
 
-    return [name for name in textbook_names() if name not in SYNTHESIZERS]
+    return [name for name in textbook_names() if name not in searching_synthesizers()]
 
 
 def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from collc.base.options import Options
 
 if TYPE_CHECKING:
-    from collc.synthesis.auto.shape import Estimate, ProblemShape
+    from collc.synthesis.auto.estimates import Estimator
     from collc.synthesis.task import Effort, Task
     from collc.ten.module import Module
     from collc.ten.schedule import Schedule
@@ -20,20 +20,27 @@ IntOptions = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PhasePlanner:
-    """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases."""
+    """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases.
+
+    estimate: whether the synthesizer applies to a problem, the work of its first schedule and how promising it is, for
+    `auto`; None: `auto` does not try it. takes_bound: whether its search ends at `Effort.bound`, if that is given.
+    """
 
     plan: Callable[[Task, Effort], Schedule]
+    estimate: Estimator | None = None
+    takes_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ModulePlanner:
     """A synthesizer of whole modules: it returns the module with a schedule, or with one of each phase.
 
-    names_itself: whether the result's algorithm and seed are set already.
+    estimate, takes_bound: as in PhasePlanner.
     """
 
     plan: Callable[[Module, Effort, IntOptions], Module]
-    names_itself: bool = False
+    estimate: Estimator | None = None
+    takes_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +49,13 @@ class Synthesizer:
 
     supports: the problems that it is for, as in docs/language.md. options: with types, defaults and help.
     load: imports and returns the planner; None: for schedules whose runs all use handwritten algorithms.
-    estimate: whether it applies to a problem, the work of its first schedule and how promising it is, for `auto`;
-    None: `auto` does not try it. is_optimal: promises the optimum, so that its schedules cannot be retimed for NPUs
-    with limits.
+    chooses_others: whether it runs others, so that it counts limits of NPUs itself and names the one that it chose.
+    is_optimal: whether it promises the optimum, so that its schedules cannot be retimed for limits of NPUs.
     """
 
     name: str
     supports: str
     options: Options
     load: Callable[[], PhasePlanner | ModulePlanner] | None = None
-    estimate: Callable[[ProblemShape], Estimate | None] | None = None
+    chooses_others: bool = False
     is_optimal: bool = False

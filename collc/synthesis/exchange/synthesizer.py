@@ -65,11 +65,10 @@ NEAR = 8
 """Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
 
 
-def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None = None) -> Module:
+def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
     """The module with a schedule of its reductions.
 
-    spread: plans the copies from the cores, and backwards in time the reductions to them. bound: picoseconds at which
-    the search ends; None: the lower bound of the module. Raises SourceError if the
+    spread: plans the copies from the cores, and backwards in time the reductions to them. Raises SourceError if the
     network has switches or links without bandwidth, a chunk is not reduced for all who contribute to it, or something
     is planned already; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
@@ -81,7 +80,7 @@ def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None =
         clock = Clock.of(module.network, module.demand, module.model)
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    planner = _ExchangePlanner(module, clock, spread, effort, bound)
+    planner = _ExchangePlanner(module, clock, spread, effort)
     best = planner.best()
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
@@ -117,11 +116,12 @@ class _Plan:
 class _ExchangePlanner:
     """Plans a module with cores of several kinds."""
 
-    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort, bound: int | None) -> None:
+    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort) -> None:
         self._module, self._clock, self._spread, self._effort = module, clock, spread, effort
         self._rounds = ExchangeRounds(module.network, clock)
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
+        bound = effort.bound
         if bound is None:
             effort.work.add_setup(3 * BOUND_WORK)
             bound = lower_bound(network, module.demand, module.model).time
@@ -240,7 +240,7 @@ class _ExchangePlanner:
             there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
             return RowSchedule(down.model, there)
         meter = WorkMeter()
-        schedule = self._spread(task, replace(self._effort, work=meter))
+        schedule = self._spread(task, replace(self._effort, work=meter, bound=None))
         self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end where they get longer than the best
         return schedule
 
