@@ -22,6 +22,35 @@ def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
+def refine_colours(
+    colour: NDArray[np.uint64], source: Int32Array, target: Int32Array, code: NDArray[np.uint64], first: int
+) -> NDArray[np.uint64]:
+    """uint64[devices]: colours that differ wherever neighbours do, of the devices from `first` on; others keep theirs.
+
+    source, target, code: of the links.
+    """
+    classes = 0
+    while (more := len(np.unique(colour[first:]))) > classes and not 0 < classes < more == len(colour) - first:
+        classes = more
+        total = np.zeros(len(colour), np.uint64)
+        np.add.at(total, target, mix_bits(colour[source] + code))
+        np.add.at(total, source, mix_bits(colour[target] - code))
+        colour = np.concatenate([colour[:first], mix_bits(colour[first:] + total[first:])])
+    return colour
+
+
+def opposite_links(network: Network) -> Int32Array | None:
+    """int32[links]: for each link one of its kind in the other direction, each once; None if some link has none."""
+    source, target, kind = network.source, network.target, network.kind
+    forth, back = np.lexsort((kind, target, source)), np.lexsort((kind, source, target))
+    for one_end, other_end in ((source, target), (target, source), (kind, kind)):
+        if not np.array_equal(one_end[forth], other_end[back]):
+            return None
+    opposite = np.empty(network.link_count, np.int32)
+    opposite[forth] = back
+    return opposite
+
+
 class Automorphisms:
     """Extends permutations of the NPUs of a network to its switches and links.
 
@@ -42,7 +71,7 @@ class Automorphisms:
         self._order = np.argsort(keys, kind="stable")
         self._sorted = keys[self._order]
 
-    def extended(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
+    def extend(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
         """(int32[devices], int32[links]), where all go if the NPUs go to `npus`; None if that is no automorphism."""
         network = self._network
         if len(network.endpoint) and not np.array_equal(network.endpoint[npus], network.endpoint):
@@ -52,7 +81,9 @@ class Automorphisms:
         image[npus] = own[: self._count]
         own[self._count :] = image[self._count :] = self._first
         for number in range(network.switch_count + 1):
-            own, image = self._refine(own), self._refine(image)
+            own, image = (
+                refine_colours(colour, self._source, self._target, self._code, self._count) for colour in (own, image)
+            )
             switches = self._match_switches(own, image)
             if switches is None:
                 return None
@@ -77,20 +108,6 @@ class Automorphisms:
         images = np.empty(len(keys), np.int32)
         images[order] = self._order
         return images
-
-    def _refine(self, colour: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Colours that differ wherever neighbours do."""
-        classes = 0
-        while True:
-            more = len(np.unique(colour[self._count :]))
-            if more <= classes or more == self._network.switch_count > 0 < classes:
-                return colour
-            classes = more
-            total = np.zeros(len(colour), np.uint64)
-            np.add.at(total, self._target, mix_bits(colour[self._source] + self._code))
-            np.add.at(total, self._source, mix_bits(colour[self._target] - self._code))
-            colour = colour.copy()
-            colour[self._count :] = mix_bits(colour[self._count :] + total[self._count :])
 
     def _match_switches(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> Int64Array | None:
         """int64[switches]: the image of each switch, by colour, then number; None if there are other colours."""

@@ -186,7 +186,7 @@ _PASSES: Final[dict[str, PassKind]] = {
 
 
 def pass_kinds() -> dict[str, PassKind]:
-    """All passes by name: those of this file, and one for each synthesizer that plans."""
+    """All passes by name: the passes of this file, and one for each synthesizer that plans."""
     return _PASSES | {
         name: PassKind(partial(Synthesize, name), pass_options(SYNTHESIZERS[name])) for name in searching_synthesizers()
     }

@@ -108,14 +108,14 @@ def _exchange() -> ModulePlanner:
 
 def _hierarchical() -> PhasePlanner:
     from collc.synthesis.auto.estimates import estimate_by_dimension
-    from collc.synthesis.by_dimension.hierarchical import hierarchical
+    from collc.synthesis.by_dimension.orders import hierarchical
 
     return PhasePlanner(hierarchical, estimate_by_dimension)
 
 
 def _themis() -> PhasePlanner:
     from collc.synthesis.auto.estimates import estimate_by_dimension
-    from collc.synthesis.by_dimension.themis import themis
+    from collc.synthesis.by_dimension.orders import themis
 
     return PhasePlanner(themis, estimate_by_dimension)
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
@@ -21,12 +20,12 @@ from collc.pictures.picture import (
     DASHES,
     SERIES,
     Picture,
-    joined,
+    join_lines,
     level_of,
     mark,
     number,
     rect,
-    shortened,
+    shorten,
     text,
     text_width,
 )
@@ -81,7 +80,7 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     switches = int(network.present[network.npu_count :].sum())
     counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, "
     description = counts + plural(network.link_count, "link")
-    return Picture(layout.width, height, joined(body), title or network.name, description)
+    return Picture(layout.width, height, join_lines(body), title or network.name, description)
 
 
 def _lines(network: Network, directed: bool) -> list[_Line]:
@@ -106,14 +105,11 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
 
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
-    texts = ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), _decimal(kind.bandwidth)]
+    texts = (
+        ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), rate_label(float(kind.bandwidth))]
+    )
     rate = min(texts, key=len)
     return rate if kind.latency is None else f"{rate}, {format_time(kind.latency)}"
-
-
-def _decimal(rate: Fraction) -> str:
-    """A rate in decimal units, rounded to four digits where it is not exact."""
-    return rate_label(float(rate))
 
 
 def _kinds_by_rate(network: Network) -> dict[int, int]:
@@ -182,7 +178,7 @@ def _box(network: Network, layout: Layout, index: int, top: float) -> str:
         label = host
     if text_width(label, 10.5) > box.width - 4:
         label = "".join(re.findall(r"\[\d+", label)[:1])[1:] or label
-    shown = shortened(label, box.width - 4, 10.5)
+    shown = shorten(label, box.width - 4, 10.5)
     frame = rect(box.x, box.y + top, box.width, box.height, "box", ' rx="8"')
     return frame + text(box.x + box.width / 2, box.y + top + box.height - 6, shown, "muted small mid")
 
@@ -198,13 +194,14 @@ class _Shapes:
     boxes: list[Box]
 
     def lines(self, lines: list[_Line]) -> Iterator[str]:
-        """All lines; where there are many, those that look alike as one shape without tooltips."""
+        """All lines; if there are many, those that look alike as one shape without tooltips."""
         position = _kinds_by_rate(self.network)
         bends = self._bends(lines)
         most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
         alike: dict[int, list[str]] = {}
         most = 0 if self.load is None else int(self.load.max(initial=0))
-        carried = self._carried(lines)
+        load = self.load
+        carried = [0 if load is None else int(load[line.links].sum()) for line in lines]
         order = sorted(range(len(lines)), key=lambda k: carried[k])  # so that the brightest are on top
         for k in order:
             line = lines[k]
@@ -213,25 +210,19 @@ class _Shapes:
             if len(lines) > _MOST_TIPS:
                 alike.setdefault(look, []).append(path)
             else:
-                yield mark(self._tip(line, carried[k]), self._drawn(path, look, line.kind, most_wide) + self._hit(path))
+                target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
+                yield mark(self._tip(line, carried[k]), self._draw(path, look, line.kind, most_wide) + target)
         for look in sorted(alike):
             kind = next((kind for kind, at in position.items() if at == look), 0)
-            yield self._drawn("".join(alike[look]), look, kind, most_wide)
+            yield self._draw("".join(alike[look]), look, kind, most_wide)
 
-    def _carried(self, lines: list[_Line]) -> list[int]:
-        load = self.load
-        return [0] * len(lines) if load is None else [int(load[line.links].sum()) for line in lines]
-
-    def _drawn(self, path: str, look: int, kind: int, most_wide: float) -> str:
+    def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
         """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""
         if self.load is None:
             return _stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
         width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
-
-    def _hit(self, path: str) -> str:
-        return f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
 
     def _tip(self, line: _Line, carried: int) -> str:
         names = [self.network.shown_name(device) for device in (line.source, line.target)]
@@ -278,7 +269,7 @@ class _Shapes:
         return f"{begin}Q{number(x)} {number(y)} {number(bx)} {number(by)}"
 
     def devices(self) -> Iterator[str]:
-        """All devices, with labels where they fit."""
+        """All devices, with labels if they fit."""
         tiers: dict[float, list[int]] = {}
         for device, (x, y) in self.at.items():
             if device < self.network.npu_count:
@@ -305,7 +296,7 @@ class _Shapes:
         return mark(about, shapes)
 
     def _tier(self, switches: list[int], y: float) -> Iterator[str]:
-        """The switches at one height: with names where there is room, else those of the first and last beside them."""
+        """The switches at one height: with names if there is room, else those of the first and last beside them."""
         xs = sorted(self.at[switch][0] for switch in switches)
         room = min((b - a for a, b in pairwise(xs)), default=160.0)
         names = {switch: self.network.shown_name(switch) for switch in switches}

@@ -58,7 +58,7 @@ class FactoredSchedule(Schedule):
     """Transfers of the chunks of representative NPUs; each translation of one moves its NPUs, its chunk and its link.
 
     rows: the transfers of representatives, none of which relays what its sender keeps apart. turn: int64[rows],
-    picoseconds; where several translations of a transfer use the same link, they follow each other on it at this
+    picoseconds; if several translations of a transfer use the same link, they follow each other on it at this
     distance, in the order of `Translations.phases`. numbers: of the chunks.
     """
 
@@ -91,7 +91,7 @@ class FactoredSchedule(Schedule):
         return int((self.last_start + total[network.kind[self.rows.link]]).max())
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
-        """See Schedule. Where translations take turns, there is one block."""
+        """See Schedule. If translations take turns, there is one block."""
         per = len(self.rows) if bool(self.turn.any()) else max(1, rows // self.translations.count)
         low = 0
         start = self.rows.start
@@ -99,10 +99,10 @@ class FactoredSchedule(Schedule):
             high = min(low + per, len(self.rows))
             while high < len(self.rows) and start[high] == start[high - 1]:
                 high += 1
-            yield self._expanded(low, high)
+            yield self._expand(low, high)
             low = high
 
-    def _expanded(self, low: int, high: int) -> Transfers:
+    def _expand(self, low: int, high: int) -> Transfers:
         """All translations of the transfers low .. high - 1, sorted."""
         count, chunks = self.translations.count, self._chunks()
         link, chunk = np.empty((2, high - low, count), np.int32)

@@ -264,7 +264,7 @@ TWO = RING.replace("RUN", "all_gather") + RING[RING.index("schedule") :].replace
 
 SIGNALLED = """
 import os, signal, sys
-from collc.application.compile import output_files
+from collc.emit import ten
 from dataclasses import replace
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.synthesis.auto.record import PhasePlanner
@@ -272,13 +272,13 @@ from collc.command.cli import main
 def stuck(*_arguments):
     os.kill(os.getpid(), signal.SIGTERM)
     while True: sum(range(1000))
-def half_written(_module, _emit, destination, _progress):
-    destination.new().write_text("half")
+def half_written(emission):
+    emission.destination.new().write_text("half")
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     while True: sum(range(1000))
 if "search" in sys.argv: SYNTHESIZERS["tacos"] = replace(SYNTHESIZERS["tacos"], load=lambda: PhasePlanner(stuck))
-else: output_files.WRITERS["ten"] = half_written
+else: ten.emit_ten = half_written
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 raise SystemExit(main(["compile", "p.coll", "--synthesizer", "tacos"]))
 """

@@ -55,13 +55,13 @@ def test_closed_streams_are_no_fault() -> None:
 def test_a_full_disk_leaves_the_file_that_was_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from collc.application.compile import output_files
+    from collc.emit import ten
 
     def full(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     Path("s.ten").write_text("before")
-    monkeypatch.setattr(output_files, "write_ten", full)
+    monkeypatch.setattr(ten, "write_ten", full)
     assert main(["compile", "p.coll"]) == 2
     assert "error[U0138]: cannot read or write: No space left" in capsys.readouterr().err
     assert sorted(path.name for path in Path().iterdir()) == ["p.coll", "s.ten"]

@@ -19,7 +19,7 @@ from collc.synthesis.auto.candidates import candidates, textbook_candidates
 from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.auto.tried import KnownBounds, TriedCandidates
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.by_dimension.hierarchical import hierarchical
+from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert, Synthesize
-from collc.synthesis.by_dimension.themis import MOST_DIMENSIONS, balanced_orders, greedy_orders, order_load
+from collc.synthesis.by_dimension.orders import MOST_DIMENSIONS, balanced_orders, greedy_orders, order_load
 from collc.ten.module import Module
 from collc.ten.transform import product
 from collc.verification import verify_schedule

@@ -79,7 +79,7 @@ class SynthesisOptions:
         return PassContext(handwritten, effort, self.request.allow_congestion)
 
     def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
-        """The statements of a run; a ring of the standard library follows links where the group has such a cycle."""
+        """The statements of a run; a ring of the standard library follows links if the group has such a cycle."""
         request, run = self.request.runs[number], self.request.demand.runs[number]
         if request.library and request.algorithm in RINGS and run.standard is not None:
             first = int(self.request.demand.first_chunk[number])
@@ -92,7 +92,8 @@ class SynthesisOptions:
             return parse_pipeline(self.settings.passes)
         if all(run.moves is not None for run in self.request.runs):
             return (Fixed(),)
-        return (*self.by_hand(), self._synthesizer(), Invert())
+        synthesizer = self.settings.synthesizer or self.request.synthesizer
+        return (*self.by_hand(), make_pass(synthesizer, self.own), Invert())
 
     def by_hand(self) -> tuple[Pass, ...]:
         """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
@@ -107,7 +108,3 @@ class SynthesisOptions:
         if self.settings.synthesizer is not None:
             return {}
         return {name: self._value(name, None) for name in self.request.options if name not in COMMON}
-
-    def _synthesizer(self) -> Pass:
-        """The pass that synthesizes, with its own options; the context has the common ones."""
-        return make_pass(self.settings.synthesizer or self.request.synthesizer, self.own)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.application.design.design_report import DesignReport, DesignsReport
-from collc.application.emit.libra_files import libra_folder, write_libra
+from collc.application.emit.libra_files import write_libra
 from collc.application.settings import OUTPUT_HINT
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
-from collc.graph.network_axes import KINDS
+from collc.emit.kinds import EMIT_KINDS
+from collc.graph.dimensions import KINDS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import DesignRequest, Program
 
@@ -66,10 +67,10 @@ def _check_folders(designs: Sequence[DesignRequest]) -> None:
     """Raise SourceError for a kind of file that is not for designs (U0205), and for a folder named twice (U0204)."""
     taken: dict[str, Span] = {}
     for design, emit in [(one, emit) for one in designs for emit in one.emits]:
-        if emit.kind != "libra":
+        if not EMIT_KINDS[emit.kind].of_designs:
             hint = 'write: emit libra("pod/")'
             raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
-        main_file = str(Path(libra_folder(emit, design.name)) / design.name)
+        main_file = str(Path(EMIT_KINDS[emit.kind].path(emit.path, design.name)))
         if main_file in taken:
             notes = (Note("the other is written here", taken[main_file]),)
             raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
@@ -98,7 +99,7 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
             gap=float(best.gap),
             left_out=left_out(communication),
         )
-        return _written(report, request, problem, output or Path())
+        return _write_files(report, request, problem, output or Path())
     except CollcError as error:
         return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics), exit=error.exit)
 
@@ -124,7 +125,7 @@ def _dimension_warnings(request: DesignRequest) -> tuple[Diagnostic, ...]:
     return tuple(Diagnostic("E0923", text, request.network_span, hint=hint, warning=True) for text, hint in texts)
 
 
-def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
+def _write_files(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
     """The report with the files that were written."""
     from collc.design.training_time import training_time
     from collc.emit.libra.inputs import obstacle

@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 
 from collc.application.emit.file_times import FileKind, costs_of, file_times, read_tasks, write_file
-from collc.application.settings import Progress
 from collc.base.diagnostics import CollcError, Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import listed
+from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert, Synthesize
@@ -28,7 +28,7 @@ from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import DEFAULT_COSTS
-from collc.tuning.ranges import Times, crossing
+from collc.tuning.ranges import Times, first_size_of_later
 
 SIZES: Final = tuple(2**power for power in range(10, 33))
 """Bytes of the buffers for which files are simulated: 1 KiB to 4 GiB."""
@@ -44,7 +44,7 @@ TOLERANCE: Final = Fraction(1, 50)
 
 
 def with_best_sizes(
-    module: Module, options: MscclOptions, kind: FileKind, progress: Progress
+    module: Module, options: MscclOptions, kind: FileKind, announce: Announcer
 ) -> tuple[MscclOptions, str]:
     """The options with the sizes for which the schedule is the best known, and a remark about them.
 
@@ -53,9 +53,9 @@ def with_best_sizes(
     """
     standard = module.demand.runs[0].standard
     assert standard is not None
-    progress(None, "simulating the file for all sizes")
+    announce("simulating the file for all sizes")
     own = _own_times(module, replace(options, best_known=False), kind)
-    others = _other_times(module, standard, kind, progress)
+    others = _other_times(module, standard, kind, announce)
     compared = _Comparison(own, others)
     kept = compared.kept()
     if not kept:
@@ -75,17 +75,17 @@ def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
     return file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
 
 
-def _other_times(module: Module, standard: Standard, kind: FileKind, progress: Progress) -> dict[str, Times]:
+def _other_times(module: Module, standard: Standard, kind: FileKind, announce: Announcer) -> dict[str, Times]:
     """The times of what the schedule is compared with, by name."""
     costs, root = tuple(DEFAULT_COSTS.values()), max(0, standard.root)
     found: dict[str, Times] = {}
     for shape in shapes_of(standard.kind):
-        progress(None, f"simulating NCCL's {shape}")
+        announce(f"simulating NCCL's {shape}")
         found[f"NCCL's {shape}"] = nccl_times(module.network, standard.kind, shape, SIZES, costs, root)
     if len(module.network.npus) > MOST_NPUS:
         return found
     for size in PLANNED:
-        progress(None, f"auto for {format_bytes(size)}")
+        announce(f"auto for {format_bytes(size)}")
         try:
             other = _plan_for_size(module, standard, size)
             for protocol, times in _times_with_protocols(other, kind).items():
@@ -144,8 +144,8 @@ class _Comparison:
     def ends(self, kept: Sequence[int]) -> tuple[int, int]:
         """The smallest and the largest size, where others become faster."""
         first, last, best = kept[0], kept[-1], self.best()
-        low = SIZES[0] if first == 0 else crossing(SIZES, best, self.own, first - 1)
-        high = SIZES[-1] if last + 1 == len(SIZES) else crossing(SIZES, self.own, best, last) - 1
+        low = SIZES[0] if first == 0 else first_size_of_later(SIZES, best, self.own, first - 1)
+        high = SIZES[-1] if last + 1 == len(SIZES) else first_size_of_later(SIZES, self.own, best, last) - 1
         return low, high
 
     def gain(self, kept: Sequence[int]) -> str:

@@ -14,7 +14,8 @@ from collc.base.tables import html_table
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan
-from collc.msccl.running.run_file import RunReport, run_file
+from collc.msccl.running.data import RunReport
+from collc.msccl.running.run_file import run_file
 from collc.msccl.running.run_plan import run_plan_file
 
 COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")

@@ -9,7 +9,7 @@ from typing import Any
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
 from collc.base.outcome import Outcome
-from collc.base.rendering import folded, render
+from collc.base.rendering import fold_repeated, render
 from collc.base.tables import html_table
 from collc.base.units import format_time, percent
 from collc.base.wording import listed, plural
@@ -87,7 +87,7 @@ class FileReport:
         return f"<FileReport {self.file or self.summary.get('name', '')}: {self.kind}, {outcome}>"
 
     def _repr_html_(self) -> str:
-        remarks = [text for text in (self.description(), render(folded(self.diagnostics))) if text]
+        remarks = [text for text in (self.description(), render(fold_repeated(self.diagnostics))) if text]
         return html_table(("check", "outcome"), self.rows(), remarks)
 
 

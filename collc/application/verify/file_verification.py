@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from collc.application.file_kinds import call_for, kind_for
-from collc.application.impossible_times import check_possible
 from collc.application.program_files import not_one_schedule
-from collc.application.step_count import step_count
+from collc.application.schedule_times import check_possible, step_count
 from collc.application.verify.file_report import FileReport, reasons_of
 from collc.application.verify.named_collectives import check_demand, collective_named
 from collc.application.verify.trace_verification import verify_traces
@@ -93,7 +92,7 @@ def _with_reasons(report: FileReport) -> FileReport:
 
 def verify_ten(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file. Raises as `verify_file` does."""
-    from collc.ten.files import read_module
+    from collc.ten.binary import read_module
     from collc.verification import CHECKS
 
     try:

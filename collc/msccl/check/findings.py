@@ -131,6 +131,12 @@ def unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))
 
 
+def check_root(root: int | None, ranks: int, path: Path) -> None:
+    """Raise UsageError (X0203) if a root that is given is not a rank of a file."""
+    if root is not None and not 0 <= root < ranks:
+        raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {path}: it has {ranks}"))
+
+
 def errors_of(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     """The findings that are no warnings, as messages."""
     return tuple(message for message in diagnostics(findings, path) if not message.warning)

@@ -1,6 +1,6 @@
 """The text of a plan: strict JSON as values, fields with their types checked, and the line and column of its parts.
 
-The functions for fields raise PlanError if one is wrong or missing.
+`Fields` raises PlanError if one is wrong or missing.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from collc.base.wording import listed
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 
 MAX_BYTES: Final = 2**28
@@ -33,10 +35,10 @@ _WORDS: Final = {
 """Messages of Python's JSON reader, and ours instead of them."""
 
 
-BUFFERS: Final = {"i": 0, "o": 1, "s": 2}
+BUFFERS: Final = ("i", "o", "s")
 CHANNEL_TYPES: Final = ("memory", "port")
+ALL_CHANNEL_TYPES: Final = (*CHANNEL_TYPES, "switch")
 
-JsonObject = dict[str, Any]
 Item = TypeVar("Item")
 
 
@@ -166,63 +168,68 @@ class _Finder:
         return space.end() if space else at
 
 
-def object_of(value: object, what: str, location: FileLocation) -> JsonObject:
-    """A value that must be an object (X0402); what: its name in the message."""
-    if not isinstance(value, dict):
-        raise PlanError("X0402", f"{what} is not an object", location)
-    return cast("JsonObject", value)
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of an object of the plan. All methods raise PlanError (X0402) if a field is missing or wrong."""
 
+    values: dict[str, Any]
+    location: FileLocation
 
-def list_of(item: JsonObject, name: str, location: FileLocation) -> list[Any]:
-    """A list that must be there (X0402)."""
-    value = item.get(name)
-    if not isinstance(value, list):
-        raise PlanError("X0402", f"{name} is missing or not a list", replace(location, attribute=name))
-    return cast("list[Any]", value)
+    @staticmethod
+    def of(value: object, what: str, location: FileLocation) -> Fields:
+        """A value that must be an object. what: its name in the message."""
+        if not isinstance(value, dict):
+            raise PlanError("X0402", f"{what} is not an object", location)
+        return Fields(cast("dict[str, Any]", value), location)
 
+    def error(self, text: str, expected: str = "", name: str = "", code: str = "X0402") -> PlanError:
+        """The error about a field, or about the whole object."""
+        return PlanError(code, text, replace(self.location, attribute=name), expected)
 
-def optional_list_of(item: JsonObject, name: str, location: FileLocation) -> list[Any]:
-    """A list that may be missing, and is empty then."""
-    return list_of(item, name, location) if name in item else []
+    def items(self, name: str, *, optional: bool = False) -> list[Any]:
+        """A list; empty if it is `optional` and missing."""
+        value = self.values.get(name, [] if optional else None)
+        if not isinstance(value, list):
+            raise self.error(f"{name} is missing or not a list", name=name)
+        return cast("list[Any]", value)
+
+    def objects(self, name: str, what: str, *, optional: bool = False) -> list[Fields]:
+        """A list of objects. what: the name of one in the message."""
+        return [Fields.of(value, what, self.location) for value in self.items(name, optional=optional)]
+
+    def number(self, name: str, limit: int = 2**32) -> int:
+        """An integer from 0 to below a limit, which is a power of two."""
+        value = self.values.get(name)
+        if not is_number(value) or not 0 <= (number := cast("int", value)) < limit:
+            raise self.error(f"{name} is missing or not a number of {limit.bit_length() - 1} bits", name=name)
+        return number
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """A boolean. default: if it is missing; None: it must be there."""
+        value = self.values.get(name, default)
+        if not isinstance(value, bool):
+            missing = "" if default is not None else "missing or "
+            raise self.error(f"{name} is {missing}not a boolean", "true or false", name)
+        return value
+
+    def text(self, name: str) -> str:
+        """A text of printable characters."""
+        value = self.values.get(name)
+        if not isinstance(value, str) or not value.isprintable():
+            raise self.error(f"{name} is missing or not printable text", name=name)
+        return value
+
+    def choice(self, name: str, known: Sequence[str]) -> str:
+        """One of some texts."""
+        value = self.text(name)
+        if value not in known:
+            raise self.error(f'{name} "{value}"', listed(known, "or"), name)
+        return value
 
 
 def is_number(value: object) -> bool:
     """Whether a value is an integer; JSON's true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def number_of(item: JsonObject, name: str, location: FileLocation, limit: int = 2**32) -> int:
-    """An integer from 0 to below a limit, which is a power of two (X0402)."""
-    value = item.get(name)
-    if not is_number(value) or not 0 <= (number := cast("int", value)) < limit:
-        text = f"{name} is missing or not a number of {limit.bit_length() - 1} bits"
-        raise PlanError("X0402", text, replace(location, attribute=name))
-    return number
-
-
-def text_of(item: JsonObject, name: str, location: FileLocation) -> str:
-    """A text of printable characters (X0402)."""
-    value = item.get(name)
-    if not isinstance(value, str) or not value.isprintable():
-        raise PlanError("X0402", f"{name} is missing or not printable text", replace(location, attribute=name))
-    return value
-
-
-def channel_type_of(item: JsonObject, name: str, location: FileLocation, *, switch: bool = False) -> str:
-    """One of `CHANNEL_TYPES` (X0402). switch: or "switch"."""
-    kind = text_of(item, name, location)
-    if kind not in CHANNEL_TYPES and not (switch and kind == "switch"):
-        rule = "memory, port or switch" if switch else "memory or port"
-        raise PlanError("X0402", f'{name} "{kind}"', replace(location, attribute=name), rule)
-    return kind
-
-
-def buffer_of(item: JsonObject, location: FileLocation) -> int:
-    """The number of a buffer, from its `type` (X0402)."""
-    name = text_of(item, "type", location)
-    if name not in BUFFERS:
-        raise PlanError("X0402", f'buffer type "{name}"', location, "i, o or s")
-    return BUFFERS[name]
 
 
 def item_at(items: list[Item], number: object, what: str, location: FileLocation) -> Item:

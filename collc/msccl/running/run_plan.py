@@ -19,7 +19,7 @@ import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, buffer_sizes, canonical
-from collc.msccl.check.findings import Findings, errors_of
+from collc.msccl.check.findings import Findings, check_root, errors_of
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
@@ -29,15 +29,17 @@ from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
     Array,
+    RunReport,
+    WrongChunk,
     check_choices,
     check_size,
-    differences,
+    chunk_elements,
+    compare_outputs,
     expected_data,
     random_data,
     undefined_data,
     unknown_result,
 )
-from collc.msccl.running.run_file import RunReport, WrongChunk
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch lie where those of the launch before the last one lay."""
@@ -72,19 +74,16 @@ def run_plan_file(
             Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
         )
     plan, coll = _load(path, collective)
-    if op not in (None, "sum") and (coll in REDUCING or _adds(plan)):
+    adds = any(len(move.sources) > 1 for operation in plan.operations for move in operation.moves)
+    if op not in (None, "sum") and (coll in REDUCING or adds):
         text = f"MSCCL++ always adds, whatever the operation of a call: {path} has no run with {op}"
         raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
-    elements = _chunk_elements(plan, coll, count)
+    elements = chunk_elements(count, coll, len(plan.chunks), max(1, total_chunks(plan, coll)), 2)
     found = _root(path, plan, coll, root)
     return [
         _DataInterpreter(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).report()
         for k in range(runs)
     ]
-
-
-def _adds(plan: Plan) -> bool:
-    return any(len(move.sources) > 1 for ops in plan.threadblocks for op in ops for move in op.moves)
 
 
 def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
@@ -108,22 +107,8 @@ def _root(path: Path, plan: Plan, coll: str, root: int | None) -> int:
     if root is None:
         summary = check_plan(path, collective=coll).summary
         return 0 if summary is None else max(0, summary.root)
-    if not 0 <= root < len(plan.chunks):
-        raise UsageError(Diagnostic("X0203", f"root {root} is not a rank: the plan has {len(plan.chunks)}"))
+    check_root(root, len(plan.chunks), path)
     return root
-
-
-def _chunk_elements(plan: Plan, coll: str, count: int | None) -> int:
-    if count is None:
-        return 2
-    factor = len(plan.chunks) if coll in TOTAL else 1
-    total = total_chunks(plan, coll)
-    elements, rest = divmod(count * factor, max(1, total))
-    if rest or elements < 1:
-        text = f"a count of {count} cannot be cut into the plan's chunks"
-        rule = f"count * {factor} must be a multiple of its {total} chunks"
-        raise UsageError(Diagnostic("X0204", text, hint=rule))
-    return elements
 
 
 class _PartialMove(NamedTuple):
@@ -284,11 +269,9 @@ class _DataInterpreter(PlanInterpreter[None]):
         if wanted is not None:
             begin = int(self.layout.base[rank, 1])
             got = self.memory[begin : begin + len(wanted)]
-            bad, off = differences(got, wanted, len(self.launched), self.op)
+            wrong, off = compare_outputs(rank, got, wanted, len(self.launched), self.op)
+            self.wrong += wrong
             self.error = max(self.error, off)
-            for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
-                at = int(np.argmax(bad[chunk]))
-                self.wrong.append(WrongChunk(rank, chunk, float(got[chunk, at]), float(wanted[chunk, at])))
 
     def _advance(self, tb: int) -> bool:
         """Do one part of a move, or execute one operation, if it can run now. Returns whether one did."""

@@ -22,8 +22,7 @@ from collc.msccl.check.findings import Findings
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.memory import total_chunks
-from collc.msccl.check_plan.model import PACKETS, Operation, Plan
-from collc.msccl.check_plan.packets import Packet, packets_read, packets_written
+from collc.msccl.check_plan.model import PACKETS, Operation, Packet, Plan
 from collc.msccl.check_plan.reader import plan_of_values, read_plan
 from collc.msccl.slots import slot_bytes
 from collc.simulation.engine import Deadlock, simulate
@@ -135,12 +134,12 @@ class _TaskInterpreter(PlanInterpreter[int]):
 
     def can_begin(self, op: Operation) -> bool:
         """See PlanInterpreter."""
-        return all(packet in self.packets for packet in packets_read(op))
+        return all(packet in self.packets for packet in op.packets_read)
 
     def execute(self, op: Operation, received: list[int]) -> None:
         """See PlanInterpreter."""
         gpu, tb = op.location.gpu, op.tb
-        before = [*received, *(self.packets[packet] for packet in packets_read(op))]
+        before = [*received, *(self.packets[packet] for packet in op.packets_read)]
         start = self.task(gpu, gpu)
         self.edges += [(self.last[tb], start, DONE), *((other, start, DONE) for other in before)]
         if op.name == "flush":
@@ -182,7 +181,7 @@ class _TaskInterpreter(PlanInterpreter[int]):
                 self.edges.append((message, end, SENT))
             self.moved[tb].append(message)
             self.unsignalled[tb, slots.gpu].append(message)
-        for packet in packets_written(op):
+        for packet in op.packets_written:
             self.packets.setdefault(packet, end)
         return end
 

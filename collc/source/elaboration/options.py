@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from collc.base.options import Option, Options, OptionValue
-from collc.base.wording import did_you_mean, listed
+from collc.base.options import Option, Options, OptionValue, check_value, options_in_words, unknown_option
+from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import AUTO
 from collc.source.elaboration.containers import coerced
@@ -28,34 +28,9 @@ class OptionTables:
     """The options of all synthesizers and of all kinds of files, by name. Pass other tables to add more."""
 
     synthesizers: Mapping[str, Options] = field(
-        default_factory=lambda: {name: s.options for name, s in SYNTHESIZERS.items()}
+        default_factory=lambda: {name: synthesizer.options for name, synthesizer in SYNTHESIZERS.items()}
     )
-    kinds: Mapping[str, Options] = field(default_factory=lambda: KINDS)
-
-
-MSCCL: Final[Options] = {
-    "instances": Option("int", least=1),
-    "protocol": Option("string", choices=("Simple", "LL", "LL128")),
-    "channels": Option("int", least=1),
-    "sizes": Option("range", least=0, choices=(AUTO,)),
-    "profile": Option("string", choices=("executor", "old", "rccl")),
-    "placement": Option("string", choices=("in", "out", "both")),
-    "coll": Option("string", choices=("custom",)),
-}
-
-KINDS: Final[dict[str, Options]] = {
-    "ten": {"binary": Option("bool")},
-    "msccl": MSCCL,
-    "msccl_stages": MSCCL,
-    "mscclpp": {
-        **{name: MSCCL[name] for name in ("instances", "protocol", "channels", "sizes", "placement", "coll")},
-        "gpus_per_node": Option("int", least=1),
-    },
-    "chakra": {},
-    "trace": {},
-    "report": {},
-    "libra": {},
-}
+    kinds: Mapping[str, Options] = field(default_factory=lambda: {name: k.options for name, k in EMIT_KINDS.items()})
 
 
 def checked_options(
@@ -65,19 +40,14 @@ def checked_options(
     found: dict[str, OptionValue] = {}
     for argument in arguments:
         if argument.name is None:
-            raise fail("E0603", f"an option of {what} needs a name", argument.span, hint=_names(known))
+            raise fail("E0603", f"an option of {what} needs a name", argument.span, hint=options_in_words(known))
         name = argument.name.name
         if name not in known:
-            hint = did_you_mean(name, known, _names(known))
-            raise fail("E0604", f"{what} has no option '{name}'", argument.name.span, hint=hint)
+            raise unknown_option(name, known, what, argument.name.span)
         if name in found:
             raise fail("E0212", f"'{name}' is given twice", argument.span)
         found[name] = _option(argument, name, known[name], evaluator, frame)
     return found
-
-
-def _names(known: Options) -> str:
-    return f"it has {listed(known)}" if known else "it has no options"
 
 
 def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator, frame: Frame) -> OptionValue:
@@ -85,14 +55,13 @@ def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator,
     if option.type == "range":
         if stands_for_range(option, argument, lambda name: frame.find(name) is not None):
             return OptionValue("string", AUTO, span)
-        return OptionValue("range", _sizes(evaluator.value(argument.value, frame), argument), span)
-    value = coerced(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
-    if option.choices and value.data not in option.choices:
-        hint = did_you_mean(str(value.data), option.choices, f"it can be {listed(option.choices, 'or')}")
-        raise fail("E0605", f"'{name}' cannot be \"{value.data}\"", span, hint=hint)
-    if option.least is not None and value.data < option.least:
-        raise fail("E0605", f"'{name}' must be at least {option.least}", span)
-    return OptionValue(option.type, Fraction(value.data) if option.type == "time" else value.data, span)
+        data = _sizes(evaluator.value(argument.value, frame), argument)
+    else:
+        value = coerced(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
+        data = Fraction(value.data) if option.type == "time" else value.data
+    checked = OptionValue(option.type, data, span)
+    check_value(name, checked, option)
+    return checked
 
 
 def stands_for_range(option: Option, argument: Argument, is_declared: Callable[[str], bool]) -> bool:
@@ -107,7 +76,4 @@ def _sizes(value: Value, argument: Argument) -> tuple[int, int]:
     if not isinstance(data, Interval) or value.type != Type(Kind.RANGE, BYTES):
         hint = "write sizes: 64MiB .. 4GiB, or sizes: auto"
         raise fail("E0605", f"a range of bytes is required, not {value.type}", argument.value.span, hint=hint)
-    low, high = int(data.low), int(data.high)
-    if not 0 <= low <= high:
-        raise fail("E0605", "the range of sizes is empty", argument.value.span)
-    return low, high
+    return int(data.low), int(data.high)

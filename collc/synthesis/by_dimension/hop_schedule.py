@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.by_dimension.line_trees import LineHop
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.timeline import Timeline, link_timelines
 from collc.ten.schedule import Transfers
@@ -21,6 +20,20 @@ STOP_INTERVAL: Final = 10_000
 
 _FREE: Final = Timeline()
 """The timeline of a link without reservations."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineHop:
+    """A chunk goes from an NPU to another of its line, over one link, or over several with switches between.
+
+    path: the links. offset: positions from the source to the target along the line, which wraps round. If all NPUs
+    of a line send to offset 1, then to offset 2 and so on, each receives from one NPU at a time.
+    """
+
+    source: int
+    target: int
+    path: tuple[int, ...]
+    offset: int
 
 
 @dataclass(slots=True)
@@ -41,12 +54,12 @@ class _PlannedHop:
 class HopSchedule:
     """Starts transfers as early as links and switches allow; on each link the one with the most remaining time first.
 
-    nearest_first: of equals the one with the least offset along its line comes first; otherwise the first chunk.
-    one_copy: a switch takes a chunk only when its last copy has left.
+    Of equals the one with the least offset along its line comes first. one_copy: a switch takes a chunk only when its
+    last copy has left.
     """
 
-    def __init__(self, conditions: Conditions, nearest_first: bool, one_copy: bool) -> None:
-        self._conditions, self._nearest_first, self._one_copy = conditions, nearest_first, one_copy
+    def __init__(self, conditions: Conditions, one_copy: bool) -> None:
+        self._conditions, self._one_copy = conditions, one_copy
         network, clock = conditions.task.network, conditions.clock
         self._target: list[int] = network.target.tolist()
         self._source: list[int] = network.source.tolist()
@@ -56,7 +69,7 @@ class HopSchedule:
         self._column: list[int] = conditions.column.tolist()
         self._hops: list[_PlannedHop] = []
         self._ready: list[tuple[int, int]] = []
-        # By link: (-remaining, keys of the order among equals, number of the hop, position of the link in its path).
+        # By link: (-remaining, offset, row, number of the hop, position of the link in its path).
         self._queue: list[list[tuple[int, int, int, int, int]]] = [[] for _ in self._target]
         self._free = [0] * len(self._target)
         reserved = conditions.task.reserved
@@ -91,15 +104,15 @@ class HopSchedule:
             own = sum(self._total[link][column] for link in planned.path)
             planned.remaining = own + max((self._hops[k].remaining for k in planned.followers), default=0)
 
-    def run(self, stop: Callable[[], bool]) -> tuple[int, Transfers] | None:
-        """The end in picoseconds, and all transfers; None if `stop` returns True.
+    def run(self, stop: Callable[[], bool]) -> Transfers | None:
+        """All transfers; None if `stop` returns True.
 
         Raises NoSchedule if switches with full buffers wait for one another.
         """
         for release, number in self._ready:
             heapq.heappush(self._events, (release, -1, number, 0))
         links: set[int] = set()
-        now = next_stop = 0
+        next_stop = 0
         while self._events:
             if len(self._rows[0]) >= next_stop:
                 next_stop += STOP_INTERVAL
@@ -120,7 +133,7 @@ class HopSchedule:
             message = "switches with full buffers wait for one another"
             raise NoSchedule(Diagnostic("S0201", message, hint="give switches larger buffers, or use pccl"))
         chunk = self._conditions.chunk[rows[0]]
-        return now, Transfers.of(chunk, rows[1].astype(np.int32), rows[2])
+        return Transfers.of(chunk, rows[1].astype(np.int32), rows[2])
 
     def _arrive(self, number: int, position: int, link: int, links: set[int]) -> None:
         """The chunk of a hop is ready for a link of its path, or at its target; adds the links to look at."""
@@ -130,8 +143,8 @@ class HopSchedule:
             if self._one_copy:
                 links |= self._wait_for_copy.pop((self._source[link], planned.row))
         if position < len(planned.path):
-            ties = (planned.offset, planned.row) if self._nearest_first else (planned.row, planned.offset)
-            heapq.heappush(self._queue[planned.path[position]], (-planned.remaining, *ties, number, position))
+            entry = (-planned.remaining, planned.offset, planned.row, number, position)
+            heapq.heappush(self._queue[planned.path[position]], entry)
             links.add(planned.path[position])
             return
         for follower in planned.followers:
@@ -188,10 +201,10 @@ class HopSchedule:
 
     def copies_meet(self) -> bool:
         """Whether two copies of a chunk ever are in one switch, or come into it, at the same time."""
-        return any(_exceeds_one(changes) for changes in (*self._copies.values(), *self._entries.values()))
+        return any(_exceed_one(changes) for changes in (*self._copies.values(), *self._entries.values()))
 
 
-def _exceeds_one(changes: list[tuple[int, int, int]]) -> bool:
+def _exceed_one(changes: list[tuple[int, int, int]]) -> bool:
     """Whether the running sum of changes, as (time, order among equals, change), ever exceeds 1."""
     total = 0
     for _, _, change in sorted(changes):

@@ -48,7 +48,7 @@ class Group:
         """NPUs."""
         return self.successors.shape[1]
 
-    def spanned(self) -> tuple[Int64Array, Int64Array]:
+    def span(self) -> tuple[Int64Array, Int64Array]:
         """(order, depth), int64[n] each: the NPUs breadth first from NPU 0, and the hops to each.
 
         Raises SourceError if the generators do not lead to all NPUs.

@@ -1,16 +1,22 @@
-"""What is written for one `emit`: temporary and final names, outcomes of checks, remarks, ranks."""
+"""What a writer of files gets and returns: the schedule and the names of files; outcomes of checks, remarks, ranks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from collc.base.atomic_files import Draft
 from collc.base.diagnostics import Diagnostic
+from collc.base.options import OptionValue
 from collc.base.outcome import Outcome
+from collc.ten.module import Module
+from collc.ten.network import Network
+
+Announcer = Callable[[str], None]
+"""Receives the name of a phase."""
 
 _WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
 """Of several files, a check has the worst of its outcomes."""
@@ -19,7 +25,7 @@ _WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
 @dataclass(frozen=True, slots=True)
 class RunRanks:
     """The ranks of the files of one run. run: its number. npus: names of NPUs by rank. labels: what the machine calls
-    them, `host/device` where the host is known; () where no label says it.
+    them, `host/device` if the host is known; () if no label says it.
     """
 
     run: int
@@ -45,7 +51,7 @@ class RunRanks:
 class WrittenFile:
     """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages.
 
-    ranks: of each run, where the ranks are not all NPUs in their order or NPUs have labels; else ().
+    ranks: of each run, if the ranks are not all NPUs in their order or NPUs have labels; else ().
     """
 
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
@@ -53,14 +59,14 @@ class WrittenFile:
     diagnostics: tuple[Diagnostic, ...] = ()
     ranks: tuple[RunRanks, ...] = ()
 
-    def named(self, name: str, purpose: str = "") -> WrittenFile:
-        """The same with the file's name before each remark; and, if given, what the file is for."""
+    def with_name(self, name: str, purpose: str = "") -> WrittenFile:
+        """The file with its name before each remark; and, if given, what the file is for."""
         first = (f"{name} is {purpose}",) if purpose else ()
         return replace(self, notes=(*first, *(f"{name}: {note}" for note in self.notes)))
 
 
-def combined(files: Sequence[WrittenFile]) -> WrittenFile:
-    """What is known of several files together; each check has the worst of its outcomes."""
+def combine(files: Sequence[WrittenFile]) -> WrittenFile:
+    """Combine what is known of several files; each check has the worst of its outcomes."""
     checks: dict[str, Outcome] = {}
     for name, outcome in (item for file in files for item in file.checks.items()):
         found = (outcome, checks.get(name, outcome))
@@ -104,6 +110,30 @@ class Destination:
         temporary = self.draft.new_folder(self.path, replaced)
         self.finals[temporary] = self.path
         return temporary
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What the writer of a kind of file gets.
+
+    module: with its schedule. options: those that the statement gives, by name; each fits the record of the kind.
+    network: as the program declares it; the one of the module may have direct links in place of switches. announce:
+    receives the name of each phase. page: the report of the schedule as HTML.
+    """
+
+    module: Module
+    destination: Destination
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+    network: Network | None = None
+    announce: Announcer = lambda _phase: None
+    page: Callable[[], str] = str
+
+
+def emit_report(emission: Emission) -> WrittenFile:
+    """Write the page of the report."""
+    emission.announce("drawing the report")
+    emission.destination.new().write_text(emission.page(), encoding="utf-8", newline="\n")
+    return WrittenFile()
 
 
 def variant_name(name: str, variant: str) -> str:

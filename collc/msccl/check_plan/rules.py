@@ -1,34 +1,18 @@
-"""Channels of a plan: their pairs, the groups of switches, nodes, ports, and the threads that use them.
+"""The rules for whole plans that need no execution (docs/msccl-contract.md, section 6). Each is a function in `RULES`.
 
-The rules are those of docs/msccl-contract.md, sections 6.1 to 6.3.
+A rule takes a plan whose operations can be executed as written, and adds what breaks it to the findings.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.wording import plural
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.json_text import (
-    BUFFERS,
-    JsonObject,
-    PlanError,
-    is_number,
-    list_of,
-    number_of,
-    object_of,
-    text_of,
-)
-from collc.msccl.check_plan.model import Channel, Operation, Plan, SwitchChannel
-
-Nodes = int | Sequence[int]
-"""How many consecutive ranks are a node, or the node of each rank."""
-
-RemoteBuffer = tuple[int, int, tuple[str, ...]]
-"""(owner, number of the buffer, types of channels)."""
+from collc.msccl.check_plan.model import PACKETS, PUTS, SCRATCH, Channel, Nodes, Operation, Packet, Plan
 
 MAX_REGIONS: Final = 512
 """The proxy numbers memory with 9 bits."""
@@ -40,13 +24,13 @@ INFINIBAND: Final = 8
 """InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
 
 
-def check_pairs(plan: Plan, channels: list[dict[str, list[Channel]]], findings: Findings) -> None:
+def check_pairs(plan: Plan, findings: Findings) -> None:
     """Add to the findings (X0403) channels that no counterpart signals, or one of another type.
 
-    channels: the channels of each gpu by type. The k-th channel of gpu r to gpu p is paired with the k-th of p to r,
+    The k-th channel of gpu r to gpu p is paired with the k-th of p to r,
     memory channels before port channels. The executor adds counterparts that are missing, which no operation uses.
     """
-    listed = [channel for of_gpu in channels for of_type in of_gpu.values() for channel in of_type]
+    listed = [channel for of_gpu in plan.channels for of_type in of_gpu.values() for channel in of_type]
     count = Counter((kind, rank, peer) for kind, rank, peer, _ in listed)
     awaited = {channel: op for ops in plan.threadblocks for op in reversed(ops) for channel in op.waits}
     for (kind, peer, rank, number), op in awaited.items():
@@ -61,26 +45,6 @@ def check_pairs(plan: Plan, channels: list[dict[str, list[Channel]]], findings: 
             text = f"{here} memory channels to gpu {peer} precede its port channels, and {there} those back"
             location = FileLocation(gpu=rank, attribute="channels")
             findings.add(Finding("contract", "X0403", text, location, "equal numbers: channels are paired in order"))
-
-
-def switch_channels_of(item: JsonObject, ranks: int, location: FileLocation) -> list[SwitchChannel]:
-    """The switch channels of an entry of a gpu's channels, one for each group (X0402, X0403)."""
-    name = text_of(item, "buffer_type", location)
-    if name not in BUFFERS:
-        raise PlanError("X0402", f'buffer_type "{name}"', location, "i, o or s")
-    found: list[SwitchChannel] = []
-    for entry in list_of(item, "rank_groups", location):
-        group = object_of(entry, "rank group", location)
-        members = list_of(group, "ranks", location)
-        if not members or not all(is_number(one) and 0 <= cast("int", one) < ranks for one in members):
-            raise PlanError("X0403", f"rank group {str(members)[:40]}", location, f"ranks of 0 .. {ranks - 1}")
-        if len(set(members)) < len(members) or location.gpu not in members:
-            text = f"rank group {str(members)[:40]} has a rank twice, or lacks gpu {location.gpu} itself"
-            raise PlanError("X0403", text, location, "each of its ranks once, its own rank included")
-        if number_of(group, "size", location) != len(members):
-            raise PlanError("X0402", "size of a rank group is not the number of its ranks", location, f"{len(members)}")
-        found.append(SwitchChannel(BUFFERS[name], tuple(members)))
-    return found
 
 
 def check_groups(plan: Plan, findings: Findings) -> None:
@@ -98,12 +62,9 @@ def check_groups(plan: Plan, findings: Findings) -> None:
                 findings.add(Finding("contract", "X0403", text, at, "the same groups in the same order"))
 
 
-def check_ports(channels: list[dict[str, list[Channel]]], remote: list[list[RemoteBuffer]], findings: Findings) -> None:
-    """Add to the findings (X0406) gpus with more ports, or memory for them, than the proxy has numbers for.
-
-    channels: of each gpu by type. remote: its remote buffers.
-    """
-    for rank, (mine, buffers) in enumerate(zip(channels, remote, strict=True)):
+def check_ports(plan: Plan, findings: Findings) -> None:
+    """Add to the findings (X0406) gpus with more ports, or memory for them, than the proxy has numbers for."""
+    for rank, (mine, buffers) in enumerate(zip(plan.channels, plan.remote, strict=True)):
         ports, regions = len(mine["port"]), OWN_REGIONS + sum("port" in kinds for _, _, kinds in buffers)
         at = FileLocation(gpu=rank, attribute="channels")
         if ports > MAX_PORTS:
@@ -114,21 +75,18 @@ def check_ports(channels: list[dict[str, list[Channel]]], remote: list[list[Remo
             findings.add(Finding("contract", "X0406", text, at, f"at most {MAX_REGIONS}"))
 
 
-def check_nodes(
-    plan: Plan,
-    channels: list[dict[str, list[Channel]]],
-    remote: list[list[RemoteBuffer]],
-    nodes: Nodes,
-    findings: Findings,
-) -> None:
+def check_nodes(plan: Plan, findings: Findings) -> None:
     """Add to the findings (X0418) memory and switches that a gpu uses across nodes, the first of each gpu.
 
-    channels, remote: as for `check_ports`. Raises UsageError X0208 if nodes do not divide the ranks.
+    Raises UsageError X0208 if nodes do not divide the ranks.
     """
+    nodes = plan.nodes
+    if nodes is None:
+        return
     node = _node_of_ranks(nodes, len(plan.chunks))
-    for rank, mine in enumerate(channels):
+    for rank, mine in enumerate(plan.channels):
         at = FileLocation(gpu=rank, attribute="channels")
-        for peer, what in _mapped_gpus(plan, rank, mine, remote[rank]):
+        for peer, what in _mapped_gpus(plan, rank):
             if node[peer] != node[rank]:
                 text = f"{what} of gpu {rank} (node {node[rank]}) to gpu {peer} (node {node[peer]})"
                 findings.add(Finding("contract", "X0418", text, at, "port channels between nodes"))
@@ -148,13 +106,11 @@ def _node_of_ranks(nodes: Nodes, ranks: int) -> list[int]:
     return [rank // nodes for rank in range(ranks)]
 
 
-def _mapped_gpus(
-    plan: Plan, rank: int, mine: dict[str, list[Channel]], remote: list[RemoteBuffer]
-) -> Iterator[tuple[int, str]]:
+def _mapped_gpus(plan: Plan, rank: int) -> Iterator[tuple[int, str]]:
     """Gpus whose memory a gpu maps, or with which it shares a switch, and how."""
-    for _, _, peer, _ in mine["memory"]:
+    for _, _, peer, _ in plan.channels[rank]["memory"]:
         yield peer, "a memory channel"
-    for owner, _, kinds in remote:
+    for owner, _, kinds in plan.remote[rank]:
         if "memory" in kinds:
             yield owner, "a remote buffer for memory channels"
     for switch in plan.switches[rank]:
@@ -168,7 +124,7 @@ def check_synchronisation(plan: Plan, findings: Findings) -> None:
     """
     barriers: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for ops in plan.threadblocks:
-        _threads(ops, findings)
+        _check_threads(ops, findings)
         for op in ops:
             if op.barrier is not None:
                 barriers[op.location.gpu, op.barrier[0]].append(op)
@@ -180,7 +136,7 @@ def check_synchronisation(plan: Plan, findings: Findings) -> None:
             findings.add(Finding("contract", "X0408", text, wrong.location, "the same threadblocks each time"))
 
 
-def _threads(ops: list[Operation], findings: Findings) -> None:
+def _check_threads(ops: list[Operation], findings: Findings) -> None:
     """Thread k serves the k-th channel of an operation; between two threads that use one channel there must be a nop.
 
     Over ports, puts and signals are queued by these threads alike (docs/msccl-contract.md, section 6.2).
@@ -197,3 +153,102 @@ def _threads(ops: list[Operation], findings: Findings) -> None:
                     text = f"{op.name} uses the channel to gpu {op.over[thread][2]} in thread {thread}"
                     text += f", while thread {before} may still use it"
                     findings.add(Finding("contract", "X0404", text, op.location, "a nop between the two"))
+
+
+def check_packets(plan: Plan, findings: Findings) -> None:
+    """Add to the findings packets without the scratch for them, or written twice, and scratch that is used both ways.
+
+    All are X0417.
+    """
+    ops = plan.operations
+    users = [op for op in ops if op.packets_read or op.packets_written]
+    if users and plan.protocol != "LL":
+        text = f"{len(users)} operations on packets, which need twice the scratch that the protocol {plan.protocol} has"
+        findings.add(Finding("contract", "X0417", text, users[0].location, '"protocol": "LL"'))
+    written: dict[Packet, Operation] = {}
+    for op in users:
+        for packet in op.packets_written:
+            if packet in written:
+                text = f"packet {packet[1]} of gpu {packet[0]} is written twice in a launch"
+                also = (("the other operation", written[packet].location),)
+                findings.add(Finding("contract", "X0417", text, op.location, "one packet for each write", also=also))
+            written[packet] = op
+    _check_packet_layout(ops, findings)
+
+
+def _check_packet_layout(ops: list[Operation], findings: Findings) -> None:
+    """Packet k covers the bytes of the plain chunks 2k and 2k + 1."""
+    plain: dict[Packet, FileLocation] = {}
+    for op in ops:
+        for slots in (slots for move in op.moves for slots in move.sources + move.targets if slots.buffer == 2):
+            plain.update({(slots.gpu, slots.index + k): op.location for k in range(slots.size)})
+    if not plain:
+        return
+    for op in ops:
+        for gpu, number in op.packets_read + op.packets_written:
+            for chunk in (2 * number, 2 * number + 1):
+                if (gpu, chunk) in plain:
+                    use = "which other operations use without packets"
+                    text = f"packet {number} of gpu {gpu} lies on chunk {chunk} of the scratch, {use}"
+                    also = (("the other operation", plain[gpu, chunk]),)
+                    rule = "plain chunks at 2 x (packets) or later"
+                    findings.add(Finding("contract", "X0417", text, op.location, rule, also=also))
+                    return
+
+
+def check_remote_memory(plan: Plan, findings: Findings) -> None:
+    """Add to the findings (X0404) memory of another gpu that settings make another one than the plan names.
+
+    See docs/msccl-contract.md, sections 6.4 and 6.5.
+    """
+
+    def refuse(op: Operation, text: str, expected: str) -> None:
+        findings.add(Finding("contract", "X0404", text, op.location, expected))
+
+    scratch = [chunks[SCRATCH] for chunks in plan.chunks]
+    for op in plan.operations:
+        touched = [slots for move in op.moves for slots in move.sources + move.targets]
+        remote = [slots for slots in touched if slots.remote]
+        here = op.location.gpu
+        other = next((s.gpu for s in remote if s.buffer == PACKETS and scratch[s.gpu] != scratch[here]), None)
+        if plan.doubled and other is not None:
+            text = f"use_double_scratch_buffer: the second one begins after {scratch[here]} chunks on gpu {here}, "
+            text += f"which writes packets to gpu {other}, and there after {scratch[other]}"
+            refuse(op, text, "as many scratch chunks on both")
+        if plan.doubled and any(slots.buffer == SCRATCH for slots in (touched if op.via == "port" else remote)):
+            text = "use_double_scratch_buffer: every other run, this is not the scratch that its owner uses"
+            refuse(op, text, "one scratch buffer, or packets (LL)")
+        if plan.reused and any(slots.buffer != SCRATCH for slots in remote):
+            refuse(op, "reuse_resources: the buffer of another gpu may be that of an earlier call", "scratch")
+
+
+def check_overwritten_inputs(plan: Plan, findings: Findings) -> None:
+    """Warn (X0120) of a plan out of place that writes to the input buffer, which changes the caller's data."""
+    wrote = [op for op in plan.operations if any(slots.buffer == 0 for move in op.moves for slots in move.targets)]
+    if wrote and not plan.inplace:
+        text = f"out of place, {len(wrote)} operations write to the input buffer, which belongs to the caller"
+        hint = '"inplace": true, or scratch'
+        findings.add(Finding("contract", "X0120", text, wrote[0].location, "o or s", hint, warning=True))
+
+
+def check_sources_of_ports(plan: Plan, findings: Findings) -> None:
+    """Warn of puts over ports from input or output, for which a tensor must begin its allocation (X0122)."""
+    ops = [op for op in plan.operations if op.via == "port" and op.name in PUTS]
+    bare = [op for op in ops if any(move.sources[0].buffer < SCRATCH for move in op.moves)]
+    if bare:
+        text = f"{len(bare)} operations send input or output over ports: the runtime leaves out where a tensor begins "
+        text += "in its allocation"
+        findings.add(Finding("contract", "X0122", text, bare[0].location, "scratch", warning=True))
+
+
+RULES: Final[tuple[Callable[[Plan, Findings], None], ...]] = (
+    check_pairs,
+    check_groups,
+    check_ports,
+    check_nodes,
+    check_packets,
+    check_synchronisation,
+    check_remote_memory,
+    check_overwritten_inputs,
+    check_sources_of_ports,
+)
