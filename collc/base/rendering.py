@@ -93,15 +93,11 @@ def _message(diagnostic: Diagnostic, colour: bool) -> str:
     if diagnostic.span is not None:
         lines += _excerpt(diagnostic.span, "^", tint, colour)
     for note in diagnostic.notes:
-        lines += _note(note, colour)
+        lines.append(f"{_paint('note:', _BLUE, colour)} {printable(note.message)}")
+        lines += _excerpt(note.span, "-", _BLUE, colour) if note.span is not None else []
     if diagnostic.hint:
         lines.append(f"{_paint('help:', _CYAN, colour)} {printable(diagnostic.hint)}")
     return "\n".join(lines)
-
-
-def _note(note: Note, colour: bool) -> list[str]:
-    lines = [f"{_paint('note:', _BLUE, colour)} {printable(note.message)}"]
-    return lines + (_excerpt(note.span, "-", _BLUE, colour) if note.span is not None else [])
 
 
 def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:

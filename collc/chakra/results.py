@@ -1,6 +1,6 @@
 """Whether the traces of a collective leave the right data on every rank.
 
-The names of nodes say which chunk they carry (`names.py`), and their data dependencies where it comes from: a send
+The names of nodes say which chunk they carry (`traces.py`), and their data dependencies where it comes from: a send
 carries what its rank holds at first, and what the nodes of the same chunk that it depends on have brought. A relay
 carries only what the last receive from a rank has brought, and a receive with `keep` brings nothing to anything else.
 """

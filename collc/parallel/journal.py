@@ -45,7 +45,8 @@ class Journal:
 
     def start(self, basis: str) -> None:
         """Read what is there; begin anew if it is of another basis."""
-        lines = _whole_lines(self.handle)
+        with os.fdopen(os.dup(self.handle), "rb") as file:
+            lines = file.read().split(b"\n")[:-1]  # a line without an end was cut off
         head = _parse_entry(lines[0]) if lines else None
         if head == {"collc_journal": VERSION, "basis": basis}:
             size = len(lines[0]) + 1
@@ -109,14 +110,6 @@ def _lock(handle: int) -> bool:
         return try_lock(handle)
     except OSError:  # a file system without locks
         return True
-
-
-def _whole_lines(handle: int) -> list[bytes]:
-    """The lines of a file that end with a newline."""
-    data = bytearray()
-    while part := os.read(handle, 1 << 20):
-        data += part
-    return bytes(data).split(b"\n")[:-1]
 
 
 def _parse_entry(line: bytes) -> dict[str, Any] | None:

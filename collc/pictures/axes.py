@@ -69,7 +69,8 @@ class Range:
 
     def at(self, value: float) -> float:
         """The pixel of a value."""
-        low, high, found = (_measure(x, self.axis.scale) for x in (self.low, self.high, value))
+        ends = (self.low, self.high, value)
+        low, high, found = ends if self.axis.scale == "linear" else (math.log(max(x, 1e-300)) for x in ends)
         return self.begin + (self.end - self.begin) * ((found - low) / (high - low) if high > low else 0.5)
 
     def ticks(self, most: int) -> list[float]:
@@ -104,10 +105,6 @@ def range_of(axis: Axis, values: Sequence[float], begin: float, end: float, *, f
     if high == low:
         low, high = low / base, high * base
     return Range(axis, low, high, begin, end)
-
-
-def _measure(value: float, scale: Scale) -> float:
-    return value if scale == "linear" else math.log(max(value, 1e-300))
 
 
 def _step(span: float, most: int) -> float:

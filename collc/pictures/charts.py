@@ -171,13 +171,9 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
     every = max(1, -(-len(at) // _MOST_MARKERS))
     for (x, y), (value_x, value_y) in list(zip(at, series.points, strict=True))[::every]:
         tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"
-        shape = marker(color, x, y) if every == 1 and not series.steps else _target(x, y)
+        hit = f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'  # a disc that the pointer can hit
+        shape = marker(color, x, y) if every == 1 and not series.steps else hit
         yield mark(tip, shape)
-
-
-def _target(x: float, y: float) -> str:
-    """An invisible disc that the pointer can hit."""
-    return f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'
 
 
 # Bars
@@ -291,8 +287,7 @@ def heat_map(
     body = [
         *color_bar(most, value),
         text(left, 58, f"to: {column_title}" if column_title else "", "muted small"),
-        *_row_names(rows, left, top, cell),
-        *_column_names(columns, left, top, cell),
+        *_names(rows, columns, left, top, cell),
         rect(left, top, across, down, "box"),
         '<g shape-rendering="crispEdges">',
         *_cells(rows, columns, values, (left, top, cell), most, value),
@@ -315,16 +310,12 @@ def color_bar(most: float, value: Axis) -> Iterator[str]:
     yield text(x + width + 6, 24, value.text(most), "small")
 
 
-def _row_names(rows: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
-    every = max(1, math.ceil(12 / cell)) if cell else 1
-    for k, name in list(enumerate(rows))[::every]:
-        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - _PAD - 6, 10.5), "small end")
-
-
-def _column_names(columns: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
-    every = max(1, math.ceil(15 / cell)) if cell else 1
-    for k, name in list(enumerate(columns))[::every]:
+def _names(rows: Sequence[str], columns: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
+    """The names of rows and columns, as many as have room."""
+    for k, name in list(enumerate(columns))[:: max(1, math.ceil(15 / cell)) if cell else 1]:
         yield text(left + (k + 0.5) * cell + 3, top - 6, shorten(name, 110, 10.5), "small", -48)
+    for k, name in list(enumerate(rows))[:: max(1, math.ceil(12 / cell)) if cell else 1]:
+        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - _PAD - 6, 10.5), "small end")
 
 
 def _cells(

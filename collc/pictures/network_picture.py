@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
@@ -106,14 +105,11 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
 
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
-    texts = ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), _decimal(kind.bandwidth)]
+    texts = (
+        ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), rate_label(float(kind.bandwidth))]
+    )
     rate = min(texts, key=len)
     return rate if kind.latency is None else f"{rate}, {format_time(kind.latency)}"
-
-
-def _decimal(rate: Fraction) -> str:
-    """A rate in decimal units, rounded to four digits if it is not exact."""
-    return rate_label(float(rate))
 
 
 def _kinds_by_rate(network: Network) -> dict[int, int]:
@@ -204,7 +200,8 @@ class _Shapes:
         most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
         alike: dict[int, list[str]] = {}
         most = 0 if self.load is None else int(self.load.max(initial=0))
-        carried = self._carried_bytes(lines)
+        load = self.load
+        carried = [0 if load is None else int(load[line.links].sum()) for line in lines]
         order = sorted(range(len(lines)), key=lambda k: carried[k])  # so that the brightest are on top
         for k in order:
             line = lines[k]
@@ -213,14 +210,11 @@ class _Shapes:
             if len(lines) > _MOST_TIPS:
                 alike.setdefault(look, []).append(path)
             else:
-                yield mark(self._tip(line, carried[k]), self._draw(path, look, line.kind, most_wide) + self._hit(path))
+                target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
+                yield mark(self._tip(line, carried[k]), self._draw(path, look, line.kind, most_wide) + target)
         for look in sorted(alike):
             kind = next((kind for kind, at in position.items() if at == look), 0)
             yield self._draw("".join(alike[look]), look, kind, most_wide)
-
-    def _carried_bytes(self, lines: list[_Line]) -> list[int]:
-        load = self.load
-        return [0] * len(lines) if load is None else [int(load[line.links].sum()) for line in lines]
 
     def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
         """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""
@@ -229,9 +223,6 @@ class _Shapes:
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
         width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
-
-    def _hit(self, path: str) -> str:
-        return f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
 
     def _tip(self, line: _Line, carried: int) -> str:
         names = [self.network.shown_name(device) for device in (line.source, line.target)]

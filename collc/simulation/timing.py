@@ -33,7 +33,7 @@ class Timing(ABC):
 
     @abstractmethod
     def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
-        """How long `size` bytes take over links of these kinds where nothing else is on them."""
+        """How long `size` bytes take over links of these kinds if nothing else is on them."""
 
 
 def _rates(kind: LinkKind) -> tuple[int, Fraction]:

@@ -101,17 +101,13 @@ def _by_time(request: ScheduleRequest, module: Module, given: int, bound: Bound,
     if least >= most:
         return ""
     number = min(number for number, estimate in estimates.items() if estimate <= NEAR_LEAST * least)
-    above, about = format_time(time - bound.time), format_time(_round_to_three_digits(estimates[number]))
+    above, estimate = format_time(time - bound.time), estimates[number]
+    about = format_time(round(estimate, 3 - len(str(estimate))))
     return (
         f"with {plural(given, 'chunk')} per block the schedule takes {above} more than the bound; "
         f"if that is because devices forward whole chunks, {number} may give about "
         f"{about} ({_less(estimates[number], time)}): try chunks: {number} or chunks: auto"
     )
-
-
-def _round_to_three_digits(time: int) -> int:
-    """To three digits, as an estimate."""
-    return round(time, 3 - len(str(time)))
 
 
 def _longest_wait(module: Module) -> int:

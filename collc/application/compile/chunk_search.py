@@ -90,7 +90,8 @@ class ChunkSearch:
             raise self._failed
         best = self.shortest().number
         if not self._is_done() and not self._is_good(max(best, self.tried[-1].number)):
-            self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
+            wanted = [best * factor for factor in ROUND_BEST]
+            self._try_all(min(self.choice.numbers, key=lambda n, w=w: (abs(n - w), n)) for w in wanted)
         self._go_on()
         return self.shortest()
 
@@ -165,15 +166,13 @@ class ChunkSearch:
         best = self.shortest()
         return best.ideal.time >= share * best.time
 
-    def _nearest(self, wanted: Fraction) -> int:
-        return min(self.choice.numbers, key=lambda number: (abs(number - wanted), number))
-
     def _try_all(self, numbers: Iterable[int]) -> None:
         """Synthesize with each number that was not tried yet and may be of use."""
         for number in numbers:
             if number in self._skipped or any(attempt.number == number for attempt in self.tried):
                 continue
-            if self.tried and (self._is_done() or self._is_too_large(number)):
+            most = MOST_TRANSFERS * self.tried[-1].number if self.tried else 0
+            if self.tried and (self._is_done() or self._transfers() * number > most):
                 continue
             try:
                 request = self.choice.request(number)
@@ -206,9 +205,6 @@ class ChunkSearch:
             return False
         model = best.module.model
         return lower_bound(request.network, request.demand, model, best.time).time >= best.time
-
-    def _is_too_large(self, number: int) -> bool:
-        return self._transfers() * number > MOST_TRANSFERS * self.tried[-1].number
 
 
 def _by_time(attempt: Attempt) -> tuple[int, int]:

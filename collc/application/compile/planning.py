@@ -148,6 +148,8 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     choice = given.request.choice
     if choice is None or not choice.automatic:
         return Plan(given.request, _synthesize(given, limit))
+    from collc.verification import verify_schedule
+
     texts: list[tuple[Module, list[str]]] = []
 
     def synthesize(request: ScheduleRequest, number: int) -> Module:
@@ -158,7 +160,8 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
         text: list[str] = []
         module = _synthesize(replace(given, request=request, module_text=text.append), share, search.experience)
         texts.append((module, text))
-        _check_handwritten(request, module)
+        if has_handwritten(request) and not verify_schedule(module).ok:  # its time means nothing
+            raise CheckFailed
         return module
 
     search = ChunkSearch(choice, synthesize, limit.is_reached, listed=bool(given.emits))
@@ -179,14 +182,6 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
 def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     """The plan of one of the numbers of chunks that were tried."""
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
-
-
-def _check_handwritten(request: ScheduleRequest, module: Module) -> None:
-    """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
-    from collc.verification import verify_schedule
-
-    if has_handwritten(request) and not verify_schedule(module).ok:
-        raise CheckFailed
 
 
 def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | None = None) -> Module:

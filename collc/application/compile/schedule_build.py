@@ -92,7 +92,8 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
     except UsageError:
         raise
     except CollcError as error:
-        messages = [_with_place(given, message) for message in error.diagnostics]
+        place = given.request.synthesizer_span
+        messages = [replace(m, span=place) if _lacks_place(m) else m for m in error.diagnostics]
         build = build.with_outcomes({}, messages)
         build = replace(build, report=replace(build.report, exit=error.exit))
     if build.plan is not None and build.plan.search_stopped:
@@ -124,11 +125,9 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
     )
 
 
-def _with_place(given: BuildInput, message: Diagnostic) -> Diagnostic:
-    """The message; one about synthesis without a place gets that of the `synthesize` statement."""
-    if message.span is not None or message.code[0] not in _SYNTHESIS_CODES:
-        return message
-    return replace(message, span=given.request.synthesizer_span)
+def _lacks_place(message: Diagnostic) -> bool:
+    """Whether a message is about synthesis and gets the place of the `synthesize` statement."""
+    return message.span is None and message.code[0] in _SYNTHESIS_CODES
 
 
 def _with_fewer_chunks(build: Build, error: SourceError) -> Build | None:
@@ -189,6 +188,7 @@ def measure(build: Build) -> Build:
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
     where = network_of_bound(request, module)
+    numbers = {None if run.standard is None else run.standard.chunks for run in module.demand.runs}
     report = replace(
         build.report,
         links=module.network.link_count,
@@ -200,7 +200,7 @@ def measure(build: Build) -> Build:
         bound=bound.name + where,
         ideal_ps=ideal.time,
         ideal=ideal.name + where,
-        chunks_per_block=_chunks_per_block(module.demand),
+        chunks_per_block=numbers.pop() if len(numbers) == 1 else None,
         synthesizer=module.algorithm,
         seed=module.seed,
         notes=(*module.notes, *plan.notes, *([advice] if advice else [])),
@@ -284,9 +284,3 @@ def _page(build: Build, files: WrittenFile) -> str:
 
 def _chunk_count(demand: Demand) -> int:
     return sum(len(run.pattern) for run in demand.runs)
-
-
-def _chunks_per_block(demand: Demand) -> int | None:
-    """The number of chunks per block if all runs are standard collectives with the same one, else None."""
-    numbers = {None if run.standard is None else run.standard.chunks for run in demand.runs}
-    return numbers.pop() if len(numbers) == 1 else None

@@ -123,14 +123,9 @@ def _hint(request: CheckRequest, length: ScheduleLength, limit: Fraction) -> str
     """What to try; it depends on whether any schedule can meet the limit."""
     if request.operator in (">", ">=", "!="):
         return "relax the limit"
-    least = _least(request, length)
+    least = Fraction(length.bound_ps)
+    if request.name == "steps":
+        least = Fraction(-(-length.bound_ps * (length.steps or 0) // max(1, length.time_ps)))
     if least > limit or (least == limit and request.operator == "<"):
         return "no schedule can meet it: allow more time or steps, less data, or faster links"
     return "try more trials or another synthesizer, or relax the limit"
-
-
-def _least(request: CheckRequest, length: ScheduleLength) -> Fraction:
-    """The lower bound: picoseconds, or steps (rounded up) if the comparison is about steps."""
-    if request.name == "steps":
-        return Fraction(-(-length.bound_ps * (length.steps or 0) // max(1, length.time_ps)))
-    return Fraction(length.bound_ps)

@@ -59,7 +59,8 @@ def subject_section(subject: Subject) -> Section:
             Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
     if subject.drawing:
-        panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
+        caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
+        panels.append(Panel("Threadblocks", [Drawing("Threadblocks and their steps", subject.drawing, caption)]))
     return Section(subject.name, subject.summary, badge, panels)
 
 
@@ -191,8 +192,3 @@ def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     if subject.remark:
         blocks.append(Remarks("Alternatives", [subject.remark]))
     return blocks
-
-
-def _threadblocks(subject: Subject) -> Drawing:
-    caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
-    return Drawing("Threadblocks and their steps", subject.drawing, caption)

@@ -15,7 +15,6 @@ from collc.simulation.bandwidth import collectives_of_nccl_tests
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
-from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
@@ -225,12 +224,6 @@ def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings)
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
     simulation = simulated_module(module, settings.timing(module.schedule.model))
-    return SimulationReport(path, "schedule", settings.model, settings.astra, _workload_of(module.demand), simulation)
-
-
-def _workload_of(demand: Demand) -> Workload:
-    """The collective of a demand of one run of the standard library."""
-    standard = demand.standard
-    if standard is None:
-        return Workload()
-    return Workload(standard.kind, standard.size)
+    standard = module.demand.standard
+    workload = Workload() if standard is None else Workload(standard.kind, standard.size)
+    return SimulationReport(path, "schedule", settings.model, settings.astra, workload, simulation)

@@ -19,7 +19,7 @@ from collc.application.sweep.sweep_table import SweepTable, check_format
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
 from collc.parallel.processes import Lost, Processes, results_of
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 
 MOST_CASES: Final = 1_000_000
 """The most cases of a sweep."""
@@ -84,7 +84,10 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
     if settings.output is not None:
         check_format(settings.output)
     outline = read_program(path)
-    _check(outline, settings)
+    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
+    if not outline.schedules:
+        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
     if settings.plot is not None:
         check_plot(settings.plot, {column_of(name): values for name, values in settings.definitions})
     cases = _cases(outline, settings)
@@ -122,14 +125,6 @@ def _run_cases(
     return SweepReport(table, tuple(notes))
 
 
-def _check(outline: ProgramOutline, settings: SweepSettings) -> None:
-    """Raise for names that the program does not have, before any case runs."""
-    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
-    if not outline.schedules:
-        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
-        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
-
-
 def check_names(
     outline: ProgramOutline, params: Sequence[str], schedule: str | None, algorithms: Sequence[str]
 ) -> None:
@@ -146,17 +141,13 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    known = [*SYNTHESIZERS, *_textbook_names()]
+    from collc.source.textbook_names import textbook_names
+
+    known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:
         if name not in known or name == "fixed":
             hint = did_you_mean(name, known, f"there are {listed(known)}")
             raise UsageError(Diagnostic("U0102", f"there is no synthesizer or algorithm named '{name}'", hint=hint))
-
-
-def _textbook_names() -> list[str]:
-    from collc.source.textbook_names import textbook_names
-
-    return [name for name in textbook_names() if name not in SYNTHESIZERS]
 
 
 def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:

@@ -32,6 +32,7 @@ from collc.msccl.interpreter.data import Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
     OPS,
+    SHOWN,
     Array,
     RunReport,
     WrongChunk,
@@ -47,7 +48,6 @@ from collc.msccl.running.data import (
 )
 
 THREADS_LIMIT: Final = 512
-SHOWN: Final = 8
 
 
 def run_file(
@@ -69,7 +69,7 @@ def run_file(
     default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". threads: real threads,
     one for each threadblock, instead of a random order.
     Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
-    where the file's structure is broken, and for collectives whose result is not known.
+    if the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
     program, waits, coll = _load(path, collective, profile)
@@ -79,11 +79,11 @@ def run_file(
         raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
     elements = chunk_elements(count, coll, program.ngpus, program.nchunksperloop, 1)
     check_root(root, program.ngpus, path)
-    found = _root(program, waits, coll, root)
+    used_root = _root(program, waits, coll, root)
     reports: list[RunReport] = []
     for number in range(runs):
         for inplace in placements_of(program):
-            call = call_of(program, coll, found, inplace=inplace)
+            call = call_of(program, coll, used_root, inplace=inplace)
             machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
             hung = machine.run_threads() if threads else machine.run_in_random_order()
             reports.append(machine.report(hung))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from collc.base.synthesizers import COMMON
 from collc.base.wording import listed
+from collc.passes.synthesizers import COMMON
 from collc.source.parsing import tokens as t
 from collc.source.parsing.tokens import Token
 
