@@ -11,8 +11,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +26,7 @@ from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profil
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
-from collc.msccl.interpreter.data import Queues, StepData
+from collc.msccl.interpreter.data import Memory, Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
     OPS,
@@ -112,23 +110,6 @@ def _root(program: FileProgram, waits: StepWaits, coll: str, root: int | None) -
     return 0 if halted else root_of(program, waits, order, coll)
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The numbers in all slots, (slots, elements), as a domain of the interpreter."""
-
-    memory: Array
-    combine: Callable[[Array, Array], Array]
-
-    def load(self, slot: int, count: int) -> Array:
-        return self.memory[slot : slot + count].copy()
-
-    def store(self, slot: int, data: Array) -> None:
-        self.memory[slot : slot + len(data)] = data
-
-    def add(self, first: Array, second: Array) -> Array:
-        return self.combine(first, second)
-
-
 class _FileRun:
     """One run in one placement: the inputs, the memory of all gpus, and the interpreter that moves messages."""
 
@@ -159,8 +140,8 @@ class _FileRun:
             start = int(self.layout.base[rank, INPUT])
             self.memory[start : start + len(data)] = data
         operands = operands_of(program, waits, self.layout)
-        numbers, queues = _Numbers(self.memory, OPS[op]), Queues[Array](len(waits.sender))
-        data = StepData[Array](operands, numbers, queues)
+        memory, queues = Memory[Array](self.memory, OPS[op]), Queues[Array](len(waits.sender))
+        data = StepData[Array](operands, memory, queues)
         merge = chunks_per_message(program.message_bytes, elements * dtype.itemsize)
         messages = (-(-np.maximum(1, program.steps.cnt) // merge)).tolist()
 
