@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from collc.base.diagnostics import SourceError, Span
+from collc.base.diagnostics import SourceError
 from collc.source import limits
 from collc.source.elaboration import operators
 from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
@@ -76,27 +76,10 @@ from collc.source.types import (
 )
 from collc.ten.arrays import BoolArray
 
+if TYPE_CHECKING:
+    from collc.source.elaboration.file_context import FileContext
+
 Result = TypeVar("Result")
-
-
-class TopologyProvider(Protocol):
-    """The topologies that the expressions of a file can name or construct (see FileContext)."""
-
-    def topology_named(self, name: str) -> Topology | None:
-        """The instance with a name, None where there is none."""
-        ...
-
-    def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
-        """`ring(8)`, `unwound(t)`, `reversed(t)`."""
-        ...
-
-    def product(self, left: Topology, right: Topology, span: Span) -> Topology:
-        """`a * b`."""
-        ...
-
-    def changed(self, node: With | ex.Without, frame: Frame) -> Topology:
-        """`t with { ... }`, `t without { ... }`."""
-        ...
 
 
 class NotVectorised(Exception):
@@ -106,7 +89,7 @@ class NotVectorised(Exception):
 class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     """Evaluates the expressions of one file."""
 
-    def __init__(self, host: TopologyProvider) -> None:
+    def __init__(self, host: FileContext) -> None:
         self.topologies = host
 
     def value(self, node: ex.Expr, frame: Frame) -> Value:
