@@ -4,7 +4,7 @@ Why no design has less time * cost: ranges of the cost, in each of which linear 
 
 In a range low <= cost <= high, time * cost <= limit implies time <= limit (low + high - cost) / (low high), since
 1 / cost is convex; and B x >= 1 implies x >= 2 / b - B / b^2 for any b > 0. With both a range is a linear program. The
-range is refuted where the least of time + limit cost / (low high) is above limit (1 / low + 1 / high); the bandwidths b
+range is refuted if the least of time + limit cost / (low high) is above limit (1 / low + 1 / high); the bandwidths b
 are those at which the linear program has the same least value.
 """
 
@@ -40,7 +40,7 @@ class CostRange:
 
 
 def cost_ranges(problem: DesignProblem, limit: float) -> tuple[CostRange, ...]:
-    """Ranges from 0 to inf, in none of which time * cost <= limit (ns * dollars); () where one of them has a design."""
+    """Ranges from 0 to inf, in none of which time * cost <= limit (ns * dollars); () if one of them has a design."""
     search = DesignSearch(problem)
     base = search.base
     by_cost, by_time = replace(base, time_weight=0.0, cost_weight=1.0), replace(search.without_growing(), deadline=None)
@@ -72,7 +72,7 @@ def _rounded(cost: float) -> float:
 
 
 def _tangent_points(problem: ConvexProblem, found: ConvexSolution) -> tuple[float, ...]:
-    """Where a / B + g B is least: with a tangent there the bound of the solution follows by linear arithmetic."""
+    """The bandwidths at which a / B + g B is least: with tangents there, the bound of the solution follows by linear arithmetic."""
     slope = problem.cost_weight * problem.unit_cost
     for price, row in zip(found.prices, problem.rows, strict=True):
         slope = slope + price * row.coefficients
@@ -95,7 +95,7 @@ def smt_text(model: LibraModel) -> str:
 
     The first one asks for a design near the solution, since solvers may not find one elsewhere.
     In the second one linear constraints that follow from B x >= 1 and from the limit of time * cost are in their place:
-    solvers decide linear arithmetic, and where these have no solution, what they follow from has none.
+    solvers decide linear arithmetic, and if these have no solution, what they follow from has none.
     B_i: GB/s. x_i: at least 1 / B_i. m_k: at least each of its options. time in ms, cost in dollars.
     """
     lines = [
@@ -185,7 +185,7 @@ def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
 
 
 def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
-    """Of each 1 / B the tangent at a bandwidth, where this is not 0; x is above it."""
+    """Of each 1 / B the tangent at a bandwidth, if this is not 0; x is above it."""
     found: list[str] = []
     for k, (used, rate) in enumerate(zip(model.time.used, bandwidth, strict=True)):
         if used and rate:
