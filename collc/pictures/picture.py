@@ -162,6 +162,13 @@ def line(x1: float, y1: float, x2: float, y2: float, classes: str, more: str = "
     return f'<path class="{classes}" d="M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"{more}/>'
 
 
+def stroke(path: str, series: int, width: float = 2) -> str:
+    """A line in the colour and the dashes of a series. path: as in SVG."""
+    color = min(series, SERIES - 1)
+    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
+    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+
+
 def rect(x: float, y: float, width: float, height: float, classes: str, more: str = "") -> str:
     """A rectangle. more: further attributes, with a space before them."""
     return (
