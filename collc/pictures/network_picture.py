@@ -44,7 +44,7 @@ _MOST_TIPS: Final = 1_500
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Links that are drawn as one line: those of one kind between two devices, or in one direction."""
+    """Links that are drawn as one line: all of one kind between two devices, or in one direction."""
 
     source: int
     target: int

@@ -140,7 +140,7 @@ def escape_text(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """The same as the value of an attribute, in quotes."""
+    """Text as the value of an attribute: escaped, in quotes."""
     return quoteattr(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
