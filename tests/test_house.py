@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
-    "source": {"source", "emit", "graph", "ten"} | BELOW,
+    "source": {"source", "emit", "passes", "graph", "ten"} | BELOW,
     "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,

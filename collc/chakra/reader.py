@@ -37,10 +37,10 @@ def trace_ranks(prefix: Path) -> list[int]:
     """The ranks that have a file, in order. Raises nothing: a folder that cannot be read has none."""
     pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9]\d{0,8})\.et")
     try:
-        found = [pattern.fullmatch(path.name) for path in prefix.parent.iterdir()]
+        matches = [pattern.fullmatch(path.name) for path in prefix.parent.iterdir()]
     except OSError:
         return []
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def read_traces(prefix: Path) -> Traces:
@@ -78,27 +78,27 @@ def messages_of(path: Path) -> Iterator[tuple[int, bytes]]:
         raise SourceError(Diagnostic("X0501", f"cannot read {path}: {error.strerror or error}")) from error
     if len(data) > MAX_BYTES:
         raise _limit_error(path, f"more than {MAX_BYTES >> 20} MiB")
-    at = 0
-    while at < len(data):
-        begin, length, shift = at, 0, 0
+    position = 0
+    while position < len(data):
+        begin, length, shift = position, 0, 0
         while True:
-            if at == len(data):
-                raise _damaged_error(path, f"the file is cut off at byte {at}")
-            byte = data[at]
-            at, length, shift = at + 1, length | (byte & 127) << shift, shift + 7
+            if position == len(data):
+                raise _damaged_error(path, f"the file is cut off at byte {position}")
+            byte = data[position]
+            position, length, shift = position + 1, length | (byte & 127) << shift, shift + 7
             if byte < 128:
                 break
             if shift > 28:
                 raise _damaged_error(path, f"at byte {begin}, the length of a message is too long")
         if length > MAX_MESSAGE:
             raise _limit_error(path, f"a message of {length} bytes at byte {begin}, more than {MAX_MESSAGE >> 20} MiB")
-        if at + length > len(data):
-            rest = len(data) - at
+        if position + length > len(data):
+            rest = len(data) - position
             raise _damaged_error(
                 path, f"the file is cut off: the message at byte {begin} has {length} bytes, {rest} are there"
             )
-        yield begin, data[at : at + length]
-        at += length
+        yield begin, data[position : position + length]
+        position += length
 
 
 _COLUMNS: Final = {

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from collc.application.file_kinds import titles
 from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
-from collc.base.synthesizers import SYNTHESIZERS as NAMES
 from collc.base.tables import Table
 from collc.command import options as shared
 from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, print_output, progress_bar
 from collc.command.values import number_from, positive
 from collc.emit.kinds import EMIT_KINDS
+from collc.passes.synthesizers import searching_synthesizers
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
     from collc.msccl.inspecting.inspection import Inspection
 
 _KINDS = "also write this kind of file: " + ", ".join(EMIT_KINDS)
-_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(n for n in NAMES if n != "fixed")
+_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(searching_synthesizers())
 _PASSES = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 from collc.application.file_kinds import titles
 from collc.base.diagnostics import Exit
 from collc.base.options import Option
-from collc.base.synthesizers import COMMON
 from collc.command.terminal import Output
 from collc.command.values import (
     chunks_of,
@@ -24,6 +23,7 @@ from collc.command.values import (
     seconds_of,
     size_of,
 )
+from collc.passes.synthesizers import COMMON
 
 T = TypeVar("T")
 

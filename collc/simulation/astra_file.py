@@ -45,9 +45,9 @@ def read_astra_file(source: SourceFile) -> list[AstraDimension]:
         root = yaml.compose(source.text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        at = 0 if mark is None else min(mark.index, len(source.text))
+        begin = 0 if mark is None else min(mark.index, len(source.text))
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise _file_error(f"{source.name} is not YAML: {what}", Span(source, at, at)) from error
+        raise _file_error(f"{source.name} is not YAML: {what}", Span(source, begin, begin)) from error
     except RecursionError as error:
         raise _file_error(f"{source.name} is nested too deeply") from error
     columns = _columns(source, root)

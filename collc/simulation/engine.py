@@ -91,7 +91,7 @@ class Simulation:
     def utilisation(self, spans: int) -> NDArray[np.float64]:
         """float64[spans]: the mean share of all links that is occupied in each of equal parts of the time.
 
-        Empty under a timing that is not aware of congestion, and where nothing takes time.
+        Empty under a timing that is not aware of congestion, and if nothing takes time.
         """
         if not len(self.hops.begin) or not self.time:
             return np.zeros(0)
@@ -132,9 +132,9 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
 
 
 def _lanes(network: Network, links: int, any_lane: bool) -> Int64Array:
-    """int64[links]: for each link the next of those that lead from where it begins to where it ends, and are equal.
+    """int64[links]: for each link the next of the equal links between its ends, in a circle.
 
-    Where messages do not choose, each link itself.
+    If messages do not choose, each link itself.
     """
     following = np.arange(links, dtype=np.int64)
     if any_lane:

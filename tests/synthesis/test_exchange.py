@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.auto.tried import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
@@ -309,7 +309,7 @@ def test_where_links_have_a_way_back_the_reduction_mirrors_the_spread(both_ways:
         return tacos(task, effort)
 
     module = Module("m", net, all_reduce(list(range(8))), LinkModel.STORE)
-    found = exchange(module, Effort(work=WorkMeter(1)), spread, bound=0)
+    found = exchange(module, Effort(work=WorkMeter(1), bound=0), spread)
     assert len(planned) == calls
     assert verify_schedule(found).ok
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.completed import completed
 from collc.synthesis.reductions.compose import join

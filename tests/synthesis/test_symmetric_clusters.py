@@ -13,7 +13,7 @@ import collc
 from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.level_plan import levels_of

@@ -19,7 +19,7 @@ from collc.base.interrupts import stopping_at_signals
 from collc.base.reading import real_path
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.pipeline import parse_pipeline
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
 from collc.source.textbook_names import synthesizer_hint
@@ -95,8 +95,8 @@ def _check_settings(settings: Settings) -> None:
         if kind not in EMIT_KINDS:
             raise UsageError(unknown_kind(kind))
     name = settings.synthesizer
-    if name is not None and name not in SYNTHESIZERS:
-        hint = synthesizer_hint(name, SYNTHESIZERS)
+    if name is not None and name not in searching_synthesizers():
+        hint = synthesizer_hint(name, searching_synthesizers())
         raise UsageError(Diagnostic("U0102", f"there is no synthesizer named '{name}'", hint=hint))
     folder = None if settings.certificate is None else settings.certificate.parent
     if folder is not None and not folder.is_dir() and real_path(folder) != real_path(settings.output):

@@ -10,8 +10,7 @@ from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
 from collc.msccl.communicators import confined, for_one_run, relays_outside
 from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Fixed, Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Fixed, Invert, Synthesize
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
 

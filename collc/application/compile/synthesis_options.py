@@ -9,10 +9,10 @@ from typing import cast
 from collc.application.compile.handwritten_runs import has_handwritten
 from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
-from collc.base.synthesizers import COMMON
 from collc.passes.context import HandwrittenRun, Pass, PassContext
 from collc.passes.pipeline import Value, make_pass, parse_pipeline
 from collc.passes.registry import Fixed, Invert
+from collc.passes.synthesizers import COMMON
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.experience import Experience
@@ -69,13 +69,14 @@ class SynthesisOptions:
             progress=progress,
             time_limit=self.time_limit,
             experience=experience,
+            library=StandardAlgorithms(),
         )
         handwritten = {
             number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)
             for number, run in enumerate(self.request.runs)
             if run.moves is not None
         }
-        return PassContext(handwritten, effort, self.request.allow_congestion, StandardAlgorithms())
+        return PassContext(handwritten, effort, self.request.allow_congestion)
 
     def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
         """The statements of a run; a ring of the standard library follows links if the group has such a cycle."""

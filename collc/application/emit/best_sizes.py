@@ -23,8 +23,7 @@ from collc.base.wording import listed
 from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.tuning.nccl_shapes import nccl_times, shapes_of

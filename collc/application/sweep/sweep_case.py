@@ -13,7 +13,7 @@ from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, SourceError
 from collc.base.wording import did_you_mean
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.bandwidth import bandwidths
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
@@ -78,7 +78,7 @@ def run_case(case: SweepCase) -> Outcome:
 
 def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
     program = load_files(case.program, dict(case.definitions), case.schedule, case.chunks)
-    textbook = None if case.algorithm in SYNTHESIZERS else case.algorithm
+    textbook = None if case.algorithm in searching_synthesizers() else case.algorithm
     settings = Settings(
         synthesizer=None if textbook else case.algorithm,
         seed=case.seed,

@@ -19,7 +19,7 @@ from collc.application.sweep.sweep_table import SweepTable, check_format
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
 from collc.parallel.processes import Lost, Processes, results_of
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 
 MOST_CASES: Final = 1_000_000
 """The most cases of a sweep."""
@@ -143,7 +143,7 @@ def check_names(
         raise UsageError(Diagnostic("U0110", message, hint=hint))
     from collc.source.textbook_names import textbook_names
 
-    known = [*SYNTHESIZERS, *(name for name in textbook_names() if name not in SYNTHESIZERS)]
+    known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:
         if name not in known or name == "fixed":
             hint = did_you_mean(name, known, f"there are {listed(known)}")

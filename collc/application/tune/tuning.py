@@ -188,26 +188,26 @@ def _tasks(
 def _in_network(tasks: Sequence[TuningTask], request: ScheduleRequest) -> list[TuningTask]:
     """The tasks of synthesizers again, with switches that add and multicast, where a plan can use these (NVLS)."""
     from collc.msccl.plans.switch_program import may_use_switches
-    from collc.passes.synthesize import SYNTHESIZERS
+    from collc.passes.synthesizers import searching_synthesizers
 
     found: list[TuningTask] = []
     if not may_use_switches(request.network, request.demand, MscclOptions()) or request.runs[0].moves is not None:
         return found
     for task in tasks:
         files = tuple(options for options in task.files if options.kind == "mscclpp")
-        if task.plan is not None and files and (task.plan.algorithm is None or task.plan.algorithm in SYNTHESIZERS):
+        if task.plan is not None and files and task.plan.algorithm in {None, *searching_synthesizers()}:
             found.append(replace(task, plan=replace(task.plan, in_network=True), files=files))
     return found
 
 
 def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:
     """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
-    from collc.passes.synthesize import SYNTHESIZERS
+    from collc.passes.synthesizers import searching_synthesizers
     from collc.source.standard_algorithms import StandardAlgorithms
     from collc.synthesis.auto.textbook import hierarchical_shape
 
     if settings.algorithms:
-        return [(name, name not in SYNTHESIZERS) for name in settings.algorithms]
+        return [(name, name not in searching_synthesizers()) for name in settings.algorithms]
     standard = request.demand.runs[0].standard
     by_hand = request.runs[0].moves is not None
     own: list[tuple[str | None, bool]] = [(None, by_hand)]

@@ -20,7 +20,7 @@ from collc.base.diagnostics import CollcError, Diagnostic
 from collc.base.wording import plural
 from collc.msccl.communicators import communicators_of, confined
 from collc.msccl.options import MscclOptions, Profile, Protocol
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.engine import Deadlock, expect_many
 from collc.simulation.routing import NoRoute
 from collc.source.program import ScheduleRequest
@@ -152,7 +152,7 @@ def _first(error: CollcError) -> str:
 def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleRequest, Module]:
     """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError if there is none."""
     request = request_for(tuned, plan.size, plan.chunks)
-    textbook = plan.algorithm is not None and plan.algorithm not in SYNTHESIZERS
+    textbook = plan.algorithm is not None and plan.algorithm not in searching_synthesizers()
     if textbook and plan.algorithm is not None:
         request = with_textbook_algorithm(request, plan.algorithm)
     settings = Settings(

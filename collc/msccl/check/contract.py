@@ -27,6 +27,7 @@ from collc.msccl.check.limits import (
 from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH, FileProgram
 from collc.msccl.check.step_rules import check_steps
 from collc.msccl.interpreter.operations import WRITES
+from collc.ten.arrays import BoolArray
 
 NEVER_CALLED: Final = ("gather", "scatter")
 """Collectives that the executor loads and never selects, since it has no function of NCCL for them."""
@@ -49,18 +50,25 @@ class FileRules(ContractRules):
         location = self.program.algo_attribute(attribute)
         self.report(code, text, location, expected, breaks=breaks, warning=warning, hint=hint)
 
+    def _report_buffer(self, wrong: BoolArray, buffer: int, what: str, expected: str, *, warning: bool = False) -> None:
+        """Report the size of a buffer of the gpus with True in `wrong`. what: is said of it."""
+        name, declared = f"{BUFFERS[buffer]}_chunks", self.program.chunks[:, buffer]
+        for gpu in np.flatnonzero(wrong)[:SHOWN].tolist():
+            location, text = self.program.gpu_location(gpu, name), f"{name} is {declared[gpu]}, {what}"
+            self.report("X0116", text, location, expected, breaks=not warning, warning=warning)
+
     def algo(self) -> None:
         """The attributes of the algo element: collective, channels, placement and range of sizes."""
         program = self.program
-        names = NAMES[self.program.profile]
+        names = NAMES[program.profile]
         if program.coll not in names:
-            rule, hint = f"one of {', '.join(names)}", self._elsewhere()
+            rule, hint = f"one of {', '.join(names)}", self._hint_of_runtime()
             self._report_algo("coll", f'coll "{program.coll}"', rule, breaks=True, hint=hint)
-        elif program.coll in NEVER_CALLED and self.program.profile == "executor":
+        elif program.coll in NEVER_CALLED and program.profile == "executor":
             text = f'coll "{program.coll}": the executor loads the file and never selects it: NCCL has no such call'
             hint = "the Executor of MSCCL++ runs it as a plan ('emit mscclpp')"
             self._report_algo("coll", text, "a collective that NCCL has a call for", warning=True, hint=hint)
-        most = MAX_CHANNELS[self.program.profile]
+        most = MAX_CHANNELS[program.profile]
         if not 1 <= program.nchannels <= most:
             self._report_algo("nchannels", f"{program.nchannels} channels", f"1 .. {most}")
         if program.nchunksperloop < 1:
@@ -90,7 +98,7 @@ class FileRules(ContractRules):
             text = f"no multiple of nchunksperloop = {total} bytes is {span}: never selected"
             self._report_algo("maxBytes", text, f"a size of {least} bytes in range", warning=True)
 
-    def _elsewhere(self) -> str:
+    def _hint_of_runtime(self) -> str:
         """The hint for a collective that only the other runtime knows."""
         if self.program.coll == "custom":
             return (
@@ -105,10 +113,8 @@ class FileRules(ContractRules):
         program, total = self.program, self.program.nchunksperloop
         declared = np.clip(program.chunks, 0, None)
         reach = f"at most {MAX_BUFFER}: offsets end at {MAX_OFFSET}, counts at {MAX_COUNT}"
-        for gpu, buffer in np.argwhere(declared > MAX_BUFFER)[:SHOWN]:
-            name = f"{BUFFERS[buffer]}_chunks"
-            text = f"{name} is {declared[gpu, buffer]}, more than steps can reach"
-            self.report("X0116", text, program.gpu_location(int(gpu), name), reach, breaks=True)
+        for buffer in range(len(BUFFERS)):
+            self._report_buffer(declared[:, buffer] > MAX_BUFFER, buffer, "more than steps can reach", reach)
         sizes = buffer_sizes(coll, program.ngpus, max(1, total)) or (total, 0)
         if max(sizes) > MAX_BUFFER:
             text = f"nchunksperloop is {total}: {max(sizes)} chunks in one buffer, more than steps can reach"
@@ -128,9 +134,8 @@ class FileRules(ContractRules):
     def buffers(self, coll: str) -> None:
         """The sizes of buffers in the file, against those that the runtime derives from the collective."""
         program, total = self.program, self.program.nchunksperloop
-        for gpu, buffer in np.argwhere(program.chunks < 0)[:SHOWN]:
-            name = f"{BUFFERS[buffer]}_chunks"
-            self.report("X0116", f"{name} is negative", program.gpu_location(int(gpu), name), "at least 0", breaks=True)
+        for buffer in range(len(BUFFERS)):
+            self._report_buffer(program.chunks[:, buffer] < 0, buffer, "which is negative", "at least 0")
         if coll in TOTAL and total % program.ngpus:
             text = f"nchunksperloop is {total}"
             self._report_algo("nchunksperloop", text, f"a multiple of ngpus = {program.ngpus} for {coll}", breaks=True)
@@ -139,25 +144,20 @@ class FileRules(ContractRules):
         if sizes is None:
             return
         if program.coll == "custom":
-            self._room(coll, sizes)
+            self._custom_buffers(coll, sizes)
             return
         for buffer, size in enumerate(sizes):
             declared = program.chunks[:, buffer]
             free = coll == ("scatter", "gather")[buffer]
-            exact = self.program.profile == "old" and not free
+            exact = program.profile == "old" and not free
             wrong = (declared != size) if exact else (declared > size)
-            for gpu in np.flatnonzero(wrong)[:SHOWN]:
-                name = f"{BUFFERS[buffer]}_chunks"
-                text = f"{name} is {declared[gpu]}, but {coll} over {program.ngpus} ranks has {size}"
-                rule = f"{size} (nchunksperloop is {total})"
-                self.report("X0116", text, program.gpu_location(int(gpu), name), rule, breaks=True)
-            short = np.flatnonzero((declared < size) & (declared > 0)) if not (exact or free) else np.empty(0, np.int64)
-            for gpu in short[:SHOWN]:
-                name = f"{BUFFERS[buffer]}_chunks"
-                text = f"{name} is {declared[gpu]}, less than the {size} that {coll} has"
-                self.report("X0116", text, program.gpu_location(int(gpu), name), str(size), warning=True)
+            what = f"but {coll} over {program.ngpus} ranks has {size}"
+            self._report_buffer(wrong, buffer, what, f"{size} (nchunksperloop is {total})")
+            if not (exact or free):
+                short = (declared < size) & (declared > 0)
+                self._report_buffer(short, buffer, f"less than the {size} that {coll} has", str(size), warning=True)
 
-    def _room(self, coll: str, sizes: tuple[int, int]) -> None:
+    def _custom_buffers(self, coll: str, sizes: tuple[int, int]) -> None:
         """The buffers of a custom file have the sizes in the file, which must suffice for the collective.
 
         Buffers that only the root needs are left to the check of the result. In place, a buffer that is a part of the
@@ -167,13 +167,10 @@ class FileRules(ContractRules):
         only_root = {"broadcast": INPUT, "scatter": INPUT, "reduce": OUTPUT, "gather": OUTPUT}.get(coll)
         part = {"allgather": INPUT, "gather": INPUT, "reducescatter": OUTPUT, "scatter": OUTPUT}.get(coll)
         for buffer, size in enumerate(sizes):
-            declared, name = program.chunks[:, buffer], f"{BUFFERS[buffer]}_chunks"
-            exact = program.inplace and buffer == part
+            declared, exact = program.chunks[:, buffer], program.inplace and buffer == part
             wrong = (declared < size) & (buffer != only_root) | (exact & (declared > size))
-            for gpu in np.flatnonzero(wrong)[:SHOWN]:
-                text = f"{name} is {declared[gpu]}, but {coll} over {program.ngpus} ranks has {size}"
-                rule = f"{'' if exact else 'at least '}{size} (nchunksperloop is {program.nchunksperloop})"
-                self.report("X0116", text, program.gpu_location(int(gpu), name), rule, breaks=True)
+            rule = f"{'' if exact else 'at least '}{size} (nchunksperloop is {program.nchunksperloop})"
+            self._report_buffer(wrong, buffer, f"but {coll} over {program.ngpus} ranks has {size}", rule)
 
     def scratch(self) -> None:
         """The scratch that the old runtime allocates when it starts (docs/msccl-contract.md, section 5)."""
@@ -185,7 +182,7 @@ class FileRules(ContractRules):
         needed = program.max_bytes * scratch[gpu] // program.nchunksperloop
         if needed <= LARGE_SCRATCH_BYTES:
             return
-        text = f"the old runtime allocates {_large(needed)} of scratch on gpu {gpu} when it starts"
+        text = f"the old runtime allocates {_size_text(needed)} of scratch on gpu {gpu} when it starts"
         most = MAX_SCRATCH_BYTES if needed > MAX_SCRATCH_BYTES else LARGE_SCRATCH_BYTES
         rule = f"at most {most >> 30} GiB"
         hint = f'maxBytes="{LARGE_SCRATCH_BYTES * program.nchunksperloop // scratch[gpu]}" keeps it to 1 GiB'
@@ -206,7 +203,7 @@ class FileRules(ContractRules):
             self.report("X0117", text, program.gpu_location(int(gpu)), f"at most {MAX_NODES}", hint=hint)
 
 
-def _large(size: int) -> str:
+def _size_text(size: int) -> str:
     """The text of a size of at least 1 GiB: `1.5 GiB`, `2.0 EiB`."""
     power = min((size.bit_length() - 1) // 10, 6)
     return f"{size / 2 ** (10 * power):.1f} {'KMGTPE'[power - 1]}iB"

@@ -170,7 +170,8 @@ class Reader:
             self.numbers[name] = default if missing else self._number(tag, name, 64)
         for name in ("inplace", "outofplace"):
             if self.numbers[name] not in (0, 1):
-                self._report("X0110", f"{name} is {self.numbers[name]}", self._at(name), "0 or 1", breaks=False)
+                text = f"{name} is {self.numbers[name]}"
+                self._report("X0110", text, self._location_of(name), "0 or 1", breaks=False)
 
     def _word(self, tag: Tag, name: str) -> int:
         """The number of the word that an attribute has; 0 for a wrong word, and if any is right."""
@@ -178,12 +179,12 @@ class Reader:
         if value is None:
             self._report_missing(tag, name)
         elif not value and name != "name":
-            self._report("X0106", f"{name} is empty", self._at(name))
+            self._report("X0106", f"{name} is empty", self._location_of(name))
         elif name in _WORDS:
             numbers, expected = _WORDS[name]
             if value in numbers:
                 return numbers[value]
-            self._report("X0106", f'{name} "{value}"', self._at(name), expected)
+            self._report("X0106", f'{name} "{value}"', self._location_of(name), expected)
         return 0
 
     def _report_missing(self, tag: Tag, name: str) -> None:
@@ -199,17 +200,17 @@ class Reader:
             self.cache[text] = c_integer(text)
         value = self.cache[text]
         if value is None:
-            self._report("X0106", f'{name}="{text}" is no number', self._at(name), "a C integer")
+            self._report("X0106", f'{name}="{text}" is no number', self._location_of(name), "a C integer")
             return 0
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            self._report("X0106", f'{name}="{text}" does not fit {bits} bits', self._at(name))
+            self._report("X0106", f'{name}="{text}" does not fit {bits} bits', self._location_of(name))
             return 0
         if len(text) > 1 and text.lstrip("+-")[0] == "0" and text != str(value):
             note = f'{name}="{text}" begins with 0, so the runtimes read it as {value}'
-            self.findings.add(Finding("contract", "X0106", note, self._at(name), str(value), warning=True))
+            self.findings.add(Finding("contract", "X0106", note, self._location_of(name), str(value), warning=True))
         return value
 
-    def _at(self, attribute: str) -> FileLocation:
+    def _location_of(self, attribute: str) -> FileLocation:
         return replace(self.location, attribute=attribute)
 
     def _report(

@@ -122,7 +122,7 @@ class _Scanner:
             match = _TAG.match(self.data, self.at)
             if match is None:
                 if not self.ended and len(self.data) - self.at < TAG_LIMIT:
-                    self._more()
+                    self._read_block()
                 elif self.data.startswith(b"<!--", self.at):
                     self._skip_comment()
                 else:
@@ -133,7 +133,7 @@ class _Scanner:
             yield self._tag(match)
             self.at = match.end()
 
-    def _more(self) -> bool:
+    def _read_block(self) -> bool:
         """Read the next block, and drop the data before the position."""
         block = self.stream.read(BLOCK)
         self.line_start -= self.at
@@ -147,13 +147,13 @@ class _Scanner:
         while True:
             gap = _GAP.match(self.data, self.at)
             if gap is not None and gap.end() > self.at:
-                self._pass(gap.end())
+                self._move_to(gap.end())
             if self.at < len(self.data):
                 return True
-            if self.ended or not self._more():
+            if self.ended or not self._read_block():
                 return False
 
-    def _pass(self, to: int) -> None:
+    def _move_to(self, to: int) -> None:
         """Move to position `to`, counting lines."""
         count = self.data.count(b"\n", self.at, to)
         if count:
@@ -190,11 +190,11 @@ class _Scanner:
             self._fail("X0102", "comment whose first word is too long", 4, lenient=True)
         self.at += 4
         while (end := self.data.find(b"-->", self.at)) < 0:
-            self._pass(max(self.at, len(self.data) - 2))
-            if not self._more():
+            self._move_to(max(self.at, len(self.data) - 2))
+            if not self._read_block():
                 location = FileLocation(start_line, start_column)
                 raise ScanError(Finding("contract", "X0102", "comment that never ends", location, expected="-->"))
-        self._pass(end + 3)
+        self._move_to(end + 3)
 
     def _explain(self) -> None:
         """Raise ScanError for the text at the position, which is no tag."""

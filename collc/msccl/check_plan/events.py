@@ -6,7 +6,7 @@ what came before it (and a nop) before what comes after the matching wait (and a
 the program of its sender has begun. A put over a port channel takes place after its operation, before the next
 signal of its threadblock on that channel arrives, and before a flush of that channel ends.
 
-One order of events decides for all, since an operation that can run can also run later; except where several
+One order of events decides for all, since an operation that can run can also run later; except if several
 threadblocks wait on one channel or acquire one semaphore. `History.shared_uses` has those, and they must be ordered.
 """
 

@@ -93,8 +93,8 @@ def _in_words(error: json.JSONDecodeError) -> str:
     """Our message for an error of the JSON reader."""
     if error.pos >= len(error.doc.rstrip()):
         return "the file ends inside a list or an object" if error.doc.strip() else "the file is empty"
-    found = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
-    return found or "this cannot be here"
+    words_of_error = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
+    return words_of_error or "this cannot be here"
 
 
 def locate(findings: Findings, path: Path) -> None:
@@ -130,42 +130,42 @@ class _Finder:
         """The location with line and column of the innermost part of it that exists."""
         if location.line:
             return location
-        at = self._skip(0)
+        position = self._skip(0)
         for name, number in (("gpus", location.gpu), ("threadblocks", location.tb), ("ops", location.step)):
-            inner = self._position_of(self._position_of(at, name), number) if number >= 0 else -1
+            inner = self._position_of(self._position_of(position, name), number) if number >= 0 else -1
             if inner < 0:
                 break
-            at = inner
-        named = self._position_of(at, location.attribute) if location.attribute else -1
-        at = max(at, named)
-        begin = self._text.rfind("\n", 0, at) + 1
-        return replace(location, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
+            position = inner
+        named = self._position_of(position, location.attribute) if location.attribute else -1
+        position = max(position, named)
+        begin = self._text.rfind("\n", 0, position) + 1
+        return replace(location, line=self._text.count("\n", 0, position) + 1, column=position - begin + 1)
 
-    def _position_of(self, at: int, name: str | int) -> int:
+    def _position_of(self, position: int, name: str | int) -> int:
         """Where a member of the object or list at a position begins; -1 if there is none."""
-        if at < 0 or self._text[at : at + 1] not in ("{", "["):
+        if position < 0 or self._text[position : position + 1] not in ("{", "["):
             return -1
-        if at not in self._parts:
-            self._parts[at] = self._members(at)
-        return self._parts[at].get(name, -1)
+        if position not in self._parts:
+            self._parts[position] = self._members(position)
+        return self._parts[position].get(name, -1)
 
-    def _members(self, at: int) -> dict[str | int, int]:
+    def _members(self, position: int) -> dict[str | int, int]:
         found: dict[str | int, int] = {}
-        text, named = self._text, self._text[at] == "{"
-        at = self._skip(at + 1)
-        while text[at] not in "}]":
+        text, named = self._text, self._text[position] == "{"
+        position = self._skip(position + 1)
+        while text[position] not in "}]":
             name: str | int = len(found)
             if named:
-                name, at = self._decoder.raw_decode(text, at)
-                at = self._skip(self._skip(at) + 1)
-            found[name] = at
-            at = self._skip(self._decoder.raw_decode(text, at)[1])
-            at = self._skip(at + 1) if text[at] == "," else at
+                name, position = self._decoder.raw_decode(text, position)
+                position = self._skip(self._skip(position) + 1)
+            found[name] = position
+            position = self._skip(self._decoder.raw_decode(text, position)[1])
+            position = self._skip(position + 1) if text[position] == "," else position
         return found
 
-    def _skip(self, at: int) -> int:
-        space = _SPACE.match(self._text, at)
-        return space.end() if space else at
+    def _skip(self, position: int) -> int:
+        space = _SPACE.match(self._text, position)
+        return space.end() if space else position
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class OperationReader:
         return op
 
     def limit(self, count: int, limit: int, what: str, location: FileLocation) -> None:
-        """Add a finding where there are more of something than the runtime has room for."""
+        """Add a finding if there are more of something than the runtime has room for."""
         if count > limit:
             self.findings.add(Finding("contract", "X0406", f"{count} {what}", location, f"at most {limit}"))
 
@@ -184,8 +184,8 @@ class OperationReader:
         item = Fields.of(entry, "buffer", op.location)
         channel = item_at(references.switches, item.values.get("switch_channel_id"), "switch channel", op.location)
         index, size = item.number("index"), item.number("size")
-        found = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
-        return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in found]
+        ranges = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
+        return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in ranges]
 
     def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
         """The slots that an entry of src_buff or dst_buff names, inside their buffer (else X0405)."""

@@ -58,21 +58,23 @@ def check_groups(plan: Plan, findings: Findings) -> None:
             there = [channel for channel in plan.switches[peer] if rank in channel.ranks]
             if here != there:
                 text = f"gpus {rank} and {peer} list other switch channels, or list them in another order"
-                at = FileLocation(gpu=rank, attribute="channels")
-                findings.add(Finding("contract", "X0403", text, at, "the same groups in the same order"))
+                location = FileLocation(gpu=rank, attribute="channels")
+                findings.add(Finding("contract", "X0403", text, location, "the same groups in the same order"))
 
 
 def check_ports(plan: Plan, findings: Findings) -> None:
     """Add to the findings (X0406) gpus with more ports, or memory for them, than the proxy has numbers for."""
     for rank, (mine, buffers) in enumerate(zip(plan.channels, plan.remote, strict=True)):
         ports, regions = len(mine["port"]), OWN_REGIONS + sum("port" in kinds for _, _, kinds in buffers)
-        at = FileLocation(gpu=rank, attribute="channels")
+        location = FileLocation(gpu=rank, attribute="channels")
         if ports > MAX_PORTS:
-            findings.add(Finding("contract", "X0406", f"{ports} port channels of a gpu", at, f"at most {MAX_PORTS}"))
+            findings.add(
+                Finding("contract", "X0406", f"{ports} port channels of a gpu", location, f"at most {MAX_PORTS}")
+            )
         if ports and regions > MAX_REGIONS:
             text = f"{regions} memory regions for the ports of a gpu: {OWN_REGIONS} and its remote buffers"
-            at = FileLocation(gpu=rank, attribute="remote_buffers")
-            findings.add(Finding("contract", "X0406", text, at, f"at most {MAX_REGIONS}"))
+            location = FileLocation(gpu=rank, attribute="remote_buffers")
+            findings.add(Finding("contract", "X0406", text, location, f"at most {MAX_REGIONS}"))
 
 
 def check_nodes(plan: Plan, findings: Findings) -> None:
@@ -85,16 +87,16 @@ def check_nodes(plan: Plan, findings: Findings) -> None:
         return
     node = _node_of_ranks(nodes, len(plan.chunks))
     for rank, mine in enumerate(plan.channels):
-        at = FileLocation(gpu=rank, attribute="channels")
+        location = FileLocation(gpu=rank, attribute="channels")
         for peer, what in _mapped_gpus(plan, rank):
             if node[peer] != node[rank]:
                 text = f"{what} of gpu {rank} (node {node[rank]}) to gpu {peer} (node {node[peer]})"
-                findings.add(Finding("contract", "X0418", text, at, "port channels between nodes"))
+                findings.add(Finding("contract", "X0418", text, location, "port channels between nodes"))
                 break
         peers = [peer for _, _, peer, _ in mine["port"] if node[peer] != node[rank]]
         if isinstance(nodes, int) and peers and nodes > INFINIBAND:
             text = f"ports between nodes of {nodes} gpus: the runtime supports {INFINIBAND} InfiniBand devices per node"
-            findings.add(Finding("contract", "X0418", text, at, f"at most {INFINIBAND} gpus in a node"))
+            findings.add(Finding("contract", "X0418", text, location, f"at most {INFINIBAND} gpus in a node"))
 
 
 def _node_of_ranks(nodes: Nodes, ranks: int) -> list[int]:

@@ -52,6 +52,10 @@ class RunReport:
         return not self.hung and not self.wrong
 
 
+SHOWN: Final = 8
+"""Wrong chunks that a report lists at most."""
+
+
 def check_choices(dtype: str, op: str | None) -> None:
     """Raise UsageError (X0200) for an unknown type or reduction; op None: that of the file."""
     if dtype not in DTYPES or (op is not None and op not in OPS):

@@ -11,8 +11,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,10 +26,11 @@ from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profil
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
-from collc.msccl.interpreter.data import Queues, StepData
+from collc.msccl.interpreter.data import Memory, Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
     OPS,
+    SHOWN,
     Array,
     RunReport,
     WrongChunk,
@@ -47,7 +46,6 @@ from collc.msccl.running.data import (
 )
 
 THREADS_LIMIT: Final = 512
-SHOWN: Final = 8
 
 
 def run_file(
@@ -69,7 +67,7 @@ def run_file(
     default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". threads: real threads,
     one for each threadblock, instead of a random order.
     Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
-    where the file's structure is broken, and for collectives whose result is not known.
+    if the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
     program, waits, coll = _load(path, collective, profile)
@@ -79,11 +77,11 @@ def run_file(
         raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
     elements = chunk_elements(count, coll, program.ngpus, program.nchunksperloop, 1)
     check_root(root, program.ngpus, path)
-    found = _root(program, waits, coll, root)
+    used_root = _root(program, waits, coll, root)
     reports: list[RunReport] = []
     for number in range(runs):
         for inplace in placements_of(program):
-            call = call_of(program, coll, found, inplace=inplace)
+            call = call_of(program, coll, used_root, inplace=inplace)
             machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
             hung = machine.run_threads() if threads else machine.run_in_random_order()
             reports.append(machine.report(hung))
@@ -110,23 +108,6 @@ def _root(program: FileProgram, waits: StepWaits, coll: str, root: int | None) -
         return root
     order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
     return 0 if halted else root_of(program, waits, order, coll)
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The numbers in all slots, (slots, elements), as a domain of the interpreter."""
-
-    memory: Array
-    combine: Callable[[Array, Array], Array]
-
-    def load(self, slot: int, count: int) -> Array:
-        return self.memory[slot : slot + count].copy()
-
-    def store(self, slot: int, data: Array) -> None:
-        self.memory[slot : slot + len(data)] = data
-
-    def add(self, first: Array, second: Array) -> Array:
-        return self.combine(first, second)
 
 
 class _FileRun:
@@ -159,8 +140,8 @@ class _FileRun:
             start = int(self.layout.base[rank, INPUT])
             self.memory[start : start + len(data)] = data
         operands = operands_of(program, waits, self.layout)
-        numbers, queues = _Numbers(self.memory, OPS[op]), Queues[Array](len(waits.sender))
-        data = StepData[Array](operands, numbers, queues)
+        memory, queues = Memory[Array](self.memory, OPS[op]), Queues[Array](len(waits.sender))
+        data = StepData[Array](operands, memory, queues)
         merge = chunks_per_message(program.message_bytes, elements * dtype.itemsize)
         messages = (-(-np.maximum(1, program.steps.cnt) // merge)).tolist()
 

@@ -1,10 +1,10 @@
 """The operations of an MSCCL++ plan as tasks of the simulator, on a network that the plan does not know.
 
 An operation starts when its threadblock has done the one before and what it waits for has happened. What it moves
-from or to another GPU is a message; the threadblock goes on when its data has entered the first link, or has come where
+from or to another GPU is a message; the threadblock goes on when its data has entered the first link, or has come if
 it reads from another GPU. Port channels move data beside the threadblock, which does not wait. A signal is a message
 without bytes, and counts when the data before it has come too. Local work takes no time. Over a switch channel, data
-goes to a switch that adds and multicasts, once all of it has come it goes on to all GPUs; where the network has no such
+goes to a switch that adds and multicasts, once all of it has come it goes on to all GPUs; if the network has no such
 switch, from GPU to GPU. Packets have twice the bytes of their payload, and who reads them waits for them.
 """
 
@@ -94,17 +94,17 @@ class _Switches:
         self.links: set[tuple[int, int]] = set(zip(network.source.tolist(), network.target.tolist(), strict=True))
 
     def switch_between(self, ranks: tuple[int, ...]) -> int | None:
-        """The end of tasks at a switch that joins some GPUs, in turn where there are several; None without one."""
+        """The end of tasks at a switch that joins some GPUs, in turn if there are several; None without one."""
         npus = self.network.npus[list(ranks)].tolist()
-        found = [
+        joining = [
             number
             for number, switch in enumerate(self.able.tolist())
             if all((npu, switch) in self.links and (switch, npu) in self.links for npu in npus)
         ]
-        if not found:
+        if not joining:
             return None
         turn = self.turns[ranks] = self.turns.get(ranks, -1) + 1
-        return len(self.network.npus) + found[turn % len(found)]
+        return len(self.network.npus) + joining[turn % len(joining)]
 
 
 class _TaskInterpreter(PlanInterpreter[int]):

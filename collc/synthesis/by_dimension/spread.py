@@ -14,9 +14,9 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.graph.dimensions import Dimensions, find_dimensions
 from collc.graph.paths import PathTree, shortest_path_tree
-from collc.synthesis.by_dimension.hop_schedule import HopSchedule, LineHop
+from collc.synthesis.by_dimension.hop_schedule import LineHop, schedule_hops
 from collc.synthesis.conditions import Conditions
-from collc.ten.schedule import RowSchedule, Schedule, Transfers
+from collc.ten.schedule import RowSchedule, Schedule
 
 VARIANTS: Final = 2
 """Trees of each NPU and dimension."""
@@ -62,9 +62,6 @@ def spread(
 ) -> Schedule:
     """The schedule in which row k of the conditions spreads along the dimensions in orders[k].
 
-    In a schedule that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards
-    these are two partials, which the switch would mix up. If they are, one copy waits for the other.
-
     Raises SourceError if no path along the lines leads to an NPU, NoSchedule if `stop` returns True before
     there is a schedule, or if the buffers of switches are too small.
     """
@@ -74,22 +71,10 @@ def spread(
         if k % 256 == 0 and stop():
             raise _stopped_early()
         hops.append(_hops(conditions, trees, k, orders[k]))
-    schedule, transfers = _schedule_hops(conditions, hops, stop, one_copy=False)
-    if conditions.task.inverted and schedule.copies_meet():
-        _, transfers = _schedule_hops(conditions, hops, stop, one_copy=True)
-    return RowSchedule(conditions.task.model, transfers)
-
-
-def _schedule_hops(
-    conditions: Conditions, hops: list[list[LineHop]], stop: Callable[[], bool], *, one_copy: bool
-) -> tuple[HopSchedule, Transfers]:
-    schedule = HopSchedule(conditions, one_copy)
-    for k, row in enumerate(hops):
-        schedule.add(k, row)
-    transfers = schedule.run(stop)
+    transfers = schedule_hops(conditions, hops, stop)
     if transfers is None:
         raise _stopped_early()
-    return schedule, transfers
+    return RowSchedule(conditions.task.model, transfers)
 
 
 def _stopped_early() -> NoSchedule:

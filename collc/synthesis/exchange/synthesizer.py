@@ -62,11 +62,10 @@ BOUND_WORK = 10_000
 """Work of the lower bound of the copies of a phase; that of the whole takes three times as much."""
 
 
-def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None = None) -> Module:
+def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
     """The module with a schedule of its reductions.
 
-    spread: plans the copies from the cores, and backwards in time the reductions to them. bound: picoseconds at which
-    the search ends; None: the lower bound of the module. Raises SourceError if the
+    spread: plans the copies from the cores, and backwards in time the reductions to them. Raises SourceError if the
     network has switches or links without bandwidth, a chunk is not reduced for all who contribute to it, or something
     is planned already; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
@@ -76,7 +75,7 @@ def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None =
         raise SourceError(Diagnostic("S0310", f"exchange {reason}", hint=hint))
     with rates_required():
         clock = Clock.of(module.network, module.demand, module.model)
-    planner = _ExchangePlanner(module, clock, spread, effort, bound)
+    planner = _ExchangePlanner(module, clock, spread, effort)
     best = planner.best()
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
@@ -112,10 +111,11 @@ class _Plan:
 class _ExchangePlanner:
     """Plans a module with cores of several kinds."""
 
-    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort, bound: int | None) -> None:
+    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort) -> None:
         self._module, self._clock, self._spread, self._effort = module, clock, spread, effort
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
+        bound = effort.bound
         if bound is None:
             effort.work.add_setup(3 * BOUND_WORK)
             bound = lower_bound(network, module.demand, module.model).time
@@ -232,7 +232,7 @@ class _ExchangePlanner:
             there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
             return RowSchedule(down.model, there)
         meter = WorkMeter()
-        schedule = self._spread(task, replace(self._effort, work=meter))
+        schedule = self._spread(task, replace(self._effort, work=meter, bound=None))
         self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end when they get longer than the best
         return schedule
 
