@@ -47,8 +47,8 @@ def cost_ranges(problem: DesignProblem, limit: float) -> tuple[CostRange, ...]:
     cheapest, fastest = solve(by_cost), solve(by_time)
     if cheapest is None or fastest is None or min(cheapest.bound, fastest.bound) <= 0:
         return ()
-    low = _rounded(cheapest.bound * (1 - MARGIN))
-    high = _rounded(max(limit / (fastest.bound * (1 - 2 * MARGIN)), low))
+    low = _cost_in_digits(cheapest.bound * (1 - MARGIN))
+    high = _cost_in_digits(max(limit / (fastest.bound * (1 - 2 * MARGIN)), low))
     found = [CostRange(0.0, low, _tangent_points(by_cost, cheapest))]
     waiting = [(low, high)] if low < high else []
     while waiting:
@@ -59,20 +59,20 @@ def cost_ranges(problem: DesignProblem, limit: float) -> tuple[CostRange, ...]:
         if least is not None and least.bound > weight * (low + high) * (1 + MARGIN):
             found.append(CostRange(low, high, _tangent_points(mixed, least)))
             continue
-        middle = _rounded((low * high) ** 0.5)
+        middle = _cost_in_digits((low * high) ** 0.5)
         if not low < middle < high or len(found) + len(waiting) > MOST_RANGES:
             return ()
         waiting += [(middle, high), (low, middle)]
     return (*found, CostRange(found[-1].high, float("inf"), _tangent_points(by_time, fastest)))
 
 
-def _rounded(cost: float) -> float:
+def _cost_in_digits(cost: float) -> float:
     """Nine digits, so that the same decimal number is written at both sides."""
     return float(f"{cost:.9g}")
 
 
 def _tangent_points(problem: ConvexProblem, found: ConvexSolution) -> tuple[float, ...]:
-    """The bandwidths at which a / B + g B is least: with tangents there, the bound of the solution follows by linear arithmetic."""
+    """The bandwidths at which a / B + g B is least: with tangents there, linear arithmetic gives the bound."""
     slope = problem.cost_weight * problem.unit_cost
     for price, row in zip(found.prices, problem.rows, strict=True):
         slope = slope + price * row.coefficients
@@ -212,14 +212,14 @@ def _time(time: TimeExpression, names: dict[Maximum, str], lines: list[str], uni
             lines.append(f"(declare-const {name} Real)")
             lines += [f"(assert (>= {name} {option}))" for option in options]
         parts.append(f"(* {_number(weight / unit)} {names[maximum]})")
-    return _added(parts)
+    return _sum_of(parts)
 
 
 def _sum(coefficients: list[Fraction] | tuple[Fraction, ...]) -> str:
-    return _added([f"(* {_number(value)} B{k})" for k, value in enumerate(coefficients) if value])
+    return _sum_of([f"(* {_number(value)} B{k})" for k, value in enumerate(coefficients) if value])
 
 
-def _added(parts: list[str]) -> str:
+def _sum_of(parts: list[str]) -> str:
     return "0.0" if not parts else parts[0] if len(parts) == 1 else f"(+ {' '.join(parts)})"
 
 
