@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -76,10 +76,19 @@ from collc.source.types import (
 )
 from collc.ten.arrays import BoolArray
 
-if TYPE_CHECKING:
-    from collc.source.elaboration.file_context import FileContext
-
 Result = TypeVar("Result")
+
+
+class TopologyProvider(Protocol):
+    """The topologies that the expressions of a file can name or construct (see FileContext)."""
+
+    def topology_named(self, name: str) -> Topology | None: ...
+
+    def topology_called(self, call: ex.Call, frame: Frame) -> Topology: ...
+
+    def product(self, left: Topology, right: Topology, span: Span) -> Topology: ...
+
+    def changed(self, node: With | ex.Without, frame: Frame) -> Topology: ...
 
 
 class NotVectorised(Exception):
@@ -89,7 +98,7 @@ class NotVectorised(Exception):
 class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     """Evaluates the expressions of one file."""
 
-    def __init__(self, host: FileContext) -> None:
+    def __init__(self, host: TopologyProvider) -> None:
         self.topologies = host
 
     def value(self, node: ex.Expr, frame: Frame) -> Value:
