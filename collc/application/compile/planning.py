@@ -1,4 +1,4 @@
-"""The schedule of a request: that of the synthesizer or, if a search ends without any, one along shortest paths."""
+"""The schedule of a request: by the synthesizer or, if its search ends without any, along shortest paths."""
 
 from __future__ import annotations
 

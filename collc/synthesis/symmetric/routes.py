@@ -34,7 +34,7 @@ class ClassTimes:
         """The times of chunks of a size. Raises ValueError if links have no bandwidth or latency."""
         sent = network.occupancy(np.array([size], np.int64))[network.kind, 0]
         total = sent + network.latencies[network.kind]
-        busy = total if model is LinkModel.STORE else sent
+        busy = model.busy(sent, total)
         share = translations.link_share.astype(np.int64)
         return ClassTimes(share * busy, (share - 1) * busy + total, np.where(share > 1, busy, 0))
 
