@@ -199,7 +199,7 @@ def _open_as(number: int) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but SystemExit, after `--help` and `--version`.
 
-    arguments: the words after "collc"; None: those of the process.
+    arguments: the words after "collc"; None: the words of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()

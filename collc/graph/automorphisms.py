@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,16 +41,30 @@ def refine_colours(
     return colour
 
 
+def match_keys(wanted: NDArray[Any], given: NDArray[Any]) -> Int32Array | None:
+    """int32[n]: for each wanted key the position of an equal one among those given, each once and equal ones in order;
+    None if there are others.
+    """
+    left, right = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
+    if not np.array_equal(wanted[left], given[right]):
+        return None
+    position = np.empty(len(left), np.int32)
+    position[left] = right
+    return position
+
+
+def link_keys(network: Network, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
+    """int64[links]: numbers that are equal for links between the same devices and of the same kind.
+
+    source, target: int[links], the ends that the links of a network are to have.
+    """
+    return (source.astype(np.int64) * network.device_count + target) * len(network.kinds) + network.kind
+
+
 def opposite_links(network: Network) -> Int32Array | None:
     """int32[links]: for each link one of its kind in the other direction, each once; None if some link has none."""
-    source, target, kind = network.source, network.target, network.kind
-    forth, back = np.lexsort((kind, target, source)), np.lexsort((kind, source, target))
-    for one_end, other_end in ((source, target), (target, source), (kind, kind)):
-        if not np.array_equal(one_end[forth], other_end[back]):
-            return None
-    opposite = np.empty(network.link_count, np.int32)
-    opposite[forth] = back
-    return opposite
+    source, target = network.source, network.target
+    return match_keys(link_keys(network, target, source), link_keys(network, source, target))
 
 
 class Automorphisms:
@@ -67,9 +83,7 @@ class Automorphisms:
         self._code = kind_code(network)[switched]
         attributes = np.stack([network.present[self._count :], network.multicast, network.reduces, network.buffers])
         self._first = mix_bits((attributes.T.astype(np.int64) @ np.array([1, 2, 4, 8])).astype(np.uint64))
-        keys = self._link_keys(np.arange(network.device_count))
-        self._order = np.argsort(keys, kind="stable")
-        self._sorted = keys[self._order]
+        self._keys = link_keys(network, network.source, network.target)
 
     def extend(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
         """(int32[devices], int32[links]), where all go if the NPUs go to `npus`; None if that is no automorphism."""
@@ -84,10 +98,10 @@ class Automorphisms:
             own, image = (
                 refine_colours(colour, self._source, self._target, self._code, self._count) for colour in (own, image)
             )
-            switches = self._match_switches(own, image)
+            switches = match_keys(own[self._count :], image[self._count :])
             if switches is None:
                 return None
-            devices = np.concatenate([npus, switches]).astype(np.int32)
+            devices = np.concatenate([npus, switches + np.int32(self._count)]).astype(np.int32)
             links = self.link_images(devices)
             if links is not None:
                 return devices, links
@@ -101,23 +115,8 @@ class Automorphisms:
         """int32[links]: where each link goes if devices go to `devices`; None if there is no such link. Parallel links
         keep their order.
         """
-        keys = self._link_keys(devices)
-        order = np.argsort(keys, kind="stable")
-        if not np.array_equal(keys[order], self._sorted):
-            return None
-        images = np.empty(len(keys), np.int32)
-        images[order] = self._order
-        return images
-
-    def _match_switches(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> Int64Array | None:
-        """int64[switches]: the image of each switch, by colour, then number; None if there are other colours."""
-        own, image = own[self._count :], image[self._count :]
-        left, right = np.argsort(own, kind="stable"), np.argsort(image, kind="stable")
-        if not np.array_equal(own[left], image[right]):
-            return None
-        images = np.empty(len(left), np.int64)
-        images[left] = right
-        return images + self._count
+        network = self._network
+        return match_keys(link_keys(network, devices[network.source], devices[network.target]), self._keys)
 
     def _choose_pair(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> tuple[int, int] | None:
         """A switch among several of its colour, with its image: itself if possible; None if all colours differ."""
@@ -129,8 +128,3 @@ class Automorphisms:
                 return int(left[0]), int(left[0])
             first = first or (int(left[0]), int(right[0]))
         return first
-
-    def _link_keys(self, devices: NDArray[np.integer]) -> Int64Array:
-        network = self._network
-        ends = devices[network.source].astype(np.int64) * network.device_count + devices[network.target]
-        return ends * len(network.kinds) + network.kind

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from collc.pictures.axes import Axis, Range, range_of
 from collc.pictures.picture import (
-    DASHES,
     LEVELS,
     SERIES,
     Picture,
@@ -23,6 +22,7 @@ from collc.pictures.picture import (
     number,
     rect,
     shorten,
+    stroke,
     text,
     text_width,
 )
@@ -80,7 +80,8 @@ def line_chart(
 
     Raises ValueError if a value is not finite, or not positive on a logarithmic axis.
     """
-    legend, top = _legend([one.name for one in series] if len(series) > 1 else [], lines=True)
+    several = series if len(series) > 1 else series[:0]
+    names, top = legend((_line_symbol(k % SERIES), one.name) for k, one in enumerate(several))
     top += _ROW + 4
     bottom = height - 46
     values = [value for one in series for _, value in one.points] + [one.value for one in references]
@@ -89,7 +90,7 @@ def line_chart(
     across = [value for one in series for value, _ in one.points]
     columns = range_of(x, across, left, WIDTH - 2 * _PAD, from_zero=False)
     body = [
-        *legend,
+        *names,
         text(left, top - 10, y.label, "muted"),
         *_grid(rows, columns),
         *_column_ticks(columns, bottom),
@@ -100,28 +101,30 @@ def line_chart(
     return Picture(WIDTH, height, join_lines(body), title, description)
 
 
-def _legend(names: Sequence[str], *, lines: bool) -> tuple[list[str], float]:
-    """The elements of a legend in rows that fit into the width, and where it ends."""
+def legend(
+    entries: Iterable[tuple[Callable[[float, float], str], str]], right: float = WIDTH - _PAD
+) -> tuple[list[str], float]:
+    """Symbols with their labels in rows up to `right`, and where the rows end.
+
+    entries: what draws the symbol of a series, 28 pixels wide, at (x, y), and its label.
+    """
     x, y, parts = float(_PAD), 16.0, list[str]()
-    for k, name in enumerate(names):
-        label = shorten(name, WIDTH - 2 * _PAD - 40)
+    for draw, name in entries:
+        label = shorten(name, right - _PAD - 40)
         needed = 34 + text_width(label) + 16
-        if x > _PAD and x + needed > WIDTH - _PAD:
+        if x > _PAD and x + needed > right:
             x, y = float(_PAD), y + _ROW
-        color = k % SERIES
-        if lines:
-            parts.append(_stroke(f"M{number(x)} {number(y - 4)}h26", color, 2))
-            parts.append(marker(color, x + 13, y - 4))
-        else:
-            parts.append(rect(x + 8, y - 10, 14, 12, f"f{color}"))
-        parts.append(text(x + 32, y, label))
+        parts += [draw(x, y), text(x + 32, y, label)]
         x += needed
-    return parts, y + 8 if names else 4.0
+    return parts, y + 8 if parts else 4.0
 
 
-def _stroke(path: str, color: int, width: float) -> str:
-    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
-    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+def _line_symbol(color: int) -> Callable[[float, float], str]:
+    return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", color) + "\n" + marker(color, x + 13, y - 4)
+
+
+def _bar_symbol(color: int) -> Callable[[float, float], str]:
+    return lambda x, y: rect(x + 8, y - 10, 14, 12, f"f{color}")
 
 
 def _grid(rows: Range, columns: Range) -> Iterator[str]:
@@ -167,7 +170,7 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
         path = f"M{number(at[0][0])} {number(at[0][1])}"
         for x, y in at[1:]:
             path += f"H{number(x)}V{number(y)}" if series.steps else f"L{number(x)} {number(y)}"
-        yield _stroke(path, color, series.width)
+        yield stroke(path, color, series.width)
     every = max(1, -(-len(at) // _MOST_MARKERS))
     for (x, y), (value_x, value_y) in list(zip(at, series.points, strict=True))[::every]:
         tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"
@@ -198,7 +201,8 @@ def bar_chart(
     shown = [found for one in series for found in one.values if found is not None]
     if any(found < 0 for found in shown):
         raise ValueError("bars show no negative values")
-    legend, top = _legend([one.name for one in series] if len(series) > 1 else [], lines=False)
+    several = series if len(series) > 1 else series[:0]
+    names, top = legend((_bar_symbol(k % SERIES), one.name) for k, one in enumerate(several))
     top += 18 * len(references) + 6
     left = _PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
     room = max((text_width(value.text(found)) for found in shown), default=0) + 12
@@ -208,7 +212,7 @@ def bar_chart(
     values = range_of(value, measured, left, WIDTH - _PAD - room)
     thick, gap = (18, 10) if len(series) == 1 else (13, 12)
     bottom = top + len(labels) * (thick * len(series) + gap) + 4
-    body = [*legend, *_value_ticks(values, top, bottom)]
+    body = [*names, *_value_ticks(values, top, bottom)]
     for row, label in enumerate(labels):
         y = top + gap / 2 + row * (thick * len(series) + gap)
         name = shorten(label, left - _PAD - 9)

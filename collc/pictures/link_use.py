@@ -67,7 +67,7 @@ class LinkUse:
 
 
 def use_of_schedule(module: Module) -> LinkUse:
-    """The transfers of a schedule, at the times that it says; those of links or chunks that do not exist are left out.
+    """The transfers of a schedule, at its times, without transfers of links or chunks that do not exist.
 
     Raises ValueError if there is no schedule or links have no bandwidth.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -14,10 +14,9 @@ import numpy as np
 from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
 from collc.pictures.axes import Axis, bytes_label, rate_label
-from collc.pictures.charts import color_bar
-from collc.pictures.layout import Box, Layout, layout_of, node_label
+from collc.pictures.charts import color_bar, legend
+from collc.pictures.layout import WIDTH, Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
-    DASHES,
     SERIES,
     Picture,
     join_lines,
@@ -26,6 +25,7 @@ from collc.pictures.picture import (
     number,
     rect,
     shorten,
+    stroke,
     text,
     text_width,
 )
@@ -44,7 +44,7 @@ _MOST_TIPS: Final = 1_500
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Links that are drawn as one line: those of one kind between two devices, or in one direction."""
+    """Links that are drawn as one line: all of one kind between two devices, or in one direction."""
 
     source: int
     target: int
@@ -63,12 +63,12 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     lines = [
         line for line in _lines(network, load is not None) if line.source in layout.at and line.target in layout.at
     ]
-    legend, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
+    names, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
     moved = {device: (x, y + top) for device, (x, y) in layout.at.items()}
     boxes = [replace(box, y=box.y + top) for box in layout.boxes]
     shape = _Shapes(network, layout, moved, load, boxes)
     body = [
-        *legend,
+        *names,
         *(_box(network, layout, k, top) for k in range(len(layout.boxes))),
         *shape.lines(lines),
         *shape.devices(),
@@ -125,19 +125,16 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
     kinds = sorted({line.kind for line in lines}, key=lambda kind: position[kind])
     if not kinds:
         return [], 0
-    x, y, parts = 14.0, 18.0, list[str]()
-    for kind in kinds[:SERIES]:
-        label = kind_label(network.kinds[kind])
-        needed = 40 + text_width(label) + 16
-        if x > 14 and x + needed > 746:
-            x, y = 14.0, y + 18
-        parts.append(_stroke(f"M{number(x)} {number(y - 4)}h26", position[kind], _width(network, kind)))
-        parts.append(text(x + 34, y, label))
-        x += needed
+
+    def symbol(kind: int) -> Callable[[float, float], str]:
+        width = _width(network, kind)
+        return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", position[kind], width)
+
+    parts, bottom = legend(((symbol(kind), kind_label(network.kinds[kind])) for kind in kinds[:SERIES]), WIDTH - 14)
     if len(kinds) > SERIES:
-        parts.append(text(14, y + 18, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
-        y += 18
-    return parts, y + 4
+        parts.append(text(14, bottom + 10, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
+        bottom += 18
+    return parts, bottom
 
 
 def _load_legend(load: Int64Array, layout: Layout) -> tuple[list[str], float]:
@@ -154,12 +151,6 @@ def _width(network: Network, kind: int) -> float:
     if own is None or min(rates) == max(rates):
         return 1.4
     return 1 + 2.5 * math.log(float(own) / min(rates)) / math.log(max(rates) / min(rates))
-
-
-def _stroke(path: str, position: int, width: float) -> str:
-    color = min(position, SERIES - 1)
-    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
-    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
 
 
 # Shapes
@@ -219,7 +210,7 @@ class _Shapes:
     def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
         """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""
         if self.load is None:
-            return _stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
+            return stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
         width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'

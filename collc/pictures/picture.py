@@ -140,7 +140,7 @@ def escape_text(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """The same as the value of an attribute, in quotes."""
+    """Text as the value of an attribute: escaped, in quotes."""
     return quoteattr(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
@@ -160,6 +160,13 @@ def text(x: float, y: float, words: str, classes: str = "", turn: float = 0) -> 
 def line(x1: float, y1: float, x2: float, y2: float, classes: str, more: str = "") -> str:
     """A straight line."""
     return f'<path class="{classes}" d="M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"{more}/>'
+
+
+def stroke(path: str, series: int, width: float = 2) -> str:
+    """A line in the colour and the dashes of a series. path: as in SVG."""
+    color = min(series, SERIES - 1)
+    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
+    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
 
 
 def rect(x: float, y: float, width: float, height: float, classes: str, more: str = "") -> str:

@@ -131,7 +131,7 @@ def fit_line(sizes: Sequence[int], times: Sequence[float]) -> LineFit:
 
 
 def fit_slope(sizes: Sequence[int], times: Sequence[float]) -> LineFit:
-    """The same without latency: alpha is 0."""
+    """The line through 0 (alpha is 0, no latency) with the least sum of squares of relative errors."""
     ratios = [size / time for size, time in zip(sizes, times, strict=True)]
     beta = fsum(ratios) / fsum(ratio**2 for ratio in ratios)
     return LineFit(0.0, beta, _errors(0.0, beta, sizes, times))

@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def panels(path: Path) -> dict[str, html.HtmlElement]:
-    """The panels of a report by the name of their tab; those of several schedules as one."""
+    """The panels of a report by the name of their tab; the panels of several schedules as one."""
     tree = html.fromstring(path.read_bytes())
     return {
         tab.text_content(): tree.get_element_by_id(tab.get("aria-controls")) for tab in tree.xpath("//*[@role='tab']")

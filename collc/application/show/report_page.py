@@ -67,7 +67,7 @@ def subject_section(subject: Subject) -> Section:
 def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:
     """The page of one schedule as HTML, with the checks made so far and the bounds; nothing is checked again.
 
-    network: that of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
+    network: of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
     a module.
     """
     made = {name: outcome for name, outcome in report.checks.items() if outcome != "skipped"}

@@ -83,7 +83,7 @@ class TopologyProvider(Protocol):
     """The topologies that the expressions of a file can name or construct (see FileContext)."""
 
     def topology_named(self, name: str) -> Topology | None:
-        """The instance with a name, None where there is none."""
+        """The instance with a name, None if there is none."""
         ...
 
     def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
