@@ -29,8 +29,8 @@ _LINKS, _NPUS = 1, 2
 """Numbers of the groups of tracks (processes, in the words of the format)."""
 
 FIRST_TRACK: Final = 100
-"""The number of the first track (thread) of links; the tracks of NPUs follow. Perfetto takes thread 0 for the idle one, and
-one with the number of its process for the main one.
+"""The number of the first track (thread) of links; the tracks of NPUs follow. Perfetto takes thread 0 for the idle one,
+and one with the number of its process for the main one.
 """
 
 Event = dict[str, object]

@@ -156,23 +156,15 @@ def _parts(program: Program, items: list[list[int]]) -> DisjointSets[int]:
         touching: dict[Slot, list[int]] = defaultdict(list)
         written: set[Slot] = set()
         for step, item in zip(gpu.steps, items[gpu.rank], strict=True):
-            writes = {_alias(program, gpu, slot) for slot in step.writes()}
+            writes = {program.memory_slot(gpu.rank, slot) for slot in step.writes()}
             written |= writes
-            for slot in writes | {_alias(program, gpu, slot) for slot in step.reads()}:
+            for slot in writes | {program.memory_slot(gpu.rank, slot) for slot in step.reads()}:
                 touching[slot].append(item)
         for slot in sorted(written):
             lowest = min(map(parts.root, touching[slot]))
             for item in touching[slot]:
                 parts.join(lowest, item)
     return parts
-
-
-def _alias(program: Program, gpu: Gpu, slot: Slot) -> Slot:
-    """The slot; in place, the one name of the memory that input and output share."""
-    if slot.buffer == "s" or not program.placement.in_place:
-        return slot
-    bases = program.collective.in_place_bases(gpu.rank)
-    return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
 
 def _loads_of(program: Program, items: list[list[int]], parts: DisjointSets[int]) -> dict[int, _PartLoad]:
