@@ -136,8 +136,9 @@ def test_each_kind_has_a_small_file_and_a_place_in_the_manual():
 def test_the_help_lists_all_kinds(capsys):
     with pytest.raises(SystemExit):
         main(["import", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert [name for name, kind in import_kinds().items() if f"{name} ({kind.file.replace('`', '')})" not in text] == []
+    text = "".join(capsys.readouterr().out.split())
+    shown = [f"{kind.name}({kind.file})".replace("`", "").replace(" ", "") for kind in import_kinds().values()]
+    assert [one for one in shown if one not in text] == []
 
 
 @pytest.mark.parametrize(("kind", "text"), [row[:2] for row in SMALL], ids=[row[0] for row in SMALL])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collc.base.diagnostics import NoSchedule
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.experience import Experience
 from collc.synthesis.task import Effort
 from collc.ten.module import Module

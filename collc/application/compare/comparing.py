@@ -132,7 +132,7 @@ def compare_file(path: Path, schedule: str | None, definitions: Mapping[str, str
     """
     kind = kind_of(path)
     if kind is not None and kind.name == "ten":
-        from collc.ten.files import read_module
+        from collc.ten.binary import read_module
 
         module = read_module(path)
         network = module.network

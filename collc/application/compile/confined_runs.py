@@ -10,13 +10,12 @@ from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
 from collc.msccl.communicators import confined, for_one_run, relays_outside
 from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Fixed, Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Fixed, Invert, Synthesize
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
 
 _AROUND_OTHERS: Final = "pccl"
-"""The synthesizer that plans each run around those before it, where planning all at once leaves the groups."""
+"""The synthesizer that plans each run around those before it, if planning all at once leaves the groups."""
 
 
 def confined_module(module: Module) -> Module:
@@ -41,7 +40,7 @@ def laid_out_inside(module: Module, whole: Module, context: PassContext) -> Modu
 def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:
     """The synthesized module; if chunks of a run leave its group, the runs planned one after another instead.
 
-    module: as it was before synthesis, with the runs whose algorithms are written by hand. Where one of these leaves
+    module: as it was before synthesis, with the runs whose algorithms are written by hand. If one of these leaves
     its group, nothing is planned anew: the writer of its file says so.
     """
     if not relays_outside(synthesized) or relays_outside(module):

@@ -1,4 +1,4 @@
-"""The schedule of a request: that of the synthesizer or, if a search ends without any, one along shortest paths."""
+"""The schedule of a request: by the synthesizer or, if its search ends without any, along shortest paths."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SearchLimit:
         if self.seconds is not None:
             self._deadline = time.monotonic() + self.seconds
 
-    def reached(self) -> bool:
+    def is_reached(self) -> bool:
         """Whether the search must end now."""
         if self.interrupted():
             self.note = "stopped by Ctrl-C: this is the best schedule found until then"
@@ -117,13 +117,12 @@ def plan_schedule(given: BuildInput) -> Plan:
         with ended_after(limit.seconds):
             plan = _with_best_chunks(given, limit)
     except OutOfTime:
-        if limit.seconds is None and not given.settings.keep_best:  # the time of a command is over
+        if not limit.is_reached():  # the time of a command is over
             raise
-        limit.reached()
         plan = _along_shortest_paths(given, "no schedule was found until then")
     except NoSchedule as error:
         own = given.options.own  # such as points or steps, which others do not give
-        if not limit.reached() or given.settings.passes is not None or own:
+        if not limit.is_reached() or given.settings.passes is not None or own:
             raise
         plan = _along_shortest_paths(given, error.diagnostics[0].message)
     return replace(plan, notes=(*plan.notes, limit.note), search_stopped=True) if limit.note else plan
@@ -149,20 +148,23 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     choice = given.request.choice
     if choice is None or not choice.automatic:
         return Plan(given.request, _synthesize(given, limit))
+    from collc.verification import verify_schedule
+
     texts: list[tuple[Module, list[str]]] = []
 
     def synthesize(request: ScheduleRequest, number: int) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
         part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
-        share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
+        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * part)
         text: list[str] = []
         module = _synthesize(replace(given, request=request, module_text=text.append), share, search.experience)
         texts.append((module, text))
-        _check_handwritten(request, module)
+        if has_handwritten(request) and not verify_schedule(module).ok:  # its time means nothing
+            raise CheckFailed
         return module
 
-    search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(given.emits))
+    search = ChunkSearch(choice, synthesize, limit.is_reached, listed=bool(given.emits))
     try:
         best = search.best()
     except OutOfTime:
@@ -182,14 +184,6 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
 
 
-def _check_handwritten(request: ScheduleRequest, module: Module) -> None:
-    """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
-    from collc.verification import verify_schedule
-
-    if has_handwritten(request) and not verify_schedule(module).ok:
-        raise CheckFailed
-
-
 def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | None = None) -> Module:
     """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`."""
     passes = given.options.pipeline()
@@ -198,7 +192,7 @@ def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | 
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.options.context(limit.reached, given.progress, experience))
+    return _run_passes(given, passes, given.options.context(limit.is_reached, given.progress, experience))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:

@@ -12,7 +12,7 @@ from collc.application.reports import Reports, html_of
 from collc.base.diagnostics import Diagnostic, Exit
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time
-from collc.graph.network_axes import KINDS
+from collc.graph.dimensions import KINDS
 
 if TYPE_CHECKING:
     from collc.design.comparison import Alternative

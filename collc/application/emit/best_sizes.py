@@ -23,13 +23,12 @@ from collc.base.wording import listed
 from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import DEFAULT_COSTS
-from collc.tuning.ranges import Times, crossing
+from collc.tuning.ranges import Times, first_size_of_later
 
 SIZES: Final = tuple(2**power for power in range(10, 33))
 """Bytes of the buffers for which files are simulated: 1 KiB to 4 GiB."""
@@ -145,8 +144,8 @@ class _Comparison:
     def ends(self, kept: Sequence[int]) -> tuple[int, int]:
         """The smallest and the largest size, where others become faster."""
         first, last, best = kept[0], kept[-1], self.best()
-        low = SIZES[0] if first == 0 else crossing(SIZES, best, self.own, first - 1)
-        high = SIZES[-1] if last + 1 == len(SIZES) else crossing(SIZES, self.own, best, last) - 1
+        low = SIZES[0] if first == 0 else first_size_of_later(SIZES, best, self.own, first - 1)
+        high = SIZES[-1] if last + 1 == len(SIZES) else first_size_of_later(SIZES, self.own, best, last) - 1
         return low, high
 
     def gain(self, kept: Sequence[int]) -> str:

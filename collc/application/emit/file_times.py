@@ -16,7 +16,7 @@ from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.tuning.nccl_shapes import sampled
+from collc.tuning.nccl_shapes import sampled_positions
 from collc.tuning.protocols import ProtocolCost, of_plans, with_protocol
 
 FileKind = Literal["msccl", "mscclpp"]
@@ -107,7 +107,7 @@ def file_times(
     """The same where only every third size is simulated, and times between are interpolated; None if it deadlocks."""
     least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
     fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
-    rows = [fitting[at] for at in sampled(len(fitting))]
+    rows = [fitting[at] for at in sampled_positions(len(fitting))]
     try:
         known = times_of(network, file, cost, kind, [sizes[at] for at in rows])
     except (Deadlock, NoRoute):

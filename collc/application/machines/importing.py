@@ -305,7 +305,7 @@ def _switches(count: int, tier: str) -> str:
 
 
 def _check_definitions(settings: ImportSettings, machine: Machine) -> None:
-    """Raise UsageError where -D names no link of the machine."""
+    """Raise UsageError if -D names no link of the machine."""
     known = [name for kind in machine.kinds for name in (kind.name, f"{kind.name}_latency")]
     for name in settings.definitions:
         if name not in known:

@@ -53,7 +53,7 @@ class MeasuredLinks:
 def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks:
     """Read files of `collc calibrate`. output: the program that will import them.
 
-    Raises SourceError for errors of the files, UsageError U0150 where one has something else than lets of a time or
+    Raises SourceError for errors of the files, UsageError U0150 if one has something else than lets of a time or
     rate, or a let occurs twice.
     """
     from collc.source.parsing.expressions import QuantityLiteral

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from collc.application.sweep.sweep_case import Cell
-from collc.application.sweep.sweep_table import SweepTable, numbers_of, shown
+from collc.application.sweep.sweep_table import SweepTable, cell_text, numbers_of
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.wording import listed
@@ -32,7 +32,7 @@ _LOGARITHMIC: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SweepPlot:
-    """What is drawn. x: a param; None for the first with several numbers. y: None for bandwidth where it is known."""
+    """What is drawn. x: a param; None for the first with several numbers. y: None for bandwidth if it is known."""
 
     file: Path
     x: str | None = None
@@ -57,7 +57,7 @@ def check_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> None:
 
 
 def write_chart(table: SweepTable, plot: SweepPlot, title: str) -> None:
-    """Draw and write the chart. Raises UsageError U0162 where no row has a number for x and a result for y."""
+    """Draw and write the chart. Raises UsageError U0162 if no row has a number for x and a result for y."""
     x = plot.x or _first_numbers(table)
     known = [row for row in table.rows if row["bus_bandwidth"] is not None]
     y = plot.y or ("bandwidth" if known else "time")
@@ -100,5 +100,5 @@ def _axis(table: SweepTable, x: str, rows: Sequence[dict[str, Cell]]) -> Axis:
 
 
 def _words(table: SweepTable, name: str, value: Cell) -> str:
-    text = shown(name, value, table.units.get(name, ""))
+    text = cell_text(name, value, table.units.get(name, ""))
     return text if name in ("schedule", "algorithm") else f"{name} {text}"

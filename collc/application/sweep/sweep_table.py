@@ -39,7 +39,7 @@ class SweepTable:
 
     @staticmethod
     def of(rows: Rows, params: Sequence[str]) -> SweepTable:
-        """The table with the values of params as numbers where all of one are (`numbers_of`)."""
+        """The table with the values of params as numbers if all of one are (`numbers_of`)."""
         units: dict[str, str] = {}
         for name in params:
             unit, values = numbers_of([str(row[name]) for row in rows])
@@ -52,7 +52,7 @@ class SweepTable:
         return SweepTable([{name: row[name] for name in columns} for row in rows], tuple(asked), units)
 
     def write(self, path: Path) -> None:
-        """Write the table in the format that the suffix names. Raises UsageError where the file cannot be written."""
+        """Write the table in the format that the suffix names. Raises UsageError if the file cannot be written."""
         with drafting("choose another output") as draft:
             temporary = draft.new(path)
             if path.suffix == ".parquet":
@@ -63,15 +63,15 @@ class SweepTable:
                 temporary.write_text(_csv(self.rows), encoding="utf-8", newline="")
             draft.publish()
 
-    def shown(self) -> Table:
+    def table(self) -> Table:
         """The table for people: the case of each row, and the main results."""
         names = [*self.asked, *(name for name in _SHOWN if any(row[name] is not None for row in self.rows))]
-        rows = [tuple(shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
+        rows = [tuple(cell_text(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
         return Table([_TITLES.get(name, name) for name in names], rows)
 
 
 def check_format(path: Path) -> None:
-    """Raise UsageError U0147 for a file of no known format, U0141 where the package for Parquet is not installed."""
+    """Raise UsageError U0147 for a file of no known format, U0141 if the package for Parquet is not installed."""
     if path.suffix not in FORMATS:
         hint = "name a file that ends in .csv, .json or .parquet"
         raise UsageError(
@@ -82,7 +82,7 @@ def check_format(path: Path) -> None:
 
 
 def _pyarrow(module: str = "pyarrow") -> Any:  # noqa: ANN401 (the package has no types)
-    """A module of pyarrow. Raises UsageError U0141 where it is not installed."""
+    """A module of pyarrow. Raises UsageError U0141 if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -133,7 +133,7 @@ def _number(text: str) -> tuple[str, int | float] | None:
     return str(dimension), int(value) if value.denominator == 1 else float(value)
 
 
-def shown(name: str, value: Cell, unit: str) -> str:
+def cell_text(name: str, value: Cell, unit: str) -> str:
     """A cell for people. Sizes, times and rates get units, as in a program."""
     if value is None:
         return "-"

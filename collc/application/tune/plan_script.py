@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collc.application.tune.tuning_report import TunedRange, TuningReport
 
 _NAMES: Final = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter"}
-"""Collectives as the selector of MSCCL++ names them, where that is not the name without underscores."""
+"""Collectives as the selector of MSCCL++ names them, if that is not the name without underscores."""
 
 _TEMPLATE: Final = '''"""Registers the MSCCL++ plans beside this file, written by 'collc tune'.
 
@@ -20,7 +20,7 @@ Call it before the communicator is made:
     import register_plans
     register_plans.register(rank)
 
-The runtime takes the plan in whose range a message is; outside of all ranges, or where the number of ranks or the
+The runtime takes the plan in whose range a message is; outside of all ranges, or if the number of ranks or the
 collective differs, it takes its own algorithms.
 """
 

@@ -17,7 +17,6 @@ from collc.application.tune.plan_script import plan_script
 from collc.application.tune.tuning_case import TunedProgram, as_written, file_options, planned_module
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.base.interrupts import cleanup_on_termination
 from collc.emit.output import Destination, RunRanks, write_ranks
 from collc.msccl.communicators import rank_names
 from collc.ten.node_parts import nodes_of
@@ -39,10 +38,10 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     """Write everything under temporary names, then rename it. Returns the report with files and their times.
 
     `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
-    that are not written again are removed, also where a kind of files is not written. Raises CheckFailed where a file
+    that are not written again are removed, also if a kind of files is not written. Raises CheckFailed if a file
     fails its checks.
     """
-    with cleanup_on_termination(), drafting("choose another output folder") as draft:
+    with drafting("choose another output folder") as draft:
         ranges: list[TunedRange] = []
         networks: list[Network] = []
         planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}

@@ -10,9 +10,9 @@ from collc.base.wording import did_you_mean, listed, plural
 from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
+from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.options import TYPES, OptionTables, stands_for_range
-from collc.source.elaboration.topologies import LINK_ATTRIBUTES
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
 from collc.source.problems import fail
@@ -78,7 +78,7 @@ class BodyChecker:
                     self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
                     self.expressions.parts.labels(node.labels, inner)
                 case _:
-                    raise fail("E0302", "this statement is not allowed in a topology", node.span)
+                    raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
 
@@ -140,7 +140,7 @@ class BodyChecker:
                     if isinstance(node, s.Postcondition) and node.reduction is not None:
                         self.reduction(node.reduction, inner)
                 case _:
-                    raise fail("E0405", "this statement is not allowed in a collective", node.span)
+                    raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
 
@@ -175,8 +175,7 @@ class BodyChecker:
         families = chunk_families(collective.body)
 
         def handle(node: s.Statement, inner: TypeScope) -> None:
-            if not isinstance(node, s.TransferStatement):
-                raise fail("E0501", "this statement is not allowed in an algorithm", node.span)
+            assert isinstance(node, s.TransferStatement)
             self.expressions.expect(node.source, inner, NPU, "'from'")
             self.expressions.expect(node.target, inner, NPU, "'to'")
             if node.step is not None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from collc.base.diagnostics import Note
 from collc.base.wording import did_you_mean, listed
 from collc.source.checking.type_scope import TypeScope
-from collc.source.elaboration.topologies import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
+from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, With
 from collc.source.problems import Problems, fail

@@ -46,8 +46,7 @@ class _SendBuilder:
 
     def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
         """A `send` or `reduce` in all iterations of a frame; the columns are chunk, source, target, step, reduce."""
-        if not isinstance(statement, TransferStatement):
-            raise fail("E0501", "this statement is not allowed in an algorithm", statement.span)
+        assert isinstance(statement, TransferStatement)
         count = 1 if frame.rows is None else frame.rows
         self.count += count
         limits.check_count("iterations", self.count, statement.span)

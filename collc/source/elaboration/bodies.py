@@ -79,14 +79,7 @@ def _branches(statement: If, frame: Frame, evaluator: Evaluator, handle: Stateme
 
 def _lifted(made: BodyRows | None, inner: Frame, outer: Frame) -> BodyRows | None:
     """Items of an inner frame as items of an outer one: each with the iteration of the outer frame."""
-    if made is None:
-        return None
-    row = made.row
-    frame = inner
-    while frame is not outer and frame.parent is not None:
-        row = frame.up(row)
-        frame = frame.parent
-    return BodyRows(row, made.table)
+    return None if made is None else BodyRows(inner.rows_in(outer)[made.row], made.table)
 
 
 def _merged(parts: list[BodyRows]) -> BodyRows | None:

@@ -154,7 +154,7 @@ class _CollectiveBuilder:
                 self.conditions.append(_ConditionRows(statement, frame, sets))
                 return None
             case _:
-                raise fail("E0405", "this statement is not allowed in a collective", statement.span)
+                raise AssertionError(statement)  # the grammar has no other
 
     def chunk(self, node: s.ChunkDeclaration, frame: Frame) -> BodyRows:
         """The chunks of `chunk x[i, c]: size`; the columns are family, bytes and indices."""

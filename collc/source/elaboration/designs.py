@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import Note
 from collc.base.wording import listed
-from collc.graph.network_axes import with_axes
+from collc.graph.dimensions import with_axes
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.options import OptionTables
@@ -128,7 +128,7 @@ class DesignBuilder:
             case s.Emit():
                 self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case _:
-                raise fail("E0911", "this statement is not allowed in a design", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     def trained(self, node: s.Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""

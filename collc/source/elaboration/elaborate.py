@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, listed
@@ -15,10 +16,10 @@ from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import table_prices
 from collc.source.elaboration.schedules import ScheduleBuilder
-from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
 from collc.source.imports import GivenFiles, Loader, with_tables
+from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse
 from collc.source.problems import Problems, fail
@@ -98,6 +99,31 @@ def _only_name(context: FileContext, source: Path | SourceFile) -> str:
     hint = f"name one of them, as in {source}:{found[0]}" if found else "as in: topology pod = dgx_h100(4)"
     names = f"{len(found)} topologies ({listed(found[:8])})" if found else "no topology without parameters"
     raise SourceError(Diagnostic("U0151", f"{source} has {names}", hint=hint))
+
+
+def sole_topologies(file: FileScope) -> list[str]:
+    """The names of the topologies without parameters that no other topology of the file uses."""
+    declared = [node for node in file.declared("topology") if isinstance(node, s.TopologyInstance | s.TopologyTemplate)]
+    used = {name for node in declared for name in _names(node) if name != node.name.name}
+    return [
+        node.name.name
+        for node in declared
+        if node.name.name not in used and not (isinstance(node, s.TopologyTemplate) and node.parameters is not None)
+    ]
+
+
+def _names(node: ex.Node) -> Iterator[str]:
+    """The names that a part of the syntax tree refers to."""
+    match node:
+        case ex.Name(name=name) | ex.Call(function=ex.Identifier(name=name)):
+            yield name
+        case _:
+            pass
+    for field in fields(node):
+        value: Any = getattr(node, field.name)
+        for part in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
+            if isinstance(part, ex.Node):
+                yield from _names(part)
 
 
 def _named_topology(context: FileContext, problems: Problems, name: str) -> Network:

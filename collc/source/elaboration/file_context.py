@@ -9,6 +9,7 @@ from typing import Final
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.attributes import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.binding import (
     GivenArgument,
     as_parameter,
@@ -17,13 +18,18 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.changed_parts import with_parts
 from collc.source.elaboration.containers import coerced
-from collc.source.elaboration.derived_topologies import limited_npus, product, renamed, reversed_links, unwound
-from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
-from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
+from collc.source.elaboration.derived_topologies import (
+    limited_npus,
+    product,
+    renamed,
+    reversed_links,
+    unwound,
+    with_parts,
+    without_parts,
+)
+from collc.source.elaboration.evaluate import Evaluator, NotVectorised, row_by_row
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.removed_parts import without_parts
 from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import Value
@@ -163,19 +169,16 @@ class FileContext:
             return checked_group(Value(GROUP, value.data, value.home), node.value.span)
         frame = self.evaluator.loop(node.clauses, None, self.root)
         limits.check_count("statements of a schedule", frame.rows or 0, node.span)
-        groups: dict[tuple[int, ...], Value] = {}
-        for row in range(frame.rows or 0):
-            one = frame.row(row)
+
+        def one_group(row: Frame) -> tuple[tuple[int, ...], Value]:
             key: list[int] = []
             for clause in node.clauses:
-                index = one.find(clause.name.name)
+                index = row.find(clause.name.name)
                 key.append(int(coerced(index, INT, clause.span, "an index").data) if index is not None else 0)
-            try:
-                value = self.evaluator.wanted(node.value, one, GROUP, "a group")
-                groups[tuple(key)] = checked_group(Value(GROUP, value.data, value.home), node.value.span)
-            except SourceError as error:
-                raise with_note(error, frame.note(row)) from None
-        return Value(FAMILY, GroupFamily(node.name.name, groups))
+            value = self.evaluator.wanted(node.value, row, GROUP, "a group")
+            return tuple(key), checked_group(Value(GROUP, value.data, value.home), node.value.span)
+
+        return Value(FAMILY, GroupFamily(node.name.name, dict(row_by_row(frame, one_group))))
 
     # Topologies (see evaluate.TopologyProvider)
 

@@ -68,6 +68,15 @@ class Frame:
             return self.take[rows]
         return rows if self.parent is not None and self.parent.rows is not None else np.zeros_like(rows)
 
+    def rows_in(self, outer: Frame) -> Int64Array:
+        """int64[rows]: for each of these iterations, the one of a frame around this one that contains it."""
+        rows = np.arange(self.rows or 0, dtype=np.int64)
+        frame = self
+        while frame is not outer and frame.parent is not None:
+            rows = frame.up(rows)
+            frame = frame.parent
+        return rows
+
     def note(self, row: int) -> Note | None:
         """A note with the values of the loop variables in an iteration; None outside loops."""
         found: list[str] = []

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Final
 
 from collc.base.options import Option, Options, OptionValue, check_value, options_in_words, unknown_option
-from collc.base.synthesizers import SYNTHESIZERS
 from collc.emit.kinds import EMIT_KINDS
+from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import AUTO
 from collc.source.elaboration.containers import coerced
 from collc.source.elaboration.evaluate import Evaluator
@@ -27,7 +27,9 @@ TYPES: Final = {"int": INT, "bool": BOOL, "string": STRING, "time": TIME, "range
 class OptionTables:
     """The options of all synthesizers and of all kinds of files, by name. Pass other tables to add more."""
 
-    synthesizers: Mapping[str, Options] = field(default_factory=lambda: SYNTHESIZERS)
+    synthesizers: Mapping[str, Options] = field(
+        default_factory=lambda: {name: synthesizer.options for name, synthesizer in SYNTHESIZERS.items()}
+    )
     kinds: Mapping[str, Options] = field(default_factory=lambda: {name: k.options for name, k in EMIT_KINDS.items()})
 
 

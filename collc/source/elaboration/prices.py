@@ -31,8 +31,7 @@ def table_prices(node: PriceTable, context: FileContext, problems: Problems) -> 
     before = len(problems.found)
 
     def statement(inner: Statement, frame: Frame) -> None:
-        if not isinstance(inner, Price):
-            raise fail("E0911", "this statement is not allowed in a table of prices", inner.span)
+        assert isinstance(inner, Price)
         add_price(found, inner, frame, context)
 
     unroll(node.body, context.root.inner(), context, problems, statement)

@@ -216,7 +216,7 @@ class ScheduleBuilder:
                     raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
                 draft.allow_congestion = True
             case _:
-                raise fail("E0610", "this statement is not allowed in a schedule", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     # Runs
 

@@ -13,28 +13,34 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.attributes import (
+    LINK_ATTRIBUTES,
+    NPU_ATTRIBUTES,
+    SWITCH_ATTRIBUTES,
+    check_buffer,
+    endpoint_of,
+    given_attributes,
+    labels_inside,
+    labels_of,
+)
 from collc.source.elaboration.bodies import BodyRows, execute_body
-from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.labels import labels_inside, labels_of
 from collc.source.elaboration.operators import shown
-from collc.source.elaboration.topology_parts import index_part, member_of
+from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name
+from collc.source.parsing.expressions import Argument, Expr, Name, root_of
 from collc.source.problems import fail
-from collc.source.types import BOOL, DEVICES, INT, RATE, TIME, TOPOLOGY, Type
+from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY, Type
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import DeviceFamily, LinkKind, Network
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
 UNKNOWN_RATES: Final = LinkKind(None, None)
-SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
 
 
 def build_topology(template: s.TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
@@ -100,7 +106,7 @@ class TopologyBuilder:
             case s.Use():
                 return self.use(statement, frame)
             case _:
-                raise fail("E0302", "this statement is not allowed in a topology", statement.span)
+                raise AssertionError(statement)  # the grammar has no other
 
     # Devices
 
@@ -156,23 +162,8 @@ class TopologyBuilder:
         self.switches += count
 
     def attributes(self, arguments: Sequence[Argument], known: dict[str, Type], frame: Frame) -> dict[str, Value]:
-        """The values of the attributes of a device or link. Raises SourceError for an unknown one."""
-        found: dict[str, Value] = {}
-        for argument in arguments:
-            if argument.name is None or argument.name.name not in known:
-                name = "" if argument.name is None else argument.name.name
-                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-                raise fail(
-                    "E0305",
-                    f"unknown attribute '{name}'" if name else "an attribute needs a name",
-                    argument.span,
-                    hint=hint,
-                )
-            name = argument.name.name
-            value = self.evaluator.wanted(argument.value, frame, known[name], name)
-            if value.data is not None:
-                found[name] = value
-        return found
+        """The values of the attributes of a device or link."""
+        return given_attributes(arguments, known, frame, self.evaluator)
 
     def use(self, node: s.Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
@@ -302,23 +293,13 @@ class TopologyBuilder:
 
     def part(self, node: Expr, frame: Frame) -> TopologyPart | Value:
         """A device or part by its name in the body. Raises SourceError."""
-        match node:
-            case Name():
-                entry = self.entries.get(node.name)
-                if entry is None:
-                    hint = did_you_mean(node.name, self.entries)
-                    raise fail("E0309", f"unknown device or copy '{node.name}'", node.span, hint=hint)
-                return TopologyPart(None, entry)
-            case Member():
-                base = self.part(node.base, frame)
-                if isinstance(base, TopologyPart):
-                    return member_of(base, node.member.name, node.member.span)
-            case Index():
-                base = self.part(node.base, frame)
-                if isinstance(base, TopologyPart):
-                    return self.at(base, node.indices, node, frame)
-            case _:
-                pass
+        part = part_named(node, self.entries, None, lambda base, index: self.at(base, index.indices, index, frame))
+        if part is not None:
+            return part
+        root = root_of(node)
+        if isinstance(root, Name) and root.name not in self.entries:
+            hint = did_you_mean(root.name, self.entries)
+            raise fail("E0309", f"unknown device or copy '{root.name}'", root.span, hint=hint)
         raise fail("E0301", "the end of a link must be a device", node.span)
 
     def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
@@ -426,13 +407,6 @@ class TopologyBuilder:
             endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )
-
-
-def check_buffer(buffer: int, span: Span) -> None:
-    """Raise SourceError for a number of buffer slots that is not valid."""
-    if not 1 <= buffer < 2**31:
-        hint = "leave 'buffer' out for no limit"
-        raise fail("E0304", f"a buffer cannot have room for {buffer:,} chunks", span, hint=hint)
 
 
 def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:

@@ -123,7 +123,7 @@ class WorkloadBuilder:
                     raise fail("E0905", "a workload takes one 'loop' statement", node.span)
                 self.loop = loop_node(node.time, frame, self.context.evaluator)
             case _:
-                raise fail("E0906", "this statement is not allowed in a workload", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     def layer(self, node: Layer, frame: Frame) -> training.TrainingLayer:
         """`layer (forward: 1.5ms) { forward tensor all_reduce 64MiB }`."""

@@ -8,7 +8,7 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.group_parts import GroupPart, group_parts, joined_parts
-from collc.synthesis.symmetric import find_group, is_cluster
+from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
 from collc.ten.module import Module
 from collc.ten.schedule import Schedule
@@ -28,7 +28,7 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
         return None
     kinds: dict[Hashable, GroupPart] = {part.alike: part for part in parts}
     alike = len(kinds) == 1 < len(parts)
-    if not alike and not all(_is_symmetric(part.module) for part in kinds.values()):
+    if not alike and not all(is_symmetric(part.module) for part in kinds.values()):
         return None
 
     def build(meter: WorkMeter) -> Module:
@@ -45,11 +45,3 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
         return joined
 
     return Candidate("group by group", module.network, Estimate(0, 1.0, near_ideal=True), build)
-
-
-def _is_symmetric(module: Module) -> bool:
-    """Whether all NPUs of a part are alike, so that a schedule on their own links is likely to be good."""
-    standard = module.demand.standard
-    if standard is None or not standard.shape.without_root:
-        return False
-    return is_cluster(module) if module.network.has_switches else find_group(module.network) is not None

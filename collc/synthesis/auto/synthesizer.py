@@ -15,7 +15,7 @@ for something shorter where the problem is tiny (exact).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from time import monotonic
@@ -28,7 +28,7 @@ from collc.synthesis.auto.by_group import by_group
 from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate
 from collc.synthesis.auto.held_back import BEFORE_LAST, HeldBackSearches
-from collc.synthesis.auto.textbook import AlgorithmLibrary
+from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import exact, exact_sums
@@ -98,12 +98,12 @@ EXACT_WORK = 400_000
 """The work of asking Z3, about."""
 
 
-def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None) -> Module:
+def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> Module:
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
     What the module's schedule has already is planned round. The network of the result is the unwound
     one where that is better; the notes say so, and also where Z3 proves that nothing is shorter.
-    library: textbook algorithms to try, None for none.
+    synthesizers: those to choose among, which have estimates.
     Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
     if module.network.has_endpoints:
@@ -111,7 +111,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     factored = _without_listing(module, effort)
     if factored is not None:
         return factored
-    search = _search_of(module, effort, library)
+    search = _search_of(module, effort, synthesizers)
     tried, before = search.tried, search.tried.spent
     try:
         search.run()
@@ -141,14 +141,14 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
 
 
-def _search_of(module: Module, effort: Effort, library: AlgorithmLibrary | None) -> _Search:
+def _search_of(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> _Search:
     """A search for a module: one that was held back, which goes on, or a new one."""
     if effort.experience is not None and effort.experience.is_last:
         found = effort.experience.held_back.pop(_question(module, effort), None)
         if isinstance(found, _Search):
             found.go_on(effort.experience)
             return found
-    return _Search(module, effort, library)
+    return _Search(module, effort, synthesizers)
 
 
 def _question(module: Module, effort: Effort) -> Hashable:
@@ -182,10 +182,10 @@ class _Search:
     held: the searches that are held back for other numbers of chunks.
     """
 
-    def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
-        self._module, self._effort, self._library = module, effort, library
+    def __init__(self, module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> None:
+        self._module, self._effort, self._synthesizers = module, effort, synthesizers
         self.tried = TriedCandidates(module.network)
-        self._candidates = candidates(module, effort, self.tried.bounds)
+        self._candidates = candidates(module, effort, self.tried.bounds, synthesizers)
         small = len(module.network.npus) <= SMALL_NPUS
         self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
         self.most_for_all = ALL_NUMBERS * self.most
@@ -243,7 +243,8 @@ class _Search:
 
     def _planned_part(self, module: Module, parts: int) -> tuple[Module, int]:
         """A part with its best schedule, and the work of that. parts: how many there are. Raises what candidates do."""
-        nested = _Search(module, replace(self._effort, experience=None, time_limit=None, unwinds=False), self._library)
+        effort = replace(self._effort, experience=None, time_limit=None, unwinds=False)
+        nested = _Search(module, effort, self._synthesizers)
         nested.most = self._all_left() // (2 * parts)
         nested.spare = nested.spare_if_long = self.spare // (2 * parts)
         nested.run()
@@ -349,9 +350,10 @@ class _Search:
     @cached_property
     def _textbook(self) -> list[Candidate]:
         standards = {run.standard.kind if run.standard is not None else "" for run in self._module.demand.runs}
-        if self._library is None or len(standards) > 1 or "" in standards:
+        library = self._effort.library
+        if library is None or len(standards) > 1 or "" in standards:
             return []
-        return textbook_candidates(self._module, self._library)
+        return textbook_candidates(self._module, library)
 
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.
@@ -368,7 +370,7 @@ class _Search:
                 tried.leave_out(alike)
                 return
         module = replace(self._module, model=LinkModel.STORE)
-        nested = _Search(module, replace(self._effort, experience=None), None)
+        nested = _Search(module, replace(self._effort, experience=None, library=None), self._synthesizers)
         if self._effort.time_limit is None:
             nested.most = max(SPARE_FOR_FIRST, min(SPARE_FOR_STORE, self._left()))
             nested.spare = nested.spare_if_long = nested.most

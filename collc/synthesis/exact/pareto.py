@@ -7,7 +7,7 @@ up, Z3 finds the least number of rounds per chunk. This is a Pareto point if it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
@@ -18,13 +18,35 @@ from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError
 from collc.smt.script import Undecided
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.exact.synthesizer import StepSearch, farthest_hops, require_steps, time_limit_of
-from collc.synthesis.reductions.compose import split
+from collc.synthesis.exact.sums import shorten_both_phases
+from collc.synthesis.exact.synthesizer import StepSearch, exact, farthest_hops, require_steps, time_limit_of
+from collc.synthesis.reductions.compose import solve, split
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkTable, Demand, Run
 from collc.ten.module import Module, ParetoPoint
 from collc.ten.schedule import Schedule
+
+
+def plan_exact(
+    module: Module,
+    effort: Effort,
+    options: Mapping[str, int],
+    other: Callable[[Task, Effort], Schedule],
+) -> Module:
+    """The module with schedules of the fewest steps, and with the Pareto points that the options ask for.
+
+    The Pareto points are found first, and are in the notes. options: those of `exact` in docs/language.md.
+    other: another synthesizer, see `pareto_points`.
+    """
+    points: tuple[ParetoPoint, ...] = ()
+    if "pareto" in options:
+        rounds = options.get("extra_rounds", 0)
+        points = pareto_points(module, effort, options["pareto"], rounds, lambda task: other(task, effort))
+    solved = solve(module, lambda task: exact(task, effort, most=options.get("steps")))
+    if len(solved.phases) > 1 and module.schedule is None:
+        solved = shorten_both_phases(solved, effort)
+    return replace(solved, pareto=points, notes=(*solved.notes, *point_lines(points)))
 
 
 def pareto_points(

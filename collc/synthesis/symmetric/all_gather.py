@@ -12,7 +12,7 @@ from collc.graph.reachability import weakly_connected
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.symmetric_gather import MODULUS, spread_chunks
 from collc.synthesis.symmetric.group import Group
-from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, started_early
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
@@ -49,8 +49,8 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
     """Plans of searches with several deadlines and orders of targets; in picoseconds, first one from steps."""
     transfers = (group.count - 1) * chunks
     if times.step is None:
-        group.spanned()
-        yield started_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
+        group.span()
+        yield start_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
         if transfers > SEARCHED:
             return
     deadlines = [goal + goal * slack // 100 for slack in (SLACKS if len(set(times.total.tolist())) > 1 else SLACKS[:1])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final, NoReturn
 
@@ -76,9 +77,16 @@ class Cursor:
         """The span of the next token."""
         return Span(self.file, self.start, self.end)
 
-    def skip_to(self, position: int) -> None:
-        """Continue at `position`, after text that was not read by tokens."""
-        self._move(position)
+    def read_printed_lines(self, pattern: re.Pattern[str], add: Callable[[re.Match[str]], bool]) -> None:
+        """Read lines by one regular expression, up to the first one that differs from it or that `add` refuses.
+
+        pattern: of a line as `format_module` writes it, from the end of the line before on.
+        """
+        position = self.before
+        while (line := pattern.match(self.file.text, position)) and add(line):
+            position = line.end()
+        if position != self.before:
+            self._move(position)
 
     def fail(self, code: str, message: str, span: Span | None = None, hint: str = "", note: str = "") -> NoReturn:
         """Raise a SourceError that points at `span`, or at the next token."""

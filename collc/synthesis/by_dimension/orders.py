@@ -1,10 +1,14 @@
-"""Each chunk spreads along the dimensions in an order of its own (Rashidi et al., "Themis", ISCA 2022, section 4).
+"""Synthesis dimension by dimension: the order of the dimensions, one for all chunks or one for each.
 
-The dimension that comes last in the order of a chunk carries most of its copies. The rule of the paper is greedy: the
-least loaded dimension comes last. (The paper states it for Reduce-Scatter, which is the inverse of All-Gather: there
-the least loaded dimension comes first.) Where there are few orders, each chunk gets the order after which the load of
-the most loaded dimension is least. That balances better: on products of three unequal dimensions schedules are up to a
-quarter shorter.
+`hierarchical` (Cho et al., "BlueConnect", MLSys 2019): chunks spread along the slowest dimension first, so that most
+copies are sent in the fastest one. A reduction, which is the inverse, goes along the fastest dimension first and along
+the slowest one last.
+
+`themis` (Rashidi et al., "Themis", ISCA 2022, section 4): each chunk has an order of its own. The dimension that comes
+last in it carries most copies of the chunk. The rule of the paper is greedy: the least loaded dimension comes last.
+(The paper states it for Reduce-Scatter, which is the inverse of All-Gather: there the least loaded dimension comes
+first.) If there are few orders, each chunk gets the order after which the load of the most loaded dimension is least.
+That balances better: on products of three unequal dimensions schedules are up to a quarter shorter.
 """
 
 from __future__ import annotations
@@ -20,7 +24,19 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Schedule
 
 MOST_DIMENSIONS: Final = 4
-"""Dimensions up to which all orders are tried; where there are more, the rule of the paper applies."""
+"""Dimensions up to which all orders are tried; if there are more, the rule of the paper applies."""
+
+
+def hierarchical(task: Task, effort: Effort) -> Schedule:
+    """A schedule of copies along the lines of a network of several dimensions; switches stay switches.
+
+    Raises SourceError if the network has fewer than two dimensions or lines do not lead to an NPU that wants a
+    chunk, NoSchedule if `effort.stop` returns True before there is a schedule.
+    """
+    conditions = conditions_of(task)
+    dimensions = dimensions_of(conditions, "hierarchical")
+    order = slowest_first(conditions, dimensions)
+    return spread(conditions, dimensions, [order] * len(conditions), effort.stop)
 
 
 def themis(task: Task, effort: Effort) -> Schedule:
@@ -36,7 +52,7 @@ def themis(task: Task, effort: Effort) -> Schedule:
 def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]:
     """The order of each row of the conditions; among equals the order of `hierarchical`."""
     base = slowest_first(conditions, dimensions)
-    rows = _interleaved(conditions, dimensions)
+    rows = _interleave_rows(conditions, dimensions)
     choose = balanced_orders if len(base) <= MOST_DIMENSIONS else greedy_orders
     orders = choose(base, dimensions.sizes, dimension_times(conditions, dimensions), len(rows))
     chosen = [base] * len(conditions)
@@ -82,7 +98,7 @@ def order_load(order: Order, sizes: Sequence[int], times: Sequence[float]) -> li
     return load
 
 
-def _interleaved(conditions: Conditions, dimensions: Dimensions) -> list[int]:
+def _interleave_rows(conditions: Conditions, dimensions: Dimensions) -> list[int]:
     """The rows in a sequence of which each part is spread over all lines: one chunk of each NPU at a time, and the NPUs
     by diagonals.
     """

@@ -1,10 +1,11 @@
-"""The tables that nccl-tests print: sizes and times."""
+"""The tables that nccl-tests print, and the latency and bandwidth of a link that fit their times."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
@@ -24,7 +25,7 @@ _COLUMNS: Final = (
     "busbw",
     "#wrong",
 )
-"""The columns where the file has no line that names them."""
+"""The columns if the file has no line that names them."""
 
 _TIME: Final = ("time", "cputime")
 
@@ -42,7 +43,7 @@ class Measurement:
 class MeasuredTable:
     """The rows of a table, by ascending size.
 
-    collective: the name of the test that printed it, "" where it does not say. ranks: how many; 0 if not known.
+    collective: the name of the test that printed it, "" if it does not say. ranks: how many; 0 if not known.
     """
 
     rows: tuple[Measurement, ...]
@@ -92,3 +93,49 @@ def _row(words: Sequence[str], columns: Sequence[str], span: Span) -> Measuremen
 
 def _row_hint(columns: Sequence[str]) -> str:
     return "the columns are " + " ".join(columns)
+
+
+LEAST_SIZES: Final = 6
+LEAST_SPAN: Final = 1000
+"""The largest size over the smallest one, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineFit:
+    """alpha: seconds. beta: seconds per byte. errors: of each time, (fitted - measured) / measured."""
+
+    alpha: float
+    beta: float
+    errors: tuple[float, ...]
+
+    @property
+    def worst(self) -> float:
+        """The largest error, without its sign."""
+        return max(abs(error) for error in self.errors)
+
+
+def fit_line(sizes: Sequence[int], times: Sequence[float]) -> LineFit:
+    """The line with the least sum of squares of relative errors, so that small sizes count as much as large ones.
+
+    Raises ZeroDivisionError if all sizes are equal.
+    """
+    weights = [1 / time**2 for time in times]
+    total = fsum(weights)
+    mean_size = fsum(w * s for w, s in zip(weights, sizes, strict=True)) / total
+    mean_time = fsum(w * t for w, t in zip(weights, times, strict=True)) / total
+    spread = fsum(w * (s - mean_size) ** 2 for w, s in zip(weights, sizes, strict=True))
+    product = fsum(w * (s - mean_size) * (t - mean_time) for w, s, t in zip(weights, sizes, times, strict=True))
+    beta = product / spread
+    alpha = mean_time - beta * mean_size
+    return LineFit(alpha, beta, _errors(alpha, beta, sizes, times))
+
+
+def fit_slope(sizes: Sequence[int], times: Sequence[float]) -> LineFit:
+    """The line through 0 (alpha is 0, no latency) with the least sum of squares of relative errors."""
+    ratios = [size / time for size, time in zip(sizes, times, strict=True)]
+    beta = fsum(ratios) / fsum(ratio**2 for ratio in ratios)
+    return LineFit(0.0, beta, _errors(0.0, beta, sizes, times))
+
+
+def _errors(alpha: float, beta: float, sizes: Sequence[int], times: Sequence[float]) -> tuple[float, ...]:
+    return tuple((alpha + beta * size) / time - 1 for size, time in zip(sizes, times, strict=True))
