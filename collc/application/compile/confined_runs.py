@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceError
 from collc.base.wording import plural
-from collc.msccl.communicators import confined, for_one_run, relays_outside
+from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
 from collc.passes.context import Pass, PassContext
 from collc.passes.registry import Fixed, Invert, Synthesize
 from collc.ten.module import Module
@@ -20,7 +20,7 @@ _AROUND_OTHERS: Final = "pccl"
 
 def confined_module(module: Module) -> Module:
     """The module without NPUs and links that no run can use inside its group, with a note if there are any."""
-    network = confined(module.network, module.demand)
+    network = network_of_groups(module.network, module.demand)
     if network is module.network:
         return module
     idle = len(module.network.npus) - len(network.npus)
@@ -30,7 +30,7 @@ def confined_module(module: Module) -> Module:
 
 
 def laid_out_inside(module: Module, whole: Module, context: PassContext) -> Module:
-    """The confined module with the runs whose algorithms are written by hand; `whole` if they leave their groups."""
+    """The module within its groups with the runs written by hand as algorithms; `whole` if they leave their groups."""
     try:
         return Fixed().run(module, context)
     except SourceError:

@@ -28,7 +28,7 @@ def smt_text(model: LibraModel) -> str:
 
     The first one asks for a design near the solution, since solvers may not find one elsewhere.
     In the second one linear constraints that follow from B x >= 1 and from the limit of time * cost are in their place:
-    solvers decide linear arithmetic, and where these have no solution, what they follow from has none.
+    solvers decide linear arithmetic, and if these have no solution, what they follow from has none.
     B_i: GB/s. x_i: at least 1 / B_i. m_k: at least each of its options. time in ms, cost in dollars.
     """
     lines = [
@@ -118,7 +118,7 @@ def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
 
 
 def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
-    """Of each 1 / B the tangent at a bandwidth, where this is not 0; x is above it."""
+    """Of each 1 / B the tangent at a bandwidth, if this is not 0; x is above it."""
     found: list[str] = []
     for k, (used, rate) in enumerate(zip(model.time.used, bandwidth, strict=True)):
         if used and rate:

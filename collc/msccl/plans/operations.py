@@ -206,7 +206,7 @@ class BlockWriter:
         buffer = mine.setdefault(number, len(mine))
         return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
-    def switched(self, slot: Slot, ranks: tuple[int, ...], count: int) -> Json:
+    def switch_slots(self, slot: Slot, ranks: tuple[int, ...], count: int) -> Json:
         """Slots of some GPUs of a switch in the form of the file."""
         position = self.plan.switches.index((slot.buffer, ranks))
         channel = self.over_switches.setdefault(position, len(self.over_switches))
@@ -270,7 +270,7 @@ def _puts_beside_ports(block: BlockWriter, steps: list[Step]) -> list[int]:
     """Positions of the puts of a round over memory that wait until its puts over ports are queued.
 
     A proxy does the latter while the threadblock goes on, but the threadblock itself does the former. Empty if there
-    are none of the latter, or where a later step of the round overwrites what a put reads.
+    are none of the latter, or if a later step of the round overwrites what a put reads.
     """
     routes, program = block.plan.routes, block.plan.program
     if not any(step.send >= 0 and step.send in routes.over and routes.over[step.send].kind == "port" for step in steps):
@@ -414,10 +414,10 @@ def _store_to_all(block: BlockWriter, step: Step, source: Slot, target: Slot, ac
         return
     block.stored.add((source, step.when[0]))
     block.touch([source], [target], step.count)
-    to = block.switched(target, access.targets, step.count)
+    to = block.switch_slots(target, access.targets, step.count)
     if access.adds:
         summed = _summed_slot(block.plan.program.placement.in_place, source)
-        loaded = block.switched(summed, access.ranks, step.count)
+        loaded = block.switch_slots(summed, access.ranks, step.count)
         block.add("glres", src_buff=[loaded], dst_buff=[to], channel_type="switch", reduce_op="sum")
     else:
         block.add("gstore", src_buff=[block.local(source, step.count)], dst_buff=[to], channel_type="switch")
@@ -435,7 +435,7 @@ def _hand_to_port(block: BlockWriter, step: Step, held: Slot) -> None:
 
 
 def copy(block: BlockWriter, source: Slot, target: Slot, count: int) -> None:
-    """Append a copy, or extend the one before where both continue it."""
+    """Append a copy, or extend the one before if both continue it."""
     block.touch([source], [target], count)
     here, there = block.local(source, count), block.local(target, count)
     last = block.last("copy")

@@ -2,7 +2,7 @@
 
 Every message lands as packets in the scratch of its receiver, which are unpacked, added to a chunk, or passed on. Two
 scratch buffers are used in turn: a GPU that writes packets of one run has ended the run before, for which it needed
-data of each GPU to which it writes, so that these have read the packets of the run before that. Where the data of a
+data of each GPU to which it writes, so that these have read the packets of the run before that. If the data of a
 collective does not say so, the receiver acknowledges that it has begun.
 """
 
