@@ -16,6 +16,7 @@ from collc.application.design.designs import solve_designs as solve
 from collc.application.settings import Callbacks, Progress, Settings
 from collc.base.diagnostics import SourceFile
 from collc.emit.kinds import EMIT_KINDS
+from collc.ten.link_model import LinkModel
 
 
 class CompileOptions(TypedDict, total=False):
@@ -117,7 +118,7 @@ def _settings(options: CompileOptions) -> Settings:
         trials=arguments.integer("trials", options.get("trials"), 1),
         threads=arguments.integer("threads", options.get("threads"), 1),
         time_limit=arguments.seconds("time_limit", options.get("time_limit")),
-        link_model=arguments.one_of("link_model", options.get("link_model"), ("store", "pipelined")),
+        link_model=arguments.one_of("link_model", options.get("link_model"), tuple(LinkModel)),
         chunks=_chunks(options.get("chunks")),
         passes=arguments.text("passes", options.get("passes")),
         prove=arguments.flag("prove", options.get("prove")),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from collc.base.options import Option, Options
 from collc.synthesis.auto.record import ModulePlanner, PhasePlanner, Synthesizer
+from collc.ten.link_model import LinkModel
 
 if TYPE_CHECKING:
     from collc.synthesis.task import Effort
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 LINK_MODEL: Final[Options] = {
     "link_model": Option(
         "string",
-        "when a link is free again: after the chunk arrived (store) or was sent (pipelined)",
-        "store",
-        choices=("store", "pipelined"),
+        "when a link is free again: " + " or ".join(f"{model.frees} ({model})" for model in LinkModel),
+        LinkModel.STORE.value,
+        choices=tuple(model.value for model in LinkModel),
     ),
 }
 

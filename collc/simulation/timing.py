@@ -65,8 +65,8 @@ class ExactTiming(Timing):
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """See Timing."""
         latency, bandwidth = _rates(kind)
-        busy = serialization_time(size, bandwidth * self.instances)
-        return (busy + latency if self.model is LinkModel.STORE else busy), busy + latency
+        sent = serialization_time(size, bandwidth * self.instances)
+        return self.model.busy(sent, sent + latency), sent + latency
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(effort.experience)
         return join(solve(module, lambda task: tacos(task, effort)))
 
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.auto", quick)
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.choose", quick)
     for chunks in ("auto", "4"):
         run = f"all_gather(t.npus, size: 8MiB, chunks: {chunks})"
         assert collc.compile_text(MESH + f"schedule s on t {{ run {run} synthesize auto }}")["s"].ok
@@ -245,8 +245,8 @@ def test_modules_after_a_pass_are_those_of_the_number_taken(capsys: pytest.Captu
 def test_modules_after_a_pass_are_those_of_the_search_that_went_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collc.synthesis.auto.held_back.HELD_BACK", 10**9)
-    monkeypatch.setattr("collc.synthesis.auto.held_back.HELD_TO", 0)
+    monkeypatch.setattr("collc.synthesis.auto.tried.HELD_BACK", 10**9)
+    monkeypatch.setattr("collc.synthesis.auto.tried.HELD_TO", 0)
     text = RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more="").replace("tacos", "auto")
     Path("p.coll").write_text(text)
     assert main(["compile", "p.coll", "--print-after", "auto"]) == 0

@@ -84,7 +84,7 @@ def test_the_work_of_all_searches_has_a_limit() -> None:
 
 
 SEARCH = "collc.synthesis.auto.synthesizer."
-HELD = "collc.synthesis.auto.held_back."
+HELD = "collc.synthesis.auto.tried."
 
 
 def searched(module: Module, experience: Experience | None, **effort: Any) -> Module:

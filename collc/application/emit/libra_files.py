@@ -40,7 +40,7 @@ def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft
 
 def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
     """Write all files of a design into the folder of its JSON file."""
-    from collc.emit.libra.files import libra_files
+    from collc.emit.libra.linear_programs import libra_files
 
     for file, text in libra_files(model).items():
         draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")

@@ -8,7 +8,7 @@ from collc.source.checking.check_bodies import BodyChecker
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
-from collc.source.elaboration.options import OptionTables
+from collc.source.elaboration.requests import OptionTables
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
 from collc.source.problems import Problems, fail

@@ -13,8 +13,8 @@ from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import table_prices
+from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string

@@ -180,7 +180,7 @@ class FileContext:
 
         return Value(FAMILY, GroupFamily(node.name.name, dict(row_by_row(frame, one_group))))
 
-    # Topologies (see evaluate.TopologyProvider)
+    # Topologies that expressions of the file can name or construct
 
     def topology_named(self, name: str) -> Topology | None:
         """The topology with a name: an instance or a template without parameters; None where there is none."""

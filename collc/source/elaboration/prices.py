@@ -9,9 +9,9 @@ from typing import Final
 
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.training import unroll
 from collc.source.imports import Loader
 from collc.source.parsing.expressions import Identifier
 from collc.source.parsing.syntax import Price, PriceTable, Statement
@@ -34,7 +34,7 @@ def table_prices(node: PriceTable, context: FileContext, problems: Problems) -> 
         assert isinstance(inner, Price)
         add_price(found, inner, frame, context)
 
-    unroll(node.body, context.root.inner(), context, problems, statement)
+    unroll(node.body, context.root.inner(), context.evaluator, problems, statement)
     if len(problems.found) > before:
         raise AlreadyReported
     if not found:

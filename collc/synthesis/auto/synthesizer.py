@@ -24,12 +24,11 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
-from collc.synthesis.auto.by_group import by_group
 from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate
-from collc.synthesis.auto.held_back import BEFORE_LAST, HeldBackSearches
+from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
-from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
+from collc.synthesis.auto.tried import BEFORE_LAST, LOOSE, HeldBackSearches, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.experience import Experience

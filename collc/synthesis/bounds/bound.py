@@ -17,8 +17,7 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hop_counts
-from collc.synthesis.bounds.cuts import cuts_of, tries_all_cuts
-from collc.synthesis.bounds.flow import flow_cuts
+from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
 from collc.synthesis.bounds.ideal import ideal_bounds
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.reach import reach_bounds

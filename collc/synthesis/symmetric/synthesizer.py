@@ -23,7 +23,7 @@ from collc.synthesis.symmetric.representative_plan import GeneratorTimes, Repres
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel, Schedule
+from collc.ten.schedule import Schedule
 
 __all__ = ["find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
 
@@ -85,9 +85,9 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
 def _times(task: Task, group: Group, size: int) -> GeneratorTimes:
     """How long chunks of a size take on each generator. Raises SourceError if links have no bandwidth."""
     with rates_required():
-        busy = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
-        total = busy + task.network.latencies[group.kind]
-    return GeneratorTimes(total if task.model is LinkModel.STORE else busy, total)
+        sent = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
+        total = sent + task.network.latencies[group.kind]
+    return GeneratorTimes(task.model.busy(sent, total), total)
 
 
 def representative(group: Group, standard: Standard, effort: Effort) -> RepresentativePlan:
