@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from collc.base.diagnostics import SourceError
+from collc.base.diagnostics import SourceError, Span
 from collc.source import limits
 from collc.source.elaboration import operators
 from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
@@ -82,13 +82,21 @@ Result = TypeVar("Result")
 class TopologyProvider(Protocol):
     """The topologies that the expressions of a file can name or construct (see FileContext)."""
 
-    def topology_named(self, name: str) -> Topology | None: ...
+    def topology_named(self, name: str) -> Topology | None:
+        """The instance with a name, None if there is none."""
+        ...
 
-    def topology_called(self, call: ex.Call, frame: Frame) -> Topology: ...
+    def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
+        """`ring(8)`, `unwound(t)`, `reversed(t)`."""
+        ...
 
-    def product(self, left: Topology, right: Topology, span: Span) -> Topology: ...
+    def product(self, left: Topology, right: Topology, span: Span) -> Topology:
+        """`a * b`."""
+        ...
 
-    def changed(self, node: With | ex.Without, frame: Frame) -> Topology: ...
+    def changed(self, node: With | ex.Without, frame: Frame) -> Topology:
+        """`t with { ... }`, `t without { ... }`."""
+        ...
 
 
 class NotVectorised(Exception):
