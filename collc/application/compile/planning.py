@@ -22,7 +22,7 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceEr
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
 from collc.emit.kinds import EMIT_KINDS
-from collc.msccl.communicators import confined, for_one_run, relays_outside
+from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
 from collc.passes.context import Pass, PassContext
 from collc.passes.registry import Fixed, Invert, ShortestPaths, Synthesize
 from collc.source.program import EmitRequest, ScheduleRequest
@@ -260,7 +260,7 @@ _AROUND_OTHERS: Final = "pccl"
 
 def confined_module(module: Module) -> Module:
     """The module without NPUs and links that no run can use inside its group, with a note if there are any."""
-    network = confined(module.network, module.demand)
+    network = network_of_groups(module.network, module.demand)
     if network is module.network:
         return module
     idle = len(module.network.npus) - len(network.npus)
