@@ -1,7 +1,7 @@
-"""What a file for a runtime takes in the simulator beside its schedule, and a remark where that is much longer.
+"""What a file for a runtime takes in the simulator beside its schedule, and a remark if that is much longer.
 
 MSCCL files are measured before they are written (`lowering/quality.py`); plans here, and both on the network as the
-program declares it where the schedule is for one whose switches were unwound.
+program declares it if the schedule is for one whose switches were unwound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collc.ten.network import Network
 def simulated_file(path: Path, kind: FileKind, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
     """The file of a demand on a network, for the buffer of the demand, as `collc simulate` does it.
 
-    Raises Deadlock and NoRoute where it does not end, ValueError where links have no bandwidth.
+    Raises Deadlock and NoRoute if it does not end, ValueError if links have no bandwidth.
     """
     file = read_tasks(path, network, kind, None, options.profile)
     return simulate(network, file.of_size(file.parts * slot_bytes(demand) // options.instances), ExactTiming())

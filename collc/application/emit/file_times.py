@@ -48,7 +48,7 @@ def costs_of(kind: FileKind, costs: Iterable[ProtocolCost]) -> list[ProtocolCost
 
 
 def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path) -> None:
-    """Write the file of a schedule; of two for both placements the first one. Raises SourceError where it has none."""
+    """Write the file of a schedule; of two for both placements the first one. Raises SourceError if it has none."""
     with path.open("wb") as file:
         if kind == "mscclpp":
             from collc.application.compile.plan_choice import fastest_plan
@@ -67,7 +67,7 @@ def read_tasks(
 ) -> FileTasks:
     """The steps of a file that collc wrote, which is not checked.
 
-    protocol: of an MSCCL file, in place of its own. profile: its runtime. Raises Deadlock where a plan hangs.
+    protocol: of an MSCCL file, in place of its own. profile: its runtime. Raises Deadlock if a plan hangs.
     """
     from collc.msccl.check.findings import Findings
 
@@ -90,7 +90,7 @@ def read_tasks(
 def times_of(
     network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
 ) -> list[int | None]:
-    """Picoseconds of a file for each size; None where a chunk would be too small, or the buffer too large."""
+    """Picoseconds of a file for each size; None if a chunk would be too small, or the buffer too large."""
     seen = with_protocol(network, of_plans(cost) if kind == "mscclpp" else cost)
     found: list[int | None] = []
     for size in sizes:
@@ -104,7 +104,7 @@ def times_of(
 def file_times(
     sizes: Sequence[int], network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind
 ) -> list[int | None]:
-    """The same where only every third size is simulated, and times between are interpolated; None if it deadlocks."""
+    """Picoseconds of a file for each size, as `times_of`, with every third size simulated and others interpolated."""
     least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
     fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
     rows = [fitting[at] for at in sampled_positions(len(fitting))]

@@ -187,7 +187,7 @@ def select(program: Program, layout: BufferLayout) -> Program:
         for rank, (inputs, outputs) in enumerate(zip(layout.inputs, layout.outputs, strict=True))
     ]
     moments = _moments(program)
-    relayed = _relayed(program, moments)
+    relayed = _relayed_messages(program, moments)
     for when, number in moments:
         message = program.messages[number]
         selection = selections[message.target if when[1] == ARRIVES else message.source]
@@ -208,7 +208,7 @@ def select(program: Program, layout: BufferLayout) -> Program:
     return replace(program, gpus=gpus, scratch_needed=sum(selection.scratch for selection in selections))
 
 
-def _relayed(program: Program, moments: list[tuple[Moment, int]]) -> set[int]:
+def _relayed_messages(program: Program, moments: list[tuple[Moment, int]]) -> set[int]:
     """The messages that are relayed: those that came last over the link that a later message names."""
     last: dict[tuple[int, int], int] = {}
     found: set[int] = set()

@@ -15,7 +15,7 @@ from collc.msccl.lowering.select import select
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.large_groups import large_groups_fit
 from collc.msccl.plans.precheck import nodes_of_ranks
-from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, usable, uses_switches
+from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, switches_with_sums, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
 from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
 from collc.ten.demand import Demand
@@ -74,7 +74,9 @@ def may_use_switches(network: Network, demand: Demand, options: MscclOptions) ->
     """Whether a plan of this demand can use switches that add and multicast."""
     run = next(iter(demand.runs))
     standard = run.standard
-    if not usable(network).any() or len(demand.runs) > 1 or standard is None or standard.kind not in _STORED:
+    if len(demand.runs) > 1 or standard is None or standard.kind not in _STORED:
+        return False
+    if not switches_with_sums(network).any():
         return False
     whole = np.array_equal(run.group, network.npus)
     plain = options.protocol is Protocol.SIMPLE and not options.custom

@@ -8,7 +8,7 @@ from collc.source.checking.check_bodies import BodyChecker
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
-from collc.source.elaboration.options import OptionTables
+from collc.source.elaboration.requests import OptionTables
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
 from collc.source.problems import Problems, fail
@@ -44,7 +44,7 @@ class FileChecker:
         self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
-        """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
+        """The type of a let, param or group of the file or its imports. Raises SourceError if it is ambiguous."""
         found = self.file.find("value", name, span)
         return None if found is None else self.program.of(found.file).declared_type(found)
 

@@ -102,9 +102,14 @@ def _frontier(
 ) -> Iterator[ParetoPoint]:
     """The points, by steps. problems: with 1, 2, ... chunks per block. Raises Undecided if there may be more."""
     end = monotonic() + time_limit_of(effort)
-    least = [-(-task_bound(problem.task).time // int(problem.clock.total.max())) for problem in problems]
+    step = int(problems[0].clock.total.max())
+    least = [-(-task_bound(problem.task).time // step) for problem in problems]
     ideal = min(Fraction(rounds, count) for count, rounds in enumerate(least, 1))
-    known = [None if other is None or effort.stop() else _steps_by(other, problem) for problem in problems]
+    known: list[int | None] = [None] * len(problems)  # steps, of one round each, of the other synthesizer's schedules
+    for number, problem in enumerate(problems):
+        if other is not None and not effort.stop():
+            task = problem.task
+            known[number] = other(task).collective_time(task.network, task.demand) // step
     searches = [StepSearch.of(problem, effort) for problem in problems]
     steps = farthest_hops(problems[0])
     best: Fraction | None = None
@@ -131,12 +136,6 @@ def _questions(least: list[int], steps: int, extra: int) -> list[tuple[Fraction,
         for count, bound in enumerate(least, 1)
         for rounds in range(max(steps, bound), steps + extra + 1)
     )
-
-
-def _steps_by(synthesizer: Callable[[Task], Schedule], problem: Conditions) -> int:
-    """The number of steps, of one round each, of another synthesizer's schedule."""
-    task = problem.task
-    return synthesizer(task).collective_time(task.network, task.demand) // int(problem.clock.total.max())
 
 
 def _task_of_single_chunks(module: Module, inverted: bool) -> Task:

@@ -34,16 +34,16 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 Spread = Callable[[Task, Effort], Schedule]
 """A synthesizer of copies over direct links."""
 
-PLACEMENTS = 8
+MOST_PLACEMENTS = 8
 """Placements of the chunks on the cores of a kind that are tried."""
 
-WORK = 300_000
+MOST_MESSAGES = 300_000
 """Messages of all placements together after which nothing more is tried."""
 
-RELAYED_IN_FILES = 128
+MOST_RELAYED_IN_FILES = 128
 """Chunks x NPUs up to which partials are kept apart and relayed if files for runtimes are wanted."""
 
-SHIFTED = 40_000
+MOST_SHIFTED = 40_000
 """Transfers up to which the schedule is shifted to the left if not all take equal time."""
 
 MOST_TIME = 1 << 61
@@ -130,9 +130,9 @@ class _ExchangePlanner:
     def best(self) -> Transfers | None:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
-        left = WORK * max(1, self._effort.trials)
+        left = MOST_MESSAGES * max(1, self._effort.trials)
         plans = sorted(self._plans(), key=lambda plan: plan.least)
-        for trial in range(PLACEMENTS * max(1, self._effort.trials)):
+        for trial in range(MOST_PLACEMENTS * max(1, self._effort.trials)):
             again: list[_Plan] = []
             for plan in plans:
                 if best is not None and (best[0] <= plan.least or left < plan.messages):
@@ -158,7 +158,7 @@ class _ExchangePlanner:
         sets = np.unique(table.pre).tolist()
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
         # In files for runtimes, messages of partials that are kept apart are not merged: many of them take long.
-        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > RELAYED_IN_FILES
+        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > MOST_RELAYED_IN_FILES
         by_name = [
             {
                 kind.name: kind
@@ -217,7 +217,7 @@ class _ExchangePlanner:
             rows = down.transfers
             parts.append(replace(rows, start=rows.start + end))
         rows = Transfers.joined(parts)
-        if not self._step and len(rows) <= SHIFTED:
+        if not self._step and len(rows) <= MOST_SHIFTED:
             self._effort.work.add(SHIFT_WORK * len(rows))
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows

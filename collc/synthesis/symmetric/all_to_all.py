@@ -7,6 +7,7 @@ second NPU sends it in one direction, and the others send it in the other direct
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 import numpy as np
 
@@ -19,16 +20,16 @@ from collc.synthesis.symmetric.ring_messages import RingMessages, find_ring_mess
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
-COMPILED = 500
+COMPILED: Final = 500
 """Messages from which paths are found by compiled code."""
 
-HOPS = 100_000
-"""Hops up to which those of an All-to-All are planned event by event."""
+MOST_TIMED_HOPS: Final = 100_000
+"""Hops of an All-to-All up to which they are planned event by event."""
 
-PATH_ROUNDS = 2
+PATH_ROUNDS: Final = 2
 """How often the shortest paths are chosen, one by one."""
 
-EXCHANGES = 64
+MOST_EXCHANGES: Final = 64
 """Exchanges of hops for others that are tried to balance the loads."""
 
 
@@ -39,7 +40,7 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     if times.step is not None:
         return plan
     plan = start_early(group, plan, times, stays=False)
-    if int(hops.sum()) > HOPS or effort.stop():
+    if int(hops.sum()) > MOST_TIMED_HOPS or effort.stop():
         return plan
     timed = _plan_by_events(group, hops[1:].reshape(-1, len(group.successors)), times, chunks)
     return min(plan, timed, key=lambda plan: plan.end)
@@ -99,7 +100,7 @@ def _exchanges(group: Group, hops: Int64Array) -> Int64Array:
     )
     changes = np.unique(np.concatenate([changes, -changes]), axis=0)
     changes = changes[(changes < 0).any(axis=1)]
-    return changes[np.argsort(np.abs(changes).sum(axis=1), kind="stable")[:EXCHANGES]]
+    return changes[np.argsort(np.abs(changes).sum(axis=1), kind="stable")[:MOST_EXCHANGES]]
 
 
 def _balance(messages: Int64Array, load: Int64Array, exchanges: Int64Array, effort: Effort) -> None:

@@ -7,17 +7,17 @@ its largest degree (König).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from collc.kernels.compiled import trailing_zeros
 from collc.ten.arrays import Int64Array
 
-ORDERS = 8
+MOST_ORDERS: Final = 8
 """Orders of the messages for which rotation is tried."""
 
-COLOURED = 1_000
+MOST_COLOURED: Final = 1_000
 """Hops up to which rotation is not tried."""
 
 
@@ -39,7 +39,7 @@ def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
     """A plan of least_steps(counts) steps for int64[messages, generators] hops."""
     steps = least_steps(counts)
     rng = np.random.default_rng(seed)
-    for _ in range(ORDERS if int(counts.sum()) > COLOURED else 0):
+    for _ in range(MOST_ORDERS if int(counts.sum()) > MOST_COLOURED else 0):
         starts = _rotate(counts, rng.permutation(len(counts)), steps)
         if starts is not None:
             return _unroll(counts, starts, steps)

@@ -187,9 +187,7 @@ class SumPatch(GatherPatch):
         Of the elements that hold a chunk, the one that can send first does, to the node where it arrives first.
         """
         damage = self._damage
-        chunks = [
-            (part, owner) for part, owner in zip(*(each.tolist() for each in np.nonzero(self._given)), strict=True)
-        ]
+        chunks: list[tuple[int, int]] = [(part, owner) for part, owner in np.argwhere(self._given).tolist()]
         present = sorted(int(node[0]) for node in (*self._damaged, *self._undamaged))
         lacking: list[list[int]] = []
         ready: list[tuple[int, int, int]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 from collc.ten.translations import Translations
 
-ROUNDS = 64
+MOST_ROUNDS: Final = 64
 """Parts in which routes are chosen at most, each by what the parts before it load."""
 
 
@@ -69,7 +70,7 @@ class Routes:
         weight: how often each route is used, for the loads that further routes avoid.
         """
         into = np.bincount(self._network.target[self._tight], minlength=self._network.device_count)
-        rounds = min(ROUNDS, int(into.max(initial=1)) ** 2, max(1, len(targets)))
+        rounds = min(MOST_ROUNDS, int(into.max(initial=1)) ** 2, max(1, len(targets)))
         parts: list[Int32Array] = []
         for number in range(rounds):
             part = self._follow(targets[number::rounds])
