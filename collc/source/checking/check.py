@@ -44,7 +44,7 @@ class FileChecker:
         self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
-        """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
+        """The type of a let, param or group of the file or its imports. Raises SourceError if it is ambiguous."""
         found = self.file.find("value", name, span)
         return None if found is None else self.program.of(found.file).declared_type(found)
 

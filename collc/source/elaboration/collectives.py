@@ -39,7 +39,7 @@ class NamedChunks:
     index: dict[str, ChunkIndex]
 
     def find(self, reference: s.ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
-        """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
+        """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
         return found_chunks(reference, frame, evaluator, self.index)
 
 
@@ -56,7 +56,7 @@ class LazyChunks:
 
     @cached_property
     def expanded(self) -> NamedChunks:
-        """The chunks with their names. Raises SourceError where there are too many."""
+        """The chunks with their names. Raises SourceError if there are too many."""
         limits.check_chunks(self.count, self.span)
         return self.build()
 
@@ -109,7 +109,7 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
 def found_chunks(
     reference: s.ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
 ) -> Int64Array:
-    """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
+    """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
     name = reference.name.name
     known = index.get(name)
     columns = index_columns(reference.indices, frame, evaluator)
@@ -215,7 +215,7 @@ class _CollectiveBuilder:
         return first + np.arange(len(sets.start), dtype=np.int64)
 
     def pooled(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
-        """Add sets; returns the number of the first. Raises SourceError where one contains a switch."""
+        """Add sets; returns the number of the first. Raises SourceError if one contains a switch."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
 
@@ -262,7 +262,7 @@ class _CollectiveBuilder:
         return self.pool.united(chunk, number, count)
 
     def indexed(self, table: Int64Array) -> dict[str, ChunkIndex]:
-        """For each family, its chunks by their indices. Raises SourceError where two chunks have the same indices."""
+        """For each family, its chunks by their indices. Raises SourceError if two chunks have the same indices."""
         found: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
             rank = len(self.declared[family].chunk.indices)
@@ -279,7 +279,7 @@ class _CollectiveBuilder:
         return found
 
     def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
-        """Enter the operation of a postcondition into `op`. Raises SourceError where a chunk has two operations."""
+        """Enter the operation of a postcondition into `op`. Raises SourceError if a chunk has two operations."""
         node = condition.node
         if not isinstance(node, s.Postcondition):
             return
@@ -311,7 +311,7 @@ class _CollectiveBuilder:
         return chunk_label(reference.name.name, table[chunk, 2 : 2 + len(reference.indices)].tolist())
 
     def check_held(self, pre: Int64Array, post: Int64Array, table: Int64Array) -> None:
-        """Raise SourceError where a chunk has a postcondition but no precondition."""
+        """Raise SourceError if a chunk has a postcondition but no precondition."""
         starts = self.pool.arrays()[1]
         empty = starts[1:] == starts[:-1]
         without_source = empty[pre] & ~empty[post]
@@ -376,7 +376,7 @@ class _SendBuilder:
         return BodyRows(np.arange(count, dtype=np.int64), table)
 
     def step(self, node: Expr | None, frame: Frame) -> Data:
-        """The logical step of each iteration, -1 where the statement has none."""
+        """The logical step of each iteration, -1 if the statement has none."""
         if node is None:
             return -1
         data = self.evaluator.wanted(node, frame, INT, "a step").data

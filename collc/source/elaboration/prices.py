@@ -26,7 +26,7 @@ DEFAULT_TABLE: Final = "libra_lowest"
 
 
 def table_prices(node: PriceTable, context: FileContext, problems: Problems) -> dict[str, PartCosts]:
-    """The prices of the tiers of a table. Errors go to `problems`; raises AlreadyReported where there are any."""
+    """The prices of the tiers of a table. Errors go to `problems`; raises AlreadyReported if there are any."""
     found: dict[str, PartCosts] = {}
     before = len(problems.found)
 
@@ -67,7 +67,7 @@ def add_price(prices: dict[str, PartCosts], node: Price, frame: Frame, context: 
 
 
 def check_tier(name: Identifier) -> None:
-    """Raise SourceError E0913 where there is no such tier."""
+    """Raise SourceError E0913 if there is no such tier."""
     if name.name not in TIERS:
         hint = did_you_mean(name.name, TIERS, f"there are {listed(TIERS)}")
         raise fail("E0913", f"unknown tier '{name.name}'", name.span, hint=hint)

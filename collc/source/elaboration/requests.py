@@ -90,7 +90,7 @@ _DEVICES: Final = {"CON", "PRN", "AUX", "NUL", *(f"{port}{number}" for port in (
 def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
     """The name of a file, relative to the output folder.
 
-    Raises SourceError E0611 where it leads out of that folder, or where no file on Windows can have it: a program is
+    Raises SourceError E0611 if it leads out of that folder, or if no file on Windows can have it: a program is
     for all systems.
     """
     value = context.evaluator.wanted(argument.value, frame, STRING, "a file name").data
@@ -169,7 +169,7 @@ def _wrong_unit(measure: str, operator: str, given: Type, limit: Expr, node: Exp
 
 
 def _of_bound(node: Expr, frame: Frame, evaluator: Evaluator) -> Fraction | None:
-    """The factor of `1.05 * bound`, None where an expression is not a multiple of the bound."""
+    """The factor of `1.05 * bound`, None if an expression is not a multiple of the bound."""
     if isinstance(node, Name) and node.name == "bound" and frame.find("bound") is None:
         return Fraction(1)
     if isinstance(node, Binary) and node.operator in ("*", "/"):

@@ -147,7 +147,7 @@ class ScheduleBuilder:
         return ChunkChoice(automatic, tuple(sorted(common)), request)
 
     def _check_complete(self, topology: Topology, node: s.ScheduleDeclaration) -> None:
-        """Raise SourceError where a link has no bandwidth or latency."""
+        """Raise SourceError if a link has no bandwidth or latency."""
         network = topology.network
         used = np.unique(network.kind)
         for row in map(int, used):
@@ -368,7 +368,7 @@ def tied_arguments(
 
 
 def _check_tied(tied: Mapping[str, GivenArgument], node: s.RunStatement) -> None:
-    """Raise SourceError where `using` gives an argument that the run gives already."""
+    """Raise SourceError if `using` gives an argument that the run gives already."""
     for argument in node.arguments:
         if argument.name is not None and argument.name.name in tied:
             name, collective = argument.name.name, node.collective.function.name
@@ -384,7 +384,7 @@ def _check_fixed(
     owner: FileContext,
     node: s.RunStatement,
 ) -> None:
-    """Raise SourceError where `implements` fixes an argument to another value than that of the run."""
+    """Raise SourceError if `implements` fixes an argument to another value than that of the run."""
     what = f"collective '{collective.name.name}'"
     matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
     own = {p.name.name for p in algorithm.parameters}
@@ -407,7 +407,7 @@ def _check_fixed(
 
 
 def _default(collective: s.Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
-    """The default of a parameter of a collective; None where it has none or it cannot be evaluated."""
+    """The default of a parameter of a collective; None if it has none or it cannot be evaluated."""
     parameter = next(p for p in collective.parameters if p.name.name == name)
     if parameter.default is None:
         return None

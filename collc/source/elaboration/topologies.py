@@ -111,7 +111,7 @@ class TopologyBuilder:
     # Devices
 
     def once(self, names: Sequence[str], span: Span, what: str, frame: Frame) -> None:
-        """Raise SourceError where a name is declared in a loop or again."""
+        """Raise SourceError if a name is declared in a loop or again."""
         if frame.rows is not None:
             hint = f"declare an array: {what} {names[0]}[n]"
             raise fail("E0303", f"{what} '{names[0]}' is declared inside a loop", span, hint=hint)
@@ -270,7 +270,7 @@ class TopologyBuilder:
         return BodyRows(line[order] // node.lines, np.concatenate(tables)[order])
 
     def numbers_of(self, devices: Sequence[str], span: Span) -> Int64Array:
-        """int64: the numbers of single devices. Raises SourceError where one is none."""
+        """int64: the numbers of single devices. Raises SourceError if one is none."""
         known: dict[str, int] = {}
         for name in set(devices):
             entry = self.entries.get(name)
@@ -315,7 +315,7 @@ class TopologyBuilder:
         return index_part(part, found, node.span)
 
     def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
-        """The number of the kind of a link, or one an iteration. old: what it has where the arguments say nothing."""
+        """The number of the kind of a link, or one an iteration. old: what it has if the arguments say nothing."""
         given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
         kept = {"latency": old.latency, "bandwidth": old.bandwidth}
@@ -331,7 +331,7 @@ class TopologyBuilder:
         return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
 
     def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
-        """The number of the kind with a latency and a bandwidth. Raises SourceError where they are not valid."""
+        """The number of the kind with a latency and a bandwidth. Raises SourceError if they are not valid."""
         note = frame.note(row) if frame.rows is not None else None
         if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
             why = "negative" if latency < 0 else "not a whole number of picoseconds"

@@ -169,7 +169,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
 
 
 def _check_is_workload(text: str, name: str, at: Span) -> None:
-    """Raise SourceError E0930 where the first line is that of no workload: a program may name any file of the machine
+    """Raise SourceError E0930 if the first line is that of no workload: a program may name any file of the machine
     on which it is compiled, and nothing of another file is shown.
     """
     first = next((words for line in text.splitlines() if (words := line.split())), None)
