@@ -2,7 +2,8 @@
 
 Programs are elaborated with arrays, not with loops: a frame represents all iterations of a loop nest, and the value of
 a name is one object for all of them or an array with one item for each. A `for` makes an inner frame that has each
-iteration of the outer one as often as the loop runs in it, and a guard or an `if` one with the iterations in which it holds.
+iteration of the outer one as often as the loop runs in it, and a guard or an `if` one with the iterations that it
+admits.
 """
 
 from __future__ import annotations

@@ -7,15 +7,13 @@ from functools import lru_cache
 from typing import Final
 
 from collc.source.elaboration.collectives import OPS
+from collc.source.elaboration.operators import ALIGNMENT
 from collc.source.elaboration.values import ListArray, Value
 from collc.ten.demand import Op, Standard
 from collc.ten.standard_collectives import shapes
 
 MOST_CHUNKS: Final = 256
 """Chunks per block that are tried at most if the program leaves the number to collc."""
-
-ALIGNMENT: Final = 16
-"""Bytes that GPUs copy at a time: they are slower if a chunk begins in between."""
 
 
 @lru_cache(maxsize=64)
