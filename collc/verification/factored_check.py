@@ -20,8 +20,7 @@ from collc.ten.demand import Op, Standard
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.verification.automorphisms import are_translations
-from collc.verification.factored_sums import SumMessages, sums_are_right
+from collc.verification.factored_sums import SumMessages, are_translations, sums_are_right
 
 LATEST = 2**50
 """Picoseconds (18 minutes); later times are not proved, so that a chunk, a device and a time fit into one number."""

@@ -20,7 +20,7 @@ from collc.ten.limited import with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.verification import CHECKS, copy_replay, schedule_check, verify_schedule
-from collc.verification.capacity_check import check_buffers
+from collc.verification.schedule_check import check_buffers
 from collc.verification.verdict import Findings
 from tests.support import (
     DEFAULT,
