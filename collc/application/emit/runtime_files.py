@@ -45,7 +45,7 @@ def _with_switched_notes(file: WrittenFile, emission: Emission, kind: FileKind, 
     """The files with remarks on their speed over the switches if they were planned without these."""
     if not emission.module.network.unwound or emission.network is None or "failed" in file.checks.values():
         return file
-    from collc.application.emit.file_speed import switched_notes
+    from collc.application.emit.file_times import switched_notes
 
     notes = switched_notes(list(emission.destination.finals), kind, emission.module, emission.network, options)
     return replace(file, notes=(*file.notes, *notes))
@@ -105,7 +105,7 @@ def _write_xml(
 def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
     from collc.application.compile.plan_choice import fastest_plan
-    from collc.application.emit.file_speed import plan_speed_notes
+    from collc.application.emit.file_times import plan_speed_notes
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan as check_plan_file
