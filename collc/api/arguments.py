@@ -79,7 +79,7 @@ def one_of(name: str, value: object, choices: Collection[str]) -> Any:  # noqa: 
     """One of the choices, or None. Raises ValueError."""
     if value is None or (isinstance(value, str) and value in choices):
         return value
-    raise ValueError(f"{name} must be {listed([repr(choice) for choice in choices], 'or')}, not {value!r}")
+    raise ValueError(f"{name} must be {listed([repr(str(choice)) for choice in choices], 'or')}, not {value!r}")
 
 
 def path(name: str, value: object, otherwise: str = "a str or a path") -> Path:

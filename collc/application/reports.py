@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
 from collc.base.rendering import fold_repeated, render
@@ -32,12 +32,9 @@ R = TypeVar("R", bound=NamedReport)
 
 
 class Reports(Generic[R]):
-    """Reports by name or in order."""
+    """Reports by name or in order. noun: what each report is about."""
 
-    @property
-    @abstractmethod
-    def noun(self) -> str:
-        """What each report is about."""
+    noun: ClassVar[str]
 
     @property
     @abstractmethod

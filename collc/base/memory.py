@@ -9,6 +9,11 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, Span
 
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None
+
 SHARE: Final = 0.9
 """The share of the free memory that is taken at most; the rest is left to others."""
 
@@ -37,9 +42,7 @@ def free_memory(share: float = SHARE) -> int | None:
 
 def limit_memory(size: int) -> None:
     """Limit the memory of this process to `size` bytes: then MemoryError. Nothing if the system cannot."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
@@ -49,9 +52,7 @@ def limit_memory(size: int) -> None:
 @contextmanager
 def limited_memory(size: int | None) -> Generator[None]:
     """Limit what runs inside to `size` bytes; None: to what is free now, unless there is a limit already."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -68,9 +69,7 @@ def limited_memory(size: int | None) -> Generator[None]:
 
 def memory_limit() -> int | None:
     """Bytes that this process may have; None if there is no limit."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
     return None if soft == resource.RLIM_INFINITY else soft

@@ -58,7 +58,7 @@ from collc.command.values import (
 )
 def sweep_command(chosen: argparse.Namespace) -> Output:
     """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
-    from collc.application.sweep.sweep_chart import SweepPlot
+    from collc.application.sweep.sweep_table import SweepPlot
     from collc.application.sweep.sweeping import SweepSettings, sweep_program
     from collc.parallel.processes import Processes
 

@@ -59,7 +59,7 @@ class ChunkChoice:
 
     automatic: whether collc is to pick the number, for the runs with `chunks: auto`; otherwise it is for all runs of
     standard collectives that take `chunks`. numbers: those per block that divide the size of each of these runs,
-    ascending. request: the schedule with one of these numbers; raises SourceError where that has too many chunks.
+    ascending. request: the schedule with one of these numbers; raises SourceError if that has too many chunks.
     """
 
     automatic: bool
@@ -71,7 +71,7 @@ class ChunkChoice:
 class ScheduleRequest:
     """A schedule to build. synthesizer: "auto" where the program does not say.
 
-    choice: None where no run takes `chunks`. Where it is automatic, the demand has one chunk per block.
+    choice: None if no run takes `chunks`. Where it is automatic, the demand has one chunk per block.
     """
 
     name: str

@@ -26,7 +26,7 @@ class Contradiction:
 
 
 def contradiction(run: Run) -> Contradiction | None:
-    """What a run says of itself in `standard` and is not; None where there is nothing of the kind."""
+    """What a run says of itself in `standard` and is not; None if there is nothing of the kind."""
     standard, table = run.standard, run.pattern.expand()
     if standard is None:
         return None

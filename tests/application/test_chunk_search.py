@@ -179,7 +179,7 @@ def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_number_follows_where_the_work_of_all_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     program = MESH + "schedule s on t { run all_gather(t.npus, size: 128MiB, chunks: auto) synthesize auto }"
     assert "(tried: 1, " in collc.compile_text(program)["s"].notes[-1]
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.ALL_NUMBERS", 0)
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.WORK_FACTOR_OF_ALL_NUMBERS", 0)
     assert collc.compile_text(program)["s"].notes[-1] == "chunks: auto chose 1 per block (tried: 1)"
 
 

@@ -108,7 +108,7 @@ def test_a_kernel_is_not_loaded_where_the_compiler_would_end_the_process(
     kernel = cached_jit.jit()(next_number)
     monkeypatch.setattr(cached_jit._ForgivingCache, "_used", [] if first else [True])
     monkeypatch.setattr(memory, "memory_limit", lambda: left << 20)
-    monkeypatch.setattr(memory, "_taken", lambda: 0)
+    monkeypatch.setattr(memory, "_taken_bytes", lambda: 0)
     with pytest.raises(SourceError, match="compiled functions need about"):
         kernel(1)
     monkeypatch.setattr(memory, "memory_limit", lambda: (left + 1) << 20)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
-from collc.synthesis.auto.synthesizer import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.in_network.early_transfers import EarlyTransfers
 from collc.synthesis.in_network.nodes import swap_and_add, swaps_of
 from collc.synthesis.in_network.synthesizer import in_network

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from collc.application.reports import Reports, html_of
 from collc.base.diagnostics import Diagnostic, Exit
@@ -210,13 +210,9 @@ COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
 class CompileReport(Reports[ScheduleReport]):
     """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
 
+    noun: ClassVar[str] = "schedule"
     schedules: tuple[ScheduleReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
-
-    @property
-    def noun(self) -> str:
-        """What each report is about."""
-        return "schedule"
 
     @property
     def parts(self) -> tuple[ScheduleReport, ...]:

@@ -34,7 +34,7 @@ def check_dimensions(network: Network, _demand: Demand, _options: Mapping[str, O
 
 
 def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft) -> None:
-    """Write all files of a design. Raises SourceError where one would be outside of the output folder."""
+    """Write all files of a design. Raises SourceError if one would be outside of the output folder."""
     write_beside(model, path_inside(output, EMIT_KINDS["libra"].path(emit.path, model.name), emit.span), draft)
 
 
@@ -47,7 +47,7 @@ def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
 
 
 def network_with_dimensions(network: Network) -> Network:
-    """The network with its dimensions as `axes`. Raises SourceError E0921 where they are not known."""
+    """The network with its dimensions as `axes`. Raises SourceError E0921 if they are not known."""
     found = with_axes(network)
     if not found.axes:
         hint = "products such as ring(4, ...) * switched(8, ...), meshes and tori have dimensions"

@@ -14,8 +14,7 @@ from typing import Any, Final, Literal
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
 from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost_outcome
-from collc.application.sweep.sweep_chart import SweepPlot, check_plot, write_chart
-from collc.application.sweep.sweep_table import SweepTable, check_format
+from collc.application.sweep.sweep_table import SweepPlot, SweepTable, check_format, check_plot, write_chart
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
 from collc.parallel.processes import Lost, Processes, results_of

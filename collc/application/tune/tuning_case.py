@@ -18,7 +18,7 @@ from collc.application.settings import Settings
 from collc.application.sweep.sweep_case import with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
 from collc.base.wording import plural
-from collc.msccl.communicators import communicators_of, confined
+from collc.msccl.communicators import communicators_of, network_of_groups
 from collc.msccl.options import MscclOptions, Profile, Protocol
 from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.engine import Deadlock, expect_many
@@ -182,7 +182,7 @@ def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
 
 def of_the_group(request: ScheduleRequest) -> ScheduleRequest:
     """The request on the members of the run's group alone, by rank, as a file for a runtime has them."""
-    network = confined(request.network, request.demand)
+    network = network_of_groups(request.network, request.demand)
     (part,) = communicators_of(network, request.demand)
     return replace(request, network=part.network, demand=part.demand)
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from collc.msccl.check.collectives import NAMES, TOTAL, ExpectedResult, buffer_sizes
 from collc.msccl.check.connections import Connections, connect
-from collc.msccl.check.contract_rules import SHOWN, ContractRules
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.limits import (
     LARGE_SCRATCH_BYTES,
@@ -25,7 +24,7 @@ from collc.msccl.check.limits import (
     MAX_SCRATCH_BYTES,
 )
 from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH, FileProgram
-from collc.msccl.check.step_rules import check_steps
+from collc.msccl.check.step_rules import SHOWN, ContractRules, check_steps
 from collc.msccl.interpreter.operations import WRITES
 from collc.ten.arrays import BoolArray
 

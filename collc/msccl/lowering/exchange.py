@@ -1,6 +1,6 @@
 """GPUs that the network and the collective cannot tell apart, exchanged in the messages of a schedule.
 
-If messages of several GPUs reach a switch at once, a file cannot say which of them leaves first; where a file is
+If messages of several GPUs reach a switch at once, a file cannot say which of them leaves first; if a file is
 simulated, the message of the lowest rank does. So among GPUs that are alike, the one whose messages arrive first in
 the schedule gets the lowest rank.
 """

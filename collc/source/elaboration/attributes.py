@@ -48,7 +48,7 @@ def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: S
 
 
 def endpoint_with(before: Endpoint, given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
-    """The limits with some attributes, and those of before where they say nothing. Raises SourceError."""
+    """The limits with some attributes, and the limits from before for the others. Raises SourceError."""
     kept = {name: rate for name in RATES if (rate := getattr(before, name)) is not None}
     mode = {} if before.memory is None else {"endpoint": before.mode}
     return endpoint_of({**kept, **mode, **given}, arguments, span)
@@ -77,7 +77,7 @@ def check_buffer(buffer: int, span: Span) -> None:
 def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator) -> tuple[str, ...]:
     """The labels of `count` devices or copies; () where none are given. `host[1-4]` stands for four labels.
 
-    Raises SourceError E0329 where there are more or fewer.
+    Raises SourceError E0329 if there are more or fewer.
     """
     if node is None:
         return ()

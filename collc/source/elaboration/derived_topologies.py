@@ -441,7 +441,7 @@ def _checked(number: int, node: ex.Expr, base: Topology, *, named: bool) -> int:
 
 
 def _check_known(node: ex.Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> None:
-    """Raise SourceError where a part begins with a name that neither the topology nor the program has."""
+    """Raise SourceError if a part begins with a name that neither the topology nor the program has."""
     node = ex.root_of(node)
     if not isinstance(node, ex.Name) or frame.find(node.name) or evaluator.topologies.topology_named(node.name):
         return

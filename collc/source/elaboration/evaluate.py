@@ -83,7 +83,7 @@ class TopologyProvider(Protocol):
     """The topologies that the expressions of a file can name or construct (see FileContext)."""
 
     def topology_named(self, name: str) -> Topology | None:
-        """The instance with a name, None where there is none."""
+        """The instance with a name, None if there is none."""
         ...
 
     def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
@@ -142,7 +142,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return self.guarded(condition, frame)
 
     def guarded(self, condition: ex.Expr | None, frame: Frame) -> Frame:
-        """The iterations in which a condition holds; all where there is none."""
+        """The iterations in which a condition holds; all if there is none."""
         if condition is None or frame.rows == 0:
             return frame
         mask = self.condition(condition, frame)
@@ -368,7 +368,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return self._present(value, node)
 
     def _present(self, value: Value, node: ex.Expr) -> Value:
-        """The value itself. Raises SourceError where one of its NPUs was removed by `without`."""
+        """The value itself. Raises SourceError if one of its NPUs was removed by `without`."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
         numbers: Data = value.data.only() if isinstance(value.data, ListArray) else value.data
@@ -393,7 +393,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def part_index(self, node: ex.Expr, frame: Frame) -> PartIndex:
         """One index of a part: a number, one number an iteration, several numbers, or None for `*`.
 
-        Raises SourceError, and NotVectorised where several numbers differ between iterations.
+        Raises SourceError, and NotVectorised if several numbers differ between iterations.
         """
         if isinstance(node, ex.Star):
             return None

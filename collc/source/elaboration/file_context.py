@@ -48,7 +48,7 @@ class GroupFamily:
     groups: Mapping[tuple[int, ...], Value]
 
     def member(self, evaluator: Evaluator, node: Index, frame: Frame) -> Value:
-        """The group `tp[2]`. Raises SourceError where the family has none with these indices."""
+        """The group `tp[2]`. Raises SourceError if the family has none with these indices."""
         indices = [evaluator.wanted(i, frame, INT, "an index") for i in node.indices]
         if any(i.varies for i in indices):
             raise NotVectorised
@@ -104,7 +104,7 @@ class FileContext:
         return None if found is None else self.value_of(found)
 
     def value_of(self, found: FoundDeclaration) -> Value:
-        """The value of a declaration, evaluated once. Raises AlreadyReported where that failed before."""
+        """The value of a declaration, evaluated once. Raises AlreadyReported if that failed before."""
         if found.file is not self.file:
             return self.program.context(found.file).value_of(found)
         node = found.node
@@ -149,12 +149,12 @@ class FileContext:
                 raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
 
     def parameter(self, node: Param) -> Value:
-        """The value of a param: the one given with -D, or its default. Raises SourceError where it has neither."""
+        """The value of a param: the one given with -D, or its default. Raises SourceError if it has neither."""
         given = self.program.definitions.get(node.name.name) if self.main else None
         return self.default(node) if given is None else given
 
     def default(self, node: Param) -> Value:
-        """The default of a param. Raises SourceError where it has none."""
+        """The default of a param. Raises SourceError if it has none."""
         if node.default is None:
             name = node.name.name
             hint = f"set it with -D {name}=..., in Python with definitions={{'{name}': ...}}"
@@ -180,10 +180,10 @@ class FileContext:
 
         return Value(FAMILY, GroupFamily(node.name.name, dict(row_by_row(frame, one_group))))
 
-    # Topologies (see evaluate.TopologyProvider)
+    # Topologies that expressions of the file can name or construct
 
     def topology_named(self, name: str) -> Topology | None:
-        """The topology with a name: an instance or a template without parameters; None where there is none."""
+        """The topology with a name: an instance or a template without parameters; None if there is none."""
         found = self.file.find("topology", name)
         if found is None or (isinstance(found.node, TopologyTemplate) and found.node.parameters is not None):
             return None

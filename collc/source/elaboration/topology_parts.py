@@ -41,7 +41,7 @@ PartIndex = int | Int64Array | IndexSlice | None
 
 
 def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyPart:
-    """The member of a topology or of a copy with a name. Raises SourceError where there is none."""
+    """The member of a topology or of a copy with a name. Raises SourceError if there is none."""
     if isinstance(part, Topology):
         members, what = part.members, f"topology '{part.name}'"
         npu = switch = 0
@@ -195,7 +195,7 @@ def device_label(topology: Topology, number: int) -> str:
 
 
 def check_npus(numbers: Int64Array, home: Topology | None, span: Span) -> None:
-    """Raise SourceError where one of some devices is a switch."""
+    """Raise SourceError if one of some devices is a switch."""
     switches = numbers[numbers < 0]
     if len(switches) and home is not None:
         message = f"{device_label(home, int(switches[0]))} is a switch, not an NPU"

@@ -20,7 +20,7 @@ _AFTER_VALUE: Final = frozenset({t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "
 
 
 def format_source(source: SourceFile) -> str:
-    """The program in its canonical layout, with its comments. Raises SourceError where it does not parse."""
+    """The program in its canonical layout, with its comments. Raises SourceError if it does not parse."""
     parse(source)
     writer = _Writer(source.text)
     for word in _words(source, load_table()):

@@ -117,7 +117,7 @@ class Recovery:
         return token.start - self._source.text.rfind("\n", 0, token.start)
 
     def _open(self) -> int:
-        """The height of the stack below a bracket pair that was just closed; the full height where there is none."""
+        """The height of the stack below a bracket pair that was just closed; the full height if there is none."""
         values = self._parser.values
         last = values[-1] if values else None
         if not isinstance(last, Token) or last.kind not in _CLOSING.values():
@@ -151,7 +151,7 @@ class Recovery:
     # Mistakes that can be corrected in place
 
     def _corrected(self, position: int) -> int | None:
-        """Report and correct a mistake, and return the position after it; None where it is of no known kind."""
+        """Report and correct a mistake, and return the position after it; None if it is of no known kind."""
         token = self._tokens[position]
         before = self._tokens[position - 1] if position else token
         if _ascii_unit(token) and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
@@ -372,7 +372,7 @@ class Recovery:
         return False
 
     def _enter_body(self, position: int) -> bool:
-        """Parse a valid head in place of a wrong one, so that the body can be read; False where no body begins here."""
+        """Parse a valid head in place of a wrong one, so that the body can be read; False if no body begins here."""
         after = self._tokens[min(position + 1, len(self._tokens) - 1)]
         if after.kind != "}" and after.text not in all_statements():
             return False
@@ -423,7 +423,7 @@ class Recovery:
         return Span(self._source, token.start, token.end)
 
     def _unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
-        """Report a bracket that is never closed; False where that is not the error."""
+        """Report a bracket that is never closed; False if that is not the error."""
         token = self._tokens[position]
         if bracket is None:
             return False
