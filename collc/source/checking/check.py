@@ -104,8 +104,11 @@ class FileChecker:
                 self.bodies.schedule(node.body, TypeScope(self.top))
             case s.If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
+            case s.For():
+                hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
+                raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
             case _:
-                self.bodies.other(node, TypeScope(self.top))
+                pass
 
     def param(self, node: s.Param) -> None:
         """`param nodes: int = 2`."""

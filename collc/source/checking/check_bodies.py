@@ -244,13 +244,6 @@ class BodyChecker:
                     name = argument.name.name if argument.name else ""
                     self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
 
-    def other(self, node: s.Statement, env: TypeScope) -> None:
-        """Check a top-level statement that is no declaration."""
-        if isinstance(node, s.For):
-            hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
-            raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
-        del env
-
 
 def chunk_families(nodes: Sequence[s.Statement]) -> dict[str, s.ChunkReference]:
     """The chunk families that a body declares: name -> first declaration."""

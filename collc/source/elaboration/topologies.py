@@ -33,7 +33,7 @@ from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Name, root_of
 from collc.source.problems import fail
-from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY, Type
+from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import DeviceFamily, LinkKind, Network
@@ -138,7 +138,8 @@ class TopologyBuilder:
         count = size * len(names)
         limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
         known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
-        given = {k: v.data for k, v in self.attributes(node.attributes, known, frame).items()}
+        values = given_attributes(node.attributes, known, frame, self.evaluator)
+        given = {name: value.data for name, value in values.items()}
         switch = node.kind == "switch"
         first = self.switches if switch else self.npus
         strides = row_major(shape)
@@ -160,10 +161,6 @@ class TopologyBuilder:
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
         self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
         self.switches += count
-
-    def attributes(self, arguments: Sequence[Argument], known: dict[str, Type], frame: Frame) -> dict[str, Value]:
-        """The values of the attributes of a device or link."""
-        return given_attributes(arguments, known, frame, self.evaluator)
 
     def use(self, node: s.Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
@@ -316,7 +313,7 @@ class TopologyBuilder:
 
     def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
         """The number of the kind of a link, or one an iteration. old: what it has if the arguments say nothing."""
-        given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
+        given = given_attributes(arguments, LINK_ATTRIBUTES, frame, self.evaluator)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
         kept = {"latency": old.latency, "bandwidth": old.bandwidth}
         columns = [given[name].data if name in given else value for name, value in kept.items()]

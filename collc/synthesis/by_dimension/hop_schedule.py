@@ -35,13 +35,31 @@ def schedule_hops(
 ) -> Transfers | None:
     """The transfers of the hops of each row, parents first; None if `stop` returns True.
 
-    On each link, the transfer that the longest chain follows goes first; of equals the one with the least offset along
-    its line. In a schedule that will be inverted, two copies of a chunk must not be in one switch at a time, since
-    backwards these are two partials, which the switch would mix up; if they are, one copy waits for the other.
+    On each link, the transfer that the longest chain follows goes first; of equals, in one schedule the transfer of the
+    first row, in another one that with the least offset along its line. The shorter schedule is kept. In a schedule
+    that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards these are two
+    partials, which the switch would mix up; if they are, one copy waits for the other.
 
     Raises NoSchedule if switches with full buffers wait for one another.
     """
-    plan = _HopTasks(conditions, hops)
+    best: tuple[int, Transfers] | None = None
+    for nearest_first in (False, True):
+        if best is not None and stop():
+            break
+        plan = _HopTasks(conditions, hops, nearest_first)
+        start = _starts_over_switches(conditions, plan, stop)
+        if start is None:
+            break
+        end = int((start + plan.tasks.total).max(initial=0))
+        if best is None or end < best[0]:
+            chunk, link = conditions.chunk[plan.row], plan.tasks.link
+            real = link < conditions.task.network.link_count
+            best = end, Transfers.of(chunk[real], link[real], start[real])
+    return None if best is None else best[1]
+
+
+def _starts_over_switches(conditions: Conditions, plan: _HopTasks, stop: Callable[[], bool]) -> Int64Array | None:
+    """int64[n]: when each task starts, if switches have room for all and mix up nothing; None if stopped."""
     start = plan.starts(stop)
     if start is None:
         return None
@@ -49,22 +67,16 @@ def schedule_hops(
     waits = [*plan.waits_for_slots(start, {switch: slots[switch] for switch in plan.entered & slots.keys()})]
     if conditions.task.inverted and plan.copies_meet(start):
         waits += plan.waits_for_copies(start)
-    if waits:
-        start = plan.starts(stop, waits)
-        if start is None:
-            return None
-    chunk, link = conditions.chunk[plan.row], plan.tasks.link
-    real = link < conditions.task.network.link_count
-    return Transfers.of(chunk[real], link[real], start[real])
+    return plan.starts(stop, waits) if waits else start
 
 
 class _HopTasks:
-    """The transfers of all hops, the most urgent first.
+    """The transfers of all hops, the most urgent first; nearest_first: of equals by offset, else by row.
 
     row: int32[n], of the conditions. A task without a link of the network ends when the chunk of its row is released.
     """
 
-    def __init__(self, conditions: Conditions, hops: Sequence[Sequence[LineHop]]) -> None:
+    def __init__(self, conditions: Conditions, hops: Sequence[Sequence[LineHop]], nearest_first: bool) -> None:
         task, clock = conditions.task, conditions.clock
         network = task.network
         rows: list[tuple[int, int, int, int]] = []  # row, link, the task that it waits for, offset
@@ -92,7 +104,8 @@ class _HopTasks:
         for number, before in zip(range(len(rows) - 1, -1, -1), parent[::-1].tolist(), strict=True):
             if before >= 0:
                 remaining[before] = max(remaining[before], int(total[before]) + remaining[number])
-        order = np.lexsort((row, offset, -np.array(remaining, np.int64)))
+        ties = (row, offset) if nearest_first else (offset, row)
+        order = np.lexsort((*ties, -np.array(remaining, np.int64)))
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
         after = np.flatnonzero(parent >= 0)
