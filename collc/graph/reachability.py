@@ -32,7 +32,7 @@ def strongly_connected(graph: Digraph) -> Int32Array:
     """int32[vertices]: the lowest number in the strongly connected component of each vertex."""
     from scipy.sparse import coo_array, csgraph  # pyright: ignore[reportMissingTypeStubs]
 
-    count, edges = graph.vertex_count, np.ones(graph.edge_count, np.int8)
+    count, edges = graph.vertex_count, np.ones(graph.edge_count, np.int32)
     matrix = cast("Any", coo_array)((edges, (graph.source, graph.target)), shape=(count, count))
     component = cast("Any", csgraph).connected_components(matrix, connection="strong")[1]
     lowest = np.full(count, count, np.int32)
