@@ -16,8 +16,7 @@ import collc
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
 from collc.ten.network import Network

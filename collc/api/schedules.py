@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from collc.api import arguments
-from collc.api.keywords import with_keywords
+from collc.api.arguments import with_keywords
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
 from collc.application.run.file_runs import FileRuns, RunOptions, run_program
@@ -29,9 +29,9 @@ from collc.ten.module import Module
 
 
 def load(path: str | PathLike[str]) -> Module:
-    """Read a `.ten` file, text or binary: a network, a demand and, where there is one, a schedule.
+    """Read a `.ten` file, text or binary: a network, a demand and, if there is one, a schedule.
 
-    Raises SourceError where the file is no module, with line and column where it is text.
+    Raises SourceError if the file is no module, with line and column if it is text.
     """
     return read_module(arguments.path("path", path))
 
@@ -81,7 +81,7 @@ class LowerOptions(TypedDict, total=False):
 
 
 _TYPES: Final = {"str": "string", "tuple": "range"}
-"""The names of types in the language, where they are not Python's."""
+"""The names of types in the language, if they are not Python's."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -124,7 +124,7 @@ def verify(
     MSCCL++ plan.
 
     Returns the report; `report.ok` says whether all checks passed, and `report.raise_if_failed()` raises CheckFailed
-    where one did not. Raises UsageError where the file cannot be opened or a name is unknown, and CheckFailed where
+    if one did not. Raises UsageError if the file cannot be opened or a name is unknown, and CheckFailed if
     the file is not what the keywords say.
     """
     program = options.get("program")
@@ -151,8 +151,8 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
 
     source: a module, or the report of a schedule, which holds its module.
 
-    The schedule is verified first; the program is read back and checked. Raises CheckFailed where a check fails,
-    SourceError where the runtime cannot express the schedule. Writes no file.
+    The schedule is verified first; the program is read back and checked. Raises CheckFailed if a check fails,
+    SourceError if the runtime cannot express the schedule. Writes no file.
     """
     module = arguments.module(source)
     chosen = arguments.one_of("format", options.get("format"), ("msccl", "mscclpp")) or "msccl"
@@ -198,7 +198,7 @@ def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptio
     source: the path of the file, or the result of `lower`. The keywords are those of `RunOptions`.
 
     Returns one report for each run and placement; `runs.ok` says whether all results are right. Raises CollcError
-    where the file or a keyword's value is wrong.
+    if the file or a keyword's value is wrong.
     """
     for name in ("dtype", "op", "collective"):
         arguments.text(name, options.get(name))

@@ -1,6 +1,6 @@
 """The kinds of files that commands take: how to tell them apart, and which function does what a command asks.
 
-A new kind is a record in `FILE_KINDS`, a module with its functions, and tests.
+A new kind is a record here, a module with its functions, and tests (docs/extending.md, "A file kind").
 Messages, `--help` and the choice of the function follow from the record.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
@@ -28,9 +28,9 @@ class FileKind:
     """A kind of file.
 
     name: in reports. title: in messages and help. advice: what to do with a file of this kind that a command refuses.
-    suffixes: in lower case, of files whose first bytes fit no kind. beginning: a pattern of its first bytes, "" if
-    these do not tell it apart. verify, simulate, run, inspect, show: the function that the command calls, as
-    PACKAGE.MODULE.FUNCTION; "" if the command refuses the kind. Their arguments and results are those of
+    suffixes: in lower case, of files whose first bytes fit no kind. beginning: a pattern of its first bytes, empty
+    if these do not tell it apart. verify, simulate, run, inspect, show: the function that the command calls, as
+    MODULE:FUNCTION; "" if the command refuses the kind. Their arguments and results are those of
     `verify_file`, `simulate_file`, `run_program`, `inspect_file` and `show_file`.
     """
 
@@ -38,7 +38,7 @@ class FileKind:
     title: str
     advice: str
     suffixes: tuple[str, ...] = ()
-    beginning: str = ""
+    beginning: bytes = b""
     verify: str = ""
     simulate: str = ""
     run: str = ""
@@ -46,63 +46,65 @@ class FileKind:
     show: str = ""
 
 
-FILE_KINDS: Final = [
+_RECORDS: Final = (
     FileKind(
         "ten",
         "a .ten file",
         "write it as a program for a runtime with 'emit msccl'; 'collc verify' checks it as it is",
         (".ten",),
-        r"(\s|#[^\n]*\n)*ten\b|PK\x03\x04",
-        verify=f"{_VERIFY}.verify_ten",
-        simulate=f"{_SIMULATE}.simulate_ten",
-        show=f"{_SHOW}.ten_subjects",
+        rb"(\s|#[^\n]*\n)*ten\b|PK\x03\x04",
+        verify=f"{_VERIFY}:verify_ten",
+        simulate=f"{_SIMULATE}:simulate_ten",
+        show=f"{_SHOW}:ten_subjects",
     ),
     FileKind(
         "msccl",
         "an MSCCL file (XML)",
         "",
         (".xml", ".msccl"),
-        r"\s*<",
-        verify=f"{_VERIFY}.verify_msccl",
-        simulate=f"{_SIMULATE}.simulate_msccl",
-        run=f"{_RUN}.run_msccl",
-        inspect=f"{_INSPECT}.inspect_file.inspect_file",
-        show=f"{_SHOW}.runtime_file_subjects",
+        rb"\s*<",
+        verify=f"{_VERIFY}:verify_msccl",
+        simulate=f"{_SIMULATE}:simulate_msccl",
+        run=f"{_RUN}:run_msccl",
+        inspect=f"{_INSPECT}.inspect_file:inspect_file",
+        show=f"{_SHOW}:runtime_file_subjects",
     ),
     FileKind(
         "mscclpp",
         "an MSCCL++ plan (JSON)",
         "",
         (".json", ".mscclpp"),
-        r"\s*[{\[]",
-        verify=f"{_VERIFY}.verify_plan",
-        simulate=f"{_SIMULATE}.simulate_plan",
-        run=f"{_RUN}.run_plan",
-        inspect=f"{_INSPECT}.inspect_plan.inspect_plan",
-        show=f"{_SHOW}.runtime_file_subjects",
+        rb"\s*[{\[]",
+        verify=f"{_VERIFY}:verify_plan",
+        simulate=f"{_SIMULATE}:simulate_plan",
+        run=f"{_RUN}:run_plan",
+        inspect=f"{_INSPECT}.inspect_plan:inspect_plan",
+        show=f"{_SHOW}:runtime_file_subjects",
     ),
     FileKind(
         "chakra",
         "DIR/PREFIX of Chakra traces",
         "'collc verify' checks traces, and 'collc simulate' runs them on a network",
-        verify=f"{_VERIFY}.verify_chakra",
-        simulate=f"{_SIMULATE}.simulate_traces",
+        verify=f"{_VERIFY}:verify_chakra",
+        simulate=f"{_SIMULATE}:simulate_traces",
     ),
     FileKind(
         "coll",
         "a program",
         "'collc compile FILE.coll' writes the files that its schedules emit; give one of those",
         (".coll",),
-        simulate=f"{_SIMULATE}.simulate_program",
-        show=f"{_SHOW}.program_subjects",
+        simulate=f"{_SIMULATE}:simulate_program",
+        show=f"{_SHOW}:program_subjects",
     ),
-]
-"""In the order in which their patterns are tried. A file that fits none is of the first kind that the command takes."""
+)
+
+FILE_KINDS: Final = {kind.name: kind for kind in _RECORDS}
+"""By name, in the order in which their patterns are tried. A file that fits none is of the first kind that is taken."""
 
 
 def titles(command: str) -> str:
     """The kinds that a command takes, in words."""
-    return listed([kind.title for kind in FILE_KINDS if getattr(kind, command)], "or")
+    return listed([kind.title for kind in FILE_KINDS.values() if getattr(kind, command)], "or")
 
 
 def kind_of(path: Path) -> FileKind | None:
@@ -114,23 +116,19 @@ def kind_of(path: Path) -> FileKind | None:
     from collc.chakra.reader import trace_ranks
 
     if path == Path("-") or path.is_fifo():
-        return _kind_named("ten" if path.is_fifo() else "coll")
+        return FILE_KINDS["ten" if path.is_fifo() else "coll"]
     if trace_ranks(path):
-        return _kind_named("chakra")
+        return FILE_KINDS["chakra"]
     try:
         with path.open("rb") as stream:
             head = stream.read(4096).removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
-    for kind in FILE_KINDS:
-        if kind.beginning and re.match(kind.beginning.encode(), head):
+    for kind in FILE_KINDS.values():
+        if kind.beginning and re.match(kind.beginning, head):
             return kind
-    return next((kind for kind in FILE_KINDS if path.suffix.lower() in kind.suffixes), None)
-
-
-def _kind_named(name: str) -> FileKind:
-    return next(kind for kind in FILE_KINDS if kind.name == name)
+    return next((kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes), None)
 
 
 def kind_for(path: Path, command: str) -> FileKind:
@@ -138,7 +136,7 @@ def kind_for(path: Path, command: str) -> FileKind:
 
     Raises UsageError U0106 if the file cannot be opened, X0206 if the command does not take such a file.
     """
-    taken = [kind for kind in FILE_KINDS if getattr(kind, command)]
+    taken = [kind for kind in FILE_KINDS.values() if getattr(kind, command)]
     if taken[0].name != "ten" and path.exists() and not (path.is_file() or path.is_dir()):  # a device may never end
         message = f"{path} is a {'pipe' if path.is_fifo() else 'device'}, and 'collc {command}' reads a file twice"
         raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
@@ -151,5 +149,4 @@ def kind_for(path: Path, command: str) -> FileKind:
 
 def call_for(path: Path, command: str, *arguments: object) -> Any:  # noqa: ANN401
     """What the function of a command for the kind of a file returns. Raises as `kind_for`, and what it raises."""
-    module, _, function = str(getattr(kind_for(path, command), command)).rpartition(".")
-    return getattr(import_module(module), function)(path, *arguments)
+    return resolve_name(getattr(kind_for(path, command), command))(path, *arguments)

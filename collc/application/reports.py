@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
-from collc.base.rendering import folded, render
+from collc.base.rendering import fold_repeated, render
 from collc.base.tables import Table, html_table
 from collc.base.wording import did_you_mean, listed
 
@@ -32,12 +32,9 @@ R = TypeVar("R", bound=NamedReport)
 
 
 class Reports(Generic[R]):
-    """Reports by name or in order."""
+    """Reports by name or in order. noun: what each report is about."""
 
-    @property
-    @abstractmethod
-    def noun(self) -> str:
-        """What each report is about."""
+    noun: ClassVar[str]
 
     @property
     @abstractmethod
@@ -98,4 +95,4 @@ class Reports(Generic[R]):
 
 def html_of(table: Table, messages: Sequence[Diagnostic]) -> str:
     """A table with messages below it, for notebooks."""
-    return html_table(table.columns, table.rows, [render(folded(messages))] if messages else [])
+    return html_table(table.columns, table.rows, [render(fold_repeated(messages))] if messages else [])

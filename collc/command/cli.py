@@ -69,7 +69,7 @@ def _messages_of(
 
 
 def _out_of_memory(error: BaseException, command: str, limit: int | None) -> Diagnostic:
-    """The message about memory that was refused, with its size where NumPy asked for it."""
+    """The message about memory that was refused, with its size if NumPy asked for it."""
     hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
     known = re.match(r"Unable to allocate ([\d.]+ [KMGTPE]iB)", str(error))
     message = f"not enough memory: an array of {known[1]} is needed" if known else "there is not enough memory for this"
@@ -80,7 +80,7 @@ def _out_of_memory(error: BaseException, command: str, limit: int | None) -> Dia
 
 
 def _report_error(error: BaseException, words: Sequence[str], limit: int | None) -> int:
-    """Print what ended a command early, as JSON too where that was asked for; returns the exit code.
+    """Print what ended a command early, as JSON too if that was asked for; returns the exit code.
 
     limit: the bytes of memory that the command had at most.
     """
@@ -103,7 +103,7 @@ def _report_error(error: BaseException, words: Sequence[str], limit: int | None)
 
 
 def _unwritten(answer: str) -> Sequence[Diagnostic]:
-    """Print the answer of a command that failed. Returns the message where stdout does not take it."""
+    """Print the answer of a command that failed. Returns the message if stdout does not take it."""
     try:
         print(answer, flush=True)
     except BrokenPipeError:
@@ -199,7 +199,7 @@ def _open_as(number: int) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but SystemExit, after `--help` and `--version`.
 
-    arguments: the words after "collc"; None: those of the process.
+    arguments: the words after "collc"; None: the words of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()

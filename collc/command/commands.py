@@ -9,44 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collc.application.file_kinds import titles
+from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
-from collc.base.synthesizers import SYNTHESIZERS as NAMES
 from collc.base.tables import Table
-from collc.command.options import (
-    CHUNKS,
-    COLLECTIVE,
-    DEFINITIONS,
-    DESIGN,
-    FOLDER,
-    GPUS_PER_NODE,
-    JSON,
-    ON,
-    OUTPUT,
-    PROFILE,
-    PROGRAM,
-    QUIET,
-    ROOT,
-    RUNTIME_FILE,
-    SCHEDULE,
-    SIZE,
-    SVG,
-    SYNTHESIZER_OPTIONS,
-    command,
-    flag,
-    option,
-    settings_of,
-)
+from collc.command import options as shared
+from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, print_output, progress_bar
 from collc.command.values import number_from, positive
 from collc.emit.kinds import EMIT_KINDS
-from collc.pictures import DESIGN_PICTURES, PICTURES
+from collc.passes.synthesizers import searching_synthesizers
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
     from collc.msccl.inspecting.inspection import Inspection
 
 _KINDS = "also write this kind of file: " + ", ".join(EMIT_KINDS)
-_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(n for n in NAMES if n != "fixed")
+_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(searching_synthesizers())
 _PASSES = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 
 
@@ -65,22 +43,20 @@ class CompilationEnded(Exception):
 @command(
     "compile",
     "synthesize and verify the schedules of a program, and write their files",
-    PROGRAM,
-    FOLDER,
-    SCHEDULE,
-    DEFINITIONS,
-    option("--emit", help=_KINDS, action="append", default=[], metavar="KIND"),
-    option("--synthesizer", "--algorithm", help=_SYNTHESIZER, metavar="NAME"),
-    *SYNTHESIZER_OPTIONS.values(),
-    CHUNKS,
-    option("--passes", help=_PASSES, metavar="PIPELINE"),
-    option(
-        "--print-after", help="print the module after this pass, as .ten", action="append", default=[], metavar="PASS"
-    ),
+    shared.PROGRAM,
+    shared.FOLDER,
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    option("--emit KIND", _KINDS, action="append", default=[]),
+    option("--synthesizer, --algorithm NAME", _SYNTHESIZER),
+    *shared.SYNTHESIZER_OPTIONS.values(),
+    shared.CHUNKS,
+    option("--passes PIPELINE", _PASSES),
+    option("--print-after PASS", "print the module after this pass, as .ten", action="append", default=[]),
     flag("--prove", "prove all properties with Z3, and look for a shorter schedule"),
-    option("--certificate", help="write the formulas given to Z3, as SMT-LIB text", type=Path, metavar="FILE"),
-    JSON,
-    QUIET,
+    option("--certificate FILE", "write the formulas given to Z3, as SMT-LIB text", Path),
+    shared.JSON,
+    shared.QUIET,
     ends=False,
 )
 def compile_command(chosen: argparse.Namespace) -> Output:
@@ -112,7 +88,13 @@ def _compile_output(report: CompileReport, chosen: argparse.Namespace) -> Output
     return Output(report.as_json, tables, notes=notes, diagnostics=report.all_diagnostics, exit=report.exit)
 
 
-@command("check", "check syntax, names, types and units of a program, without synthesis", PROGRAM, DEFINITIONS, JSON)
+@command(
+    "check",
+    "check syntax, names, types and units of a program, without synthesis",
+    shared.PROGRAM,
+    shared.DEFINITIONS,
+    shared.JSON,
+)
 def check_command(chosen: argparse.Namespace) -> Output:
     """`collc check`: the messages about a program, without synthesis."""
     from collc.source.elaboration.elaborate import load_program
@@ -127,14 +109,14 @@ def check_command(chosen: argparse.Namespace) -> Output:
 @command(
     "verify",
     "check a schedule, an MSCCL file or an MSCCL++ plan of any origin",
-    RUNTIME_FILE.with_help(titles("verify")),
-    COLLECTIVE,
-    ROOT,
-    PROFILE,
-    option("--program", help="check the file against a schedule of this program", type=Path, metavar="FILE.coll"),
-    SCHEDULE.with_help("the schedule of that program"),
-    GPUS_PER_NODE.with_help("for an MSCCL++ plan: ranks of a node, which map each other's memory"),
-    JSON,
+    shared.RUNTIME_FILE.with_help(titles("verify")),
+    shared.COLLECTIVE,
+    shared.ROOT,
+    shared.PROFILE,
+    option("--program FILE.coll", "check the file against a schedule of this program", Path),
+    shared.SCHEDULE.with_help("the schedule of that program"),
+    shared.GPUS_PER_NODE.with_help("for an MSCCL++ plan: ranks of a node, which map each other's memory"),
+    shared.JSON,
 )
 def verify_command(chosen: argparse.Namespace) -> Output:
     """`collc verify`: all checks of a file."""
@@ -155,17 +137,17 @@ def _wrap(text: str) -> str:
 @command(
     "run",
     "run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy",
-    RUNTIME_FILE,
-    option("--dtype", help="type of the elements: float32 (default), int32, ...", default="float32", metavar="TYPE"),
-    option("--op", help="reduction: sum, prod, max or min (default: what the file says, else sum)", metavar="OP"),
-    option("--count", help="elements, as NCCL counts them (default: a few)", type=positive, metavar="N"),
-    option("--runs", help="runs, each with its own data and timing", type=positive, default=1, metavar="N"),
+    shared.RUNTIME_FILE,
+    option("--dtype TYPE", "type of the elements: float32 (default), int32, ...", default="float32"),
+    option("--op OP", "reduction: sum, prod, max or min (default: what the file says, else sum)"),
+    option("--count N", "elements, as NCCL counts them (default: a few)", positive),
+    option("--runs N", "runs, each with its own data and timing", positive, default=1),
     flag("--threads", "run each threadblock in a thread, instead of all in a random order"),
-    COLLECTIVE,
-    option("--seed", help="the seed of data and timing", type=number_from(0), default=0, metavar="N"),
-    ROOT,
-    PROFILE,
-    JSON,
+    shared.COLLECTIVE,
+    option("--seed N", "the seed of data and timing", number_from(0), default=0),
+    shared.ROOT,
+    shared.PROFILE,
+    shared.JSON,
 )
 def run_command(chosen: argparse.Namespace) -> Output:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
@@ -179,24 +161,24 @@ def run_command(chosen: argparse.Namespace) -> Output:
 @command(
     "simulate",
     "simulate a schedule, or Chakra traces as ASTRA-sim does",
-    RUNTIME_FILE.with_help(titles("simulate")),
-    option("--network", help="the network, as a network file of ASTRA-sim", type=Path, metavar="FILE.yml"),
-    ON,
-    SIZE,
-    PROFILE,
+    shared.RUNTIME_FILE.with_help(titles("simulate")),
+    option("--network FILE.yml", "the network, as a network file of ASTRA-sim", Path),
+    shared.ON,
+    shared.SIZE,
+    shared.PROFILE,
     flag("--astra", "ASTRA-sim's truncated nanoseconds in place of exact picoseconds"),
     option(
         "--model",
-        help="whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models",
+        "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models",
         choices=("aware", "unaware"),
         default="aware",
     ),
-    SYNTHESIZER_OPTIONS["link_model"].with_help(
+    shared.SYNTHESIZER_OPTIONS["link_model"].with_help(
         "when a link is free again, for traces and files for runtimes: pipelined (default) or store"
     ),
-    SCHEDULE,
-    DEFINITIONS,
-    JSON,
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    shared.JSON,
 )
 def simulate_command(chosen: argparse.Namespace) -> Output:
     """`collc simulate`: the time of a schedule or of Chakra traces on a network."""
@@ -211,12 +193,12 @@ def simulate_command(chosen: argparse.Namespace) -> Output:
 @command(
     "compare",
     "simulate a schedule and textbook algorithms on the same network",
-    RUNTIME_FILE.with_help("a program or a .ten file"),
-    SCHEDULE,
-    DEFINITIONS,
-    SVG.with_help("draw the times as bars"),
-    JSON,
-    QUIET.with_help("show no progress", dest="without_progress"),
+    shared.RUNTIME_FILE.with_help("a program or a .ten file"),
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    shared.SVG.with_help("draw the times as bars"),
+    shared.JSON,
+    shared.QUIET.with_help("show no progress", dest="without_progress"),
 )
 def compare_command(chosen: argparse.Namespace) -> Output:
     """`collc compare`: a schedule against textbook algorithms and the ideal."""
@@ -233,20 +215,20 @@ def compare_command(chosen: argparse.Namespace) -> Output:
 @command(
     "show",
     "write a report with pictures of a program, a schedule or a file for a runtime",
-    RUNTIME_FILE.with_help(titles("show")),
-    OUTPUT.with_help("the report (default: NAME.html, without --svg or --png)", metavar="FILE.html"),
-    SVG.with_help("write one picture"),
-    option("--png", help="write one picture; needs the extra collc[png]", type=Path, metavar="FILE.png"),
-    option("--picture", help="which one (default: topology)", choices=(*PICTURES, *DESIGN_PICTURES)),
-    option("--theme", help="the colours of that picture (default: light)", choices=("light", "dark")),
-    SCHEDULE,
-    DESIGN,
-    DEFINITIONS,
-    ON.with_help("the network on which an MSCCL file or a plan is simulated"),
-    SIZE,
-    PROFILE,
-    JSON,
-    QUIET,
+    shared.RUNTIME_FILE.with_help(titles("show")),
+    shared.OUTPUT.with_help("the report (default: NAME.html, without --svg or --png)", metavar="FILE.html"),
+    shared.SVG.with_help("write one picture"),
+    option("--png FILE.png", "write one picture; needs the extra collc[png]", Path),
+    option("--picture", "which one (default: topology)", choices=PICTURE_KINDS.keys()),
+    option("--theme", "the colours of that picture (default: light)", choices=("light", "dark")),
+    shared.SCHEDULE,
+    shared.DESIGN,
+    shared.DEFINITIONS,
+    shared.ON.with_help("the network on which an MSCCL file or a plan is simulated"),
+    shared.SIZE,
+    shared.PROFILE,
+    shared.JSON,
+    shared.QUIET,
 )
 def show_command(chosen: argparse.Namespace) -> Output:
     """`collc show`: a report or a picture."""
@@ -270,10 +252,10 @@ def show_command(chosen: argparse.Namespace) -> Output:
 @command(
     "inspect",
     "show what an MSCCL file or an MSCCL++ plan contains",
-    RUNTIME_FILE,
-    PROFILE,
-    SVG.with_help("draw a picture of the program"),
-    JSON,
+    shared.RUNTIME_FILE,
+    shared.PROFILE,
+    shared.SVG.with_help("draw a picture of the program"),
+    shared.JSON,
 )
 def inspect_command(chosen: argparse.Namespace) -> Output:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
@@ -300,7 +282,7 @@ def inspect_command(chosen: argparse.Namespace) -> Output:
 @command(
     "fmt",
     "rewrite programs in the canonical layout",
-    option("files", help="a program", type=Path, nargs="+", metavar="FILE.coll"),
+    option("files FILE.coll", "a program", Path, nargs="+"),
     flag("--check", "change no file; exit code 4 if one would change"),
     ends=False,
 )
@@ -329,7 +311,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
 @command(
     "std",
     "list the standard library, or print the source of one declaration",
-    option("name", help="print the source of this one", nargs="?", metavar="NAME"),
+    option("name NAME", "print the source of this one", nargs="?"),
     ends=False,
 )
 def std_command(chosen: argparse.Namespace) -> Exit:
@@ -353,7 +335,7 @@ def std_command(chosen: argparse.Namespace) -> Exit:
 @command(
     "explain",
     "explain the code of a message",
-    option("code", help="the code of a message, as in E0203", metavar="CODE"),
+    option("code CODE", "the code of a message, as in E0203"),
     ends=False,
 )
 def explain_command(chosen: argparse.Namespace) -> Exit:

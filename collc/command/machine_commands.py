@@ -8,28 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from collc.base.diagnostics import Diagnostic, Exit, UsageError
-from collc.command.options import (
-    CHUNKS,
-    DEFINITIONS,
-    DESIGN,
-    FOLDER,
-    GPUS_PER_NODE,
-    JSON,
-    OUTPUT,
-    PROCESSES,
-    PROFILE,
-    PROGRAM,
-    QUIET,
-    RUNTIME_FILE,
-    SCHEDULE,
-    SVG,
-    SYNTHESIZER_OPTIONS,
-    SYNTHESIZERS,
-    command,
-    flag,
-    option,
-    settings_of,
-)
+from collc.command import options as shared
+from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, progress_bar
 from collc.command.values import (
     channels_of,
@@ -52,33 +32,33 @@ from collc.command.values import (
 @command(
     "sweep",
     "compile a program for all combinations of params, algorithms and seeds",
-    PROGRAM,
-    DEFINITIONS.with_help(
+    shared.PROGRAM,
+    shared.DEFINITIONS.with_help(
         "values of a param of the program, as in -D size=1MiB,16MiB; may be repeated for other params",
         type=values_of,
         metavar="name=v1,v2",
     ),
-    SYNTHESIZERS,
-    option("--seed", help="the seeds of all random choices", type=list_of(number_from(0)), default=[], metavar="N,M"),
-    CHUNKS.with_help("chunks per block, for all runs that take chunks", type=list_of(chunks_of), default=[]),
-    SCHEDULE,
-    *(declared for name, declared in SYNTHESIZER_OPTIONS.items() if name != "seed"),
-    OUTPUT.with_help(
+    shared.SYNTHESIZERS,
+    option("--seed N,M", "the seeds of all random choices", list_of(number_from(0)), dest="seeds", default=[]),
+    shared.CHUNKS.with_help("chunks per block, for all runs that take chunks", type=list_of(chunks_of), default=[]),
+    shared.SCHEDULE,
+    *(declared for name, declared in shared.SYNTHESIZER_OPTIONS.items() if name != "seed"),
+    shared.OUTPUT.with_help(
         "the table: its name ends in .csv, .json or .parquet; beside it is the journal while the sweep runs",
         metavar="FILE",
     ),
-    option("--plot", help="draw time or bandwidth against a param", type=Path, metavar="FILE.svg"),
-    option("--plot-x", help="the param (default: the first one with several numbers)", metavar="PARAM"),
-    option("--plot-y", help="what is drawn (default: bandwidth if it is known)", choices=("time", "bandwidth")),
+    option("--plot FILE.svg", "draw time or bandwidth against a param", Path),
+    option("--plot-x PARAM", "the param (default: the first one with several numbers)"),
+    option("--plot-y", "what is drawn (default: bandwidth if it is known)", choices=("time", "bandwidth")),
     flag("--timings", "add the CPU seconds of each case to the table"),
-    *PROCESSES,
-    JSON,
-    QUIET,
+    *shared.PROCESSES,
+    shared.JSON,
+    shared.QUIET,
     ends=False,
 )
 def sweep_command(chosen: argparse.Namespace) -> Output:
     """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
-    from collc.application.sweep.sweep_chart import SweepPlot
+    from collc.application.sweep.sweep_table import SweepPlot
     from collc.application.sweep.sweeping import SweepSettings, sweep_program
     from collc.parallel.processes import Processes
 
@@ -89,17 +69,15 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
         SweepSettings,
         chosen,
         definitions=tuple(definitions.items()),
-        algorithms=tuple(chosen.algorithm),
-        seeds=tuple(chosen.seed),
         plot=None if chosen.plot is None else SweepPlot(chosen.plot, chosen.plot_x, chosen.plot_y),
-        processes=Processes(chosen.jobs, chosen.memory),
+        processes=Processes(chosen.jobs, chosen.memory, chosen.scheduler),
     )
     with progress_bar(chosen.quiet) as progress:
         report = sweep_program(chosen.file, settings, progress)
     table = report.table
     return Output(
         lambda: {"rows": table.rows},
-        [table.shown()],
+        [table.table()],
         notes=report.notes,
         diagnostics=report.failures(),
         exit=report.exit,
@@ -109,45 +87,43 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
 @command(
     "tune",
     "find the best schedule for every size, and write files for all of them",
-    PROGRAM,
-    FOLDER.with_help("folder for all files", required=True),
-    option("--sizes", help="default: 1KiB..4GiB", type=size_range_of, default=(2**10, 2**32), metavar="LOW..HIGH"),
-    SCHEDULE,
-    DEFINITIONS,
+    shared.PROGRAM,
+    shared.FOLDER.with_help("folder for all files", required=True),
+    option("--sizes LOW..HIGH", "default: 1KiB..4GiB", size_range_of, default=(2**10, 2**32)),
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
     option(
-        "--emit",
-        help="kinds of files, of msccl and mscclpp (default: both)",
-        type=list_of(reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
+        "--emit KIND",
+        "kinds of files, of msccl and mscclpp (default: both)",
+        list_of(reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
+        dest="kinds",
         default=["msccl", "mscclpp"],
-        metavar="KIND",
     ),
-    PROFILE.with_help("the runtime of MSCCL files: executor (default) or rccl", choices=("executor", "rccl")),
-    SYNTHESIZERS.with_help(
+    shared.PROFILE.with_help("the runtime of MSCCL files: executor (default) or rccl", choices=("executor", "rccl")),
+    shared.SYNTHESIZERS.with_help(
         "what is tried (default: what the program says, auto, and the algorithms of std.algorithms)"
     ),
-    CHUNKS.with_help("chunks per block that are tried", type=list_of(positive), default=[], metavar="N,M"),
-    option("--instances", help="instances that are tried", type=list_of(channels_of), default=[], metavar="N,M"),
-    option("--channels", help="most channels that are tried", type=list_of(channels_of), default=[None], metavar="N,M"),
+    shared.CHUNKS.with_help("chunks per block that are tried", type=list_of(positive), default=[], metavar="N,M"),
+    option("--instances N,M", "instances that are tried", list_of(channels_of), default=[]),
+    option("--channels N,M", "most channels that are tried", list_of(channels_of), default=[None]),
     option(
-        "--protocol",
-        help="a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
+        "--protocol P",
+        "a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
         "LL=1/2:0us",
+        protocol_cost_of,
         action="append",
-        type=protocol_cost_of,
         default=[],
-        metavar="P",
     ),
     option(
-        "--tolerance",
-        help="how much slower than the best file one may be, so that fewer files suffice (default: 0.02)",
-        type=share_of,
+        "--tolerance SHARE",
+        "how much slower than the best file one may be, so that fewer files suffice (default: 0.02)",
+        share_of,
         default=Fraction(1, 50),
-        metavar="SHARE",
     ),
-    SYNTHESIZER_OPTIONS["seed"],
-    *PROCESSES,
-    JSON,
-    QUIET,
+    shared.SYNTHESIZER_OPTIONS["seed"],
+    *shared.PROCESSES,
+    shared.JSON,
+    shared.QUIET,
 )
 def tune_command(chosen: argparse.Namespace) -> Output:
     """`collc tune`: files for all sizes of a collective."""
@@ -161,11 +137,9 @@ def tune_command(chosen: argparse.Namespace) -> Output:
         TuningSettings,
         chosen,
         definitions=tuple(dict(chosen.definitions).items()),
-        kinds=tuple(chosen.emit),
         profile=Profile(chosen.profile),
-        algorithms=tuple(chosen.algorithm),
         costs=tuple(costs.values()),
-        processes=Processes(chosen.jobs, chosen.memory),
+        processes=Processes(chosen.jobs, chosen.memory, chosen.scheduler),
     )
     with progress_bar(chosen.quiet) as progress:
         report = tune_program(chosen.file, settings, progress)
@@ -180,32 +154,30 @@ def tune_command(chosen: argparse.Namespace) -> Output:
 @command(
     "calibrate",
     "fit the latency and bandwidth of a link to measurements of nccl-tests",
-    RUNTIME_FILE.with_help("what sendrecv_perf or another test of nccl-tests printed; - for stdin"),
-    OUTPUT.with_help("write the lets to this file (default: print them)"),
-    option("--name", help="the link class: the names of the lets begin with it", type=identifier_of, default="link"),
+    shared.RUNTIME_FILE.with_help("what sendrecv_perf or another test of nccl-tests printed; - for stdin"),
+    shared.OUTPUT.with_help("write the lets to this file (default: print them)"),
+    option("--name", "the link class: the names of the lets begin with it", identifier_of, default="link"),
     option(
         "--collective",
-        help="the test (default: what the file says, else sendrecv)",
+        "the test (default: what the file says, else sendrecv)",
         choices=("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall"),
     ),
-    option("--ranks", help="ranks of the test (default: those that the file lists)", type=number_from(2), metavar="N"),
+    option("--ranks N", "ranks of the test (default: those that the file lists)", number_from(2)),
     option(
-        "--launch",
-        help="launch overhead of each call, which is not part of the latency of links, as in 3us",
-        type=duration_of,
+        "--launch TIME",
+        "launch overhead of each call, which is not part of the latency of links, as in 3us",
+        duration_of,
         default=0.0,
-        metavar="TIME",
     ),
     option(
-        "--hops",
-        help="links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)",
-        type=positive,
+        "--hops N",
+        "links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)",
+        positive,
         default=1,
-        metavar="N",
     ),
-    option("--sizes", help="fit only these sizes", type=size_range_of, default=(0, 2**62), metavar="LOW..HIGH"),
+    option("--sizes LOW..HIGH", "fit only these sizes", size_range_of, default=(0, 2**62)),
     flag("--in-place", "fit the times in place (default: out of place)"),
-    JSON,
+    shared.JSON,
 )
 def calibrate_command(chosen: argparse.Namespace) -> Output:
     """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
@@ -223,18 +195,16 @@ def calibrate_command(chosen: argparse.Namespace) -> Output:
 @command(
     "design",
     "find the best bandwidth of each dimension for the designs of a program",
-    PROGRAM.with_help("the program; - for standard input", nargs="?"),
-    FOLDER,
-    DESIGN,
-    DEFINITIONS,
+    shared.PROGRAM.with_help("the program; - for standard input", nargs="?"),
+    shared.FOLDER,
+    shared.DESIGN,
+    shared.DEFINITIONS,
     flag("--compare", "also show the closed-form divisions equal, message and smart"),
-    option(
-        "--network", help="instead of FILE: count and price the parts of this network", choices=("clos", "rail_only")
-    ),
-    option("--gpus", help="GPUs of that network", type=positive, metavar="N"),
-    option("--radix", help="ports of its switches (default: 64)", type=positive, metavar="K"),
-    option("--domain", help="GPUs in a high-bandwidth domain of rail_only (default: 256)", type=positive, metavar="X"),
-    JSON,
+    option("--network", "instead of FILE: count and price the parts of this network", choices=("clos", "rail_only")),
+    option("--gpus N", "GPUs of that network", positive),
+    option("--radix K", "ports of its switches (default: 64)", positive),
+    option("--domain X", "GPUs in a high-bandwidth domain of rail_only (default: 256)", positive),
+    shared.JSON,
 )
 def design_command(chosen: argparse.Namespace) -> Output:
     """`collc design`: the best bandwidths for the designs of a program, or the parts, cost and power of a network."""
@@ -260,10 +230,10 @@ def design_command(chosen: argparse.Namespace) -> Output:
 @command(
     "topology",
     "show what a network is: devices, links, symmetry, diameter, bounds",
-    option("topology", help="a topology of a program; the only one of a file", metavar="FILE.coll[:TOPOLOGY]"),
-    DEFINITIONS,
-    JSON,
-    SVG.with_help("draw the nodes with their switches and links"),
+    option("topology FILE.coll[:TOPOLOGY]", "a topology of a program; the only one of a file"),
+    shared.DEFINITIONS,
+    shared.JSON,
+    shared.SVG.with_help("draw the nodes with their switches and links"),
 )
 def topology_command(chosen: argparse.Namespace) -> Output:
     """`collc topology`: what a person checks about a network."""
@@ -288,41 +258,39 @@ def _describe_import_kinds() -> str:
 @command(
     "import",
     "turn files of NCCL, nvidia-smi, InfiniBand, ... into a program",
-    option("words", help="files of this kind (default: by their content)", nargs="*", metavar="[KIND] FILE"),
-    OUTPUT.with_help("the program to write (default: standard output)"),
-    option("--name", help="name of the topology (default: pod)", default="pod", metavar="NAME"),
-    option("--node", help="the inside of each node of a fabric", metavar="[KIND:]FILE"),
-    option("--fabric", help="the network between nodes", metavar="rails|switch|[KIND:]FILE"),
-    option("--nodes", help="take these hosts of the fabric, in its order; or name the nodes", metavar="HOST,..."),
+    option("words [KIND] FILE", "files of this kind (default: by their content)", nargs="*"),
+    shared.OUTPUT.with_help("the program to write (default: standard output)"),
+    option("--name NAME", "name of the topology (default: pod)", default="pod"),
+    option("--node [KIND:]FILE", "the inside of each node of a fabric"),
+    option("--fabric rails|switch|[KIND:]FILE", "the network between nodes"),
+    option("--nodes HOST,...", "take these hosts of the fabric, in its order; or name the nodes"),
     option(
         "--joined-by",
-        help="what links the hosts of Slurm's blocks (nvlink, switch), rings and tori (nic, switch)",
+        "what links the hosts of Slurm's blocks (nvlink, switch), rings and tori (nic, switch)",
         choices=("nvlink", "switch", "nic"),
     ),
-    option("--part", help="the topology, ring or torus of a Slurm file that has several", metavar="NAME"),
-    option("--gpu", help="the GPUs, if the file does not say: v100, a100, h100, b200, ...", metavar="MODEL"),
-    GPUS_PER_NODE.with_help("GPUs of a node, if no file describes its inside"),
+    option("--part NAME", "the topology, ring or torus of a Slurm file that has several"),
+    option("--gpu MODEL", "the GPUs, if the file does not say: v100, a100, h100, b200, ..."),
+    shared.GPUS_PER_NODE.with_help("GPUs of a node, if no file describes its inside"),
     option(
-        "--nvlink",
-        help="NVLinks of each GPU to NVSwitches, if the file names none; or dgx1: the NVLinks of a DGX-1",
-        type=nvlinks_of,
-        metavar="N|dgx1",
+        "--nvlink N|dgx1",
+        "NVLinks of each GPU to NVSwitches, if the file names none; or dgx1: the NVLinks of a DGX-1",
+        nvlinks_of,
     ),
     flag("--mirror", "NVLinks that an NCCL file lists in one direction exist in both"),
-    option("--pcie", help="keep paths over PCIe, also if NVLinks join all GPUs", action=argparse.BooleanOptionalAction),
-    option("--npu", help="which nodes of a graph are NPUs; all: all of them", metavar="ATTRIBUTE=VALUE"),
-    option("--capacity", help="bandwidth of the edges of a graph, as in capacity=GB/s", metavar="ATTRIBUTE=UNIT"),
-    option("--latency", help="latency of the edges of a graph, as in latency=us", metavar="ATTRIBUTE=UNIT"),
-    option("--chunk", help="size of the chunk for which a TACCL file was made", type=size_of, metavar="BYTES"),
+    option("--pcie", "keep paths over PCIe, also if NVLinks join all GPUs", action=argparse.BooleanOptionalAction),
+    option("--npu ATTRIBUTE=VALUE", "which nodes of a graph are NPUs; all: all of them"),
+    option("--capacity ATTRIBUTE=UNIT", "bandwidth of the edges of a graph, as in capacity=GB/s"),
+    option("--latency ATTRIBUTE=UNIT", "latency of the edges of a graph, as in latency=us"),
+    option("--chunk BYTES", "size of the chunk for which a TACCL file was made", size_of),
     option(
-        "--measured",
-        help="what 'collc calibrate --name LINK' wrote, to be imported in place of nominal values; may be repeated",
-        type=Path,
+        "--measured FILE.coll",
+        "what 'collc calibrate --name LINK' wrote, to be imported in place of nominal values; may be repeated",
+        Path,
         action="append",
         default=[],
-        metavar="FILE.coll",
     ),
-    DEFINITIONS.with_help(
+    shared.DEFINITIONS.with_help(
         "rate or latency of links that the file does not say, as in -D nic=400Gb/s or -D nic_latency=0.9us"
     ),
     epilog=_describe_import_kinds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any, Final, TypeVar
 from collc.application.file_kinds import titles
 from collc.base.diagnostics import Exit
 from collc.base.options import Option
-from collc.base.synthesizers import COMMON
 from collc.command.terminal import Output
 from collc.command.values import (
     chunks_of,
@@ -23,6 +23,7 @@ from collc.command.values import (
     seconds_of,
     size_of,
 )
+from collc.passes.synthesizers import COMMON
 
 T = TypeVar("T")
 
@@ -43,14 +44,20 @@ class CommandOption:
         return replace(self, help=text, keywords={**self.keywords, **keywords})
 
 
-def option(*flags: str, help: str, **keywords: Any) -> CommandOption:  # noqa: A002, ANN401 (as in argparse)
-    """An option of a command."""
-    return CommandOption(flags, help, keywords)
+def option(name: str, text: str, type: Callable[[str], Any] | None = None, **keywords: Any) -> CommandOption:  # noqa: A002, ANN401
+    """An option or argument of a command.
+
+    name: as the help shows it: "-o, --output DIR", "--count N", or "file FILE.coll" for an argument without dashes.
+    text: the help. type: reads a value. keywords: further ones of argparse's `add_argument`.
+    """
+    flags, metavar = re.fullmatch(r"([^\s,]+(?:, [^\s,]+)*) ?(.*)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    more = {"metavar": metavar, "type": type}
+    return CommandOption(tuple(flags.split(", ")), text, keywords | {k: v for k, v in more.items() if v})
 
 
 def flag(name: str, text: str) -> CommandOption:
     """An option without a value."""
-    return option(name, help=text, action="store_true")
+    return option(name, text, action="store_true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,69 +115,55 @@ def _option_of_synthesizers(name: str, declared: Option) -> CommandOption:
     """An option of every synthesizer as an option of a command."""
     name = "--" + name.replace("_", "-")
     if declared.choices:
-        return option(name, help=declared.meaning, choices=declared.choices)
+        return option(name, declared.meaning, choices=declared.choices)
     if declared.type == "time":
-        return option(name, help=declared.meaning, type=seconds_of, metavar="SECONDS")
-    return option(name, help=declared.meaning, type=number_from(declared.least or 0), metavar="N")
+        return option(f"{name} SECONDS", declared.meaning, seconds_of)
+    return option(f"{name} N", declared.meaning, number_from(declared.least or 0))
 
 
 # Options of several commands
 
-PROGRAM: Final = option("file", help="the program; - for standard input", type=Path, metavar="FILE.coll")
-RUNTIME_FILE: Final = option("file", help=titles("run"), type=Path, metavar="FILE")
-FOLDER: Final = option(
-    "-o", "--output", help="folder for all files (default: this one)", type=Path, default=Path(), metavar="DIR"
-)
-OUTPUT: Final = option("-o", "--output", help="the program to write", type=Path, metavar="FILE.coll")
-SVG: Final = option("--svg", help="write a picture", type=Path, metavar="FILE.svg")
-SCHEDULE: Final = option("--schedule", help="only this schedule of the program", metavar="NAME")
+PROGRAM: Final = option("file FILE.coll", "the program; - for standard input", Path)
+RUNTIME_FILE: Final = option("file FILE", titles("run"), Path)
+FOLDER: Final = option("-o, --output DIR", "folder for all files (default: this one)", Path, default=Path())
+OUTPUT: Final = option("-o, --output FILE.coll", "the program to write", Path)
+SVG: Final = option("--svg FILE.svg", "write a picture", Path)
+SCHEDULE: Final = option("--schedule NAME", "only this schedule of the program")
 DEFINITIONS: Final = option(
-    "-D",
-    help="the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated",
+    "-D name=value",
+    "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated",
+    definition_of,
     dest="definitions",
     action="append",
-    type=definition_of,
     default=[],
-    metavar="name=value",
 )
 SYNTHESIZER_OPTIONS: Final = {name: _option_of_synthesizers(name, declared) for name, declared in COMMON.items()}
 SYNTHESIZERS: Final = option(
-    "--algorithm",
-    "--synthesizer",
-    help="synthesizers, or algorithms of std.algorithms for all runs, as in tacos,forest,ring",
-    type=list_of(str),
+    "--algorithm, --synthesizer A,B",
+    "synthesizers, or algorithms of std.algorithms for all runs, as in tacos,forest,ring",
+    list_of(str),
+    dest="algorithms",
     default=[],
-    metavar="A,B",
 )
 CHUNKS: Final = option(
-    "--chunks",
-    help="chunks per block, for all runs that take chunks; auto: collc picks the number",
-    type=chunks_of,
-    metavar="N|auto",
+    "--chunks N|auto", "chunks per block, for all runs that take chunks; auto: collc picks the number", chunks_of
 )
 PROFILE: Final = option(
     "--profile",
-    help="the runtime of the MSCCL file: executor: msccl-executor-nccl (default), old: microsoft/msccl, rccl: RCCL",
+    "the runtime of the MSCCL file: executor: msccl-executor-nccl (default), old: microsoft/msccl, rccl: RCCL",
     choices=("executor", "old", "rccl"),
     default="executor",
 )
-COLLECTIVE: Final = option(
-    "--collective", help="what the file must compute (default: what it says itself)", metavar="NAME"
-)
-ROOT: Final = option("--root", help="rank of the root of a rooted collective", type=int, metavar="R")
-ON: Final = option("--on", help="the network, as a topology of a program", metavar="FILE.coll:TOPOLOGY")
-SIZE: Final = option("--size", help="the buffer of an MSCCL file or a plan, as in 64MiB", type=size_of, metavar="BYTES")
-DESIGN: Final = option("--design", help="only this design of the program", metavar="NAME")
-GPUS_PER_NODE: Final = option("--gpus-per-node", help="GPUs of a node", type=positive, metavar="N")
+COLLECTIVE: Final = option("--collective NAME", "what the file must compute (default: what it says itself)")
+ROOT: Final = option("--root R", "rank of the root of a rooted collective", int)
+ON: Final = option("--on FILE.coll:TOPOLOGY", "the network, as a topology of a program")
+SIZE: Final = option("--size BYTES", "the buffer of an MSCCL file or a plan, as in 64MiB", size_of)
+DESIGN: Final = option("--design NAME", "only this design of the program")
+GPUS_PER_NODE: Final = option("--gpus-per-node N", "GPUs of a node", positive)
 PROCESSES: Final = (
-    option("--jobs", help="processes (default: one for each core)", type=positive, metavar="N"),
-    option(
-        "--memory",
-        help="of each process, as in 4GiB (default: its part of what is free)",
-        type=memory_of,
-        metavar="BYTES",
-    ),
-    option("--scheduler", help="use the workers of this Dask cluster instead", metavar="tcp://HOST:PORT"),
+    option("--jobs N", "processes (default: one for each core)", positive),
+    option("--memory BYTES", "of each process, as in 4GiB (default: its part of what is free)", memory_of),
+    option("--scheduler tcp://HOST:PORT", "use the workers of this Dask cluster instead"),
 )
 """On what many independent cases run."""
 
@@ -178,14 +171,8 @@ JSON: Final = flag("--json", "print one JSON object on stdout")
 QUIET: Final = flag("--quiet", "print only messages: no results, no notes, no progress")
 
 TIME_LIMIT: Final = option(
-    "--time-limit",
-    help="end the command after this time, if it has no answer by then",
-    type=seconds_of,
-    metavar="SECONDS",
+    "--time-limit SECONDS", "end the command after this time, if it has no answer by then", seconds_of
 )
 MEMORY_LIMIT: Final = option(
-    "--memory-limit",
-    help="memory that collc may take, as in 8GiB (default: nine tenths of what is free)",
-    type=memory_of,
-    metavar="BYTES",
+    "--memory-limit BYTES", "memory that collc may take, as in 8GiB (default: nine tenths of what is free)", memory_of
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from collc.base.diagnostics import Diagnostic, Exit
-from collc.base.rendering import folded, messages_as_json, printable, render
+from collc.base.rendering import fold_repeated, messages_as_json, printable, render
 from collc.base.tables import Table
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def into_open_pipe() -> Generator[None]:
 def print_messages(diagnostics: Sequence[Diagnostic]) -> None:
     """Print messages to stderr; of repeated warnings only the first."""
     if diagnostics:
-        print(render(folded(diagnostics), colour=uses_colour(sys.stderr)), file=sys.stderr)
+        print(render(fold_repeated(diagnostics), colour=uses_colour(sys.stderr)), file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +24,49 @@ def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
+def refine_colours(
+    colour: NDArray[np.uint64], source: Int32Array, target: Int32Array, code: NDArray[np.uint64], first: int
+) -> NDArray[np.uint64]:
+    """uint64[devices]: colours that differ wherever neighbours do, of the devices from `first` on; others keep theirs.
+
+    source, target, code: of the links.
+    """
+    classes = 0
+    while (more := len(np.unique(colour[first:]))) > classes and not 0 < classes < more == len(colour) - first:
+        classes = more
+        total = np.zeros(len(colour), np.uint64)
+        np.add.at(total, target, mix_bits(colour[source] + code))
+        np.add.at(total, source, mix_bits(colour[target] - code))
+        colour = np.concatenate([colour[:first], mix_bits(colour[first:] + total[first:])])
+    return colour
+
+
+def match_keys(wanted: NDArray[Any], given: NDArray[Any]) -> Int32Array | None:
+    """int32[n]: for each wanted key the position of an equal one among those given, each once and equal ones in order;
+    None if there are others.
+    """
+    left, right = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
+    if not np.array_equal(wanted[left], given[right]):
+        return None
+    position = np.empty(len(left), np.int32)
+    position[left] = right
+    return position
+
+
+def link_keys(network: Network, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
+    """int64[links]: numbers that are equal for links between the same devices and of the same kind.
+
+    source, target: int[links], the ends that the links of a network are to have.
+    """
+    return (source.astype(np.int64) * network.device_count + target) * len(network.kinds) + network.kind
+
+
+def opposite_links(network: Network) -> Int32Array | None:
+    """int32[links]: for each link one of its kind in the other direction, each once; None if some link has none."""
+    source, target = network.source, network.target
+    return match_keys(link_keys(network, target, source), link_keys(network, source, target))
+
+
 class Automorphisms:
     """Extends permutations of the NPUs of a network to its switches and links.
 
@@ -38,11 +83,9 @@ class Automorphisms:
         self._code = kind_code(network)[switched]
         attributes = np.stack([network.present[self._count :], network.multicast, network.reduces, network.buffers])
         self._first = mix_bits((attributes.T.astype(np.int64) @ np.array([1, 2, 4, 8])).astype(np.uint64))
-        keys = self._link_keys(np.arange(network.device_count))
-        self._order = np.argsort(keys, kind="stable")
-        self._sorted = keys[self._order]
+        self._keys = link_keys(network, network.source, network.target)
 
-    def extended(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
+    def extend(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
         """(int32[devices], int32[links]), where all go if the NPUs go to `npus`; None if that is no automorphism."""
         network = self._network
         if len(network.endpoint) and not np.array_equal(network.endpoint[npus], network.endpoint):
@@ -52,11 +95,13 @@ class Automorphisms:
         image[npus] = own[: self._count]
         own[self._count :] = image[self._count :] = self._first
         for number in range(network.switch_count + 1):
-            own, image = self._refine(own), self._refine(image)
-            switches = self._match_switches(own, image)
+            own, image = (
+                refine_colours(colour, self._source, self._target, self._code, self._count) for colour in (own, image)
+            )
+            switches = match_keys(own[self._count :], image[self._count :])
             if switches is None:
                 return None
-            devices = np.concatenate([npus, switches]).astype(np.int32)
+            devices = np.concatenate([npus, switches + np.int32(self._count)]).astype(np.int32)
             links = self.link_images(devices)
             if links is not None:
                 return devices, links
@@ -70,37 +115,8 @@ class Automorphisms:
         """int32[links]: where each link goes if devices go to `devices`; None if there is no such link. Parallel links
         keep their order.
         """
-        keys = self._link_keys(devices)
-        order = np.argsort(keys, kind="stable")
-        if not np.array_equal(keys[order], self._sorted):
-            return None
-        images = np.empty(len(keys), np.int32)
-        images[order] = self._order
-        return images
-
-    def _refine(self, colour: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Colours that differ wherever neighbours do."""
-        classes = 0
-        while True:
-            more = len(np.unique(colour[self._count :]))
-            if more <= classes or more == self._network.switch_count > 0 < classes:
-                return colour
-            classes = more
-            total = np.zeros(len(colour), np.uint64)
-            np.add.at(total, self._target, mix_bits(colour[self._source] + self._code))
-            np.add.at(total, self._source, mix_bits(colour[self._target] - self._code))
-            colour = colour.copy()
-            colour[self._count :] = mix_bits(colour[self._count :] + total[self._count :])
-
-    def _match_switches(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> Int64Array | None:
-        """int64[switches]: the image of each switch, by colour, then number; None if there are other colours."""
-        own, image = own[self._count :], image[self._count :]
-        left, right = np.argsort(own, kind="stable"), np.argsort(image, kind="stable")
-        if not np.array_equal(own[left], image[right]):
-            return None
-        images = np.empty(len(left), np.int64)
-        images[left] = right
-        return images + self._count
+        network = self._network
+        return match_keys(link_keys(network, devices[network.source], devices[network.target]), self._keys)
 
     def _choose_pair(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> tuple[int, int] | None:
         """A switch among several of its colour, with its image: itself if possible; None if all colours differ."""
@@ -112,8 +128,3 @@ class Automorphisms:
                 return int(left[0]), int(left[0])
             first = first or (int(left[0]), int(right[0]))
         return first
-
-    def _link_keys(self, devices: NDArray[np.integer]) -> Int64Array:
-        network = self._network
-        ends = devices[network.source].astype(np.int64) * network.device_count + devices[network.target]
-        return ends * len(network.kinds) + network.kind

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.graph.automorphisms import kind_code, mix_bits
+from collc.graph.automorphisms import kind_code, mix_bits, refine_colours
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.ten.arrays import Int32Array, Int64Array
@@ -88,9 +88,9 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
     if declared is not None:
         yield declared
     if network.has_switches:
-        found = _by_switches(network)
-        if found is not None:
-            yield found
+        by_switches = _by_switches(network)
+        if by_switches is not None:
+            yield by_switches
     if network.npu_count > 1:
         yield Coordinates((network.npu_count,), np.arange(network.npu_count, dtype=np.int32)[None])
 
@@ -98,7 +98,7 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
 def _by_switches(network: Network) -> Coordinates | None:
     """The coordinates that the classes of switches give; None if blocks differ in size."""
     divisions = list(_divisions(network))
-    divisions += [_joined(a, b) for k, a in enumerate(divisions) for b in divisions[:k]]
+    divisions += [_join_divisions(a, b) for k, a in enumerate(divisions) for b in divisions[:k]]
     divisions.sort(key=lambda division: int(division.max()))
     cell = np.zeros(network.npu_count, np.int64)
     sizes: list[int] = []
@@ -107,7 +107,7 @@ def _by_switches(network: Network) -> Coordinates | None:
         finer = _labels(cell * network.npu_count + division)
         if int(finer.max()) == int(cell.max()):
             continue
-        own = _rank_within(_joined(division, cell), division)
+        own = _rank_within(_join_divisions(division, cell), division)
         size = int(own.max()) + 1
         if (int(cell.max()) + 1) * size != int(finer.max()) + 1:
             return None
@@ -151,26 +151,13 @@ def _levels(network: Network) -> Int64Array:
 def _switch_classes(network: Network, level: Int64Array) -> Iterator[Int64Array]:
     """The switches that look alike: by level, links and neighbours, and their neighbours' neighbours, and so on."""
     colour = mix_bits(level.astype(np.uint64))
-    classes = 0
-    while True:
-        into, out = (
-            mix_bits(colour[network.source] + kind_code(network)),
-            mix_bits(colour[network.target] - kind_code(network)),
-        )
-        found = colour.copy()
-        np.add.at(found, network.target, into)
-        np.add.at(found, network.source, out)
-        colour = mix_bits(found)
-        labels = _labels(colour)
-        if int(labels.max()) <= classes:
-            break
-        classes = int(labels.max())
+    labels = _labels(refine_colours(colour, network.source, network.target, kind_code(network), 0))
     switches = np.arange(network.npu_count, network.device_count)
     for label in dict.fromkeys(labels[switches].tolist()):
         yield switches[labels[switches] == label]
 
 
-def _joined(left: Int64Array, right: Int64Array) -> Int64Array:
+def _join_divisions(left: Int64Array, right: Int64Array) -> Int64Array:
     """The finest division whose blocks contain those of both."""
     count = len(left)
     npus = np.arange(count)

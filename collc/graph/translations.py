@@ -58,7 +58,7 @@ def _translations_along(automorphisms: Automorphisms, coordinates: Coordinates) 
         for size, shifts in _shifts(coordinates, axis):
             before = len(sizes)
             for npus in shifts:
-                extended = automorphisms.extended(npus)
+                extended = automorphisms.extend(npus)
                 # Links follow devices, parallel ones in order, so what holds for all devices holds for links.
                 if extended is None or not _has_order(extended[0], size):
                     continue

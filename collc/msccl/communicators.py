@@ -136,7 +136,7 @@ def relays_outside(module: Module) -> bool:
     return False
 
 
-def confined(network: Network, demand: Demand) -> Network:
+def network_of_groups(network: Network, demand: Demand) -> Network:
     """The network without what no run can use if it stays inside its group.
 
     These are the NPUs in no group, and links between two NPUs that have no group in common. If nothing of that is

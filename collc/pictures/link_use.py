@@ -67,9 +67,9 @@ class LinkUse:
 
 
 def use_of_schedule(module: Module) -> LinkUse:
-    """The transfers of a schedule, at the times that it says; those of links or chunks that do not exist are left out.
+    """The transfers of a schedule, at its times, without transfers of links or chunks that do not exist.
 
-    Raises ValueError where there is no schedule or links have no bandwidth.
+    Raises ValueError if there is no schedule or links have no bandwidth.
     """
     if module.schedule is None:
         raise ValueError(f"module {module.name} has no schedule")

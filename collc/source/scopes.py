@@ -118,7 +118,7 @@ class FileScope:
         return set[str]().union(*(file.names.get(space, {}) for file in files))
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
-        """The declaration of a name, None where there is none. Raises SourceError where two imports declare it."""
+        """The declaration of a name, None if there is none. Raises SourceError if two imports declare it."""
         found = self.candidates(space, name)
         if len(found) > 1 and found[0].file is not found[1].file:
             notes = [Note(f"one is declared here, in {f.file.source.name}", f.node.name.span) for f in found[:2]]
@@ -127,7 +127,7 @@ class FileScope:
         return found[0] if found else None
 
     def get(self, space: str, name: Identifier) -> FoundDeclaration:
-        """The declaration of a name. Raises SourceError where there is none, or two imports declare it."""
+        """The declaration of a name. Raises SourceError if there is none, or two imports declare it."""
         found = self.find(space, name.name, name.span)
         if found is None:
             raise self.unknown(space, name.name, name.span)
@@ -147,7 +147,7 @@ class FileScope:
 
 @cache
 def _module_with(space: str, name: str) -> str | None:
-    """The module of the standard library that declares a name, such as "clusters"; None where there is none."""
+    """The module of the standard library that declares a name, such as "clusters"; None if there is none."""
     for module, path in standard_library().items():
         for node in parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements:
             if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space and node.name.name == name:

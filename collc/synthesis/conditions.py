@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,15 +113,22 @@ class Conditions:
         )
 
 
+@contextmanager
+def rates_required() -> Generator[None]:
+    """Raise SourceError for the ValueError that links without bandwidth or latency cause."""
+    try:
+        yield
+    except ValueError as error:
+        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
+
+
 def conditions_of(task: Task) -> Conditions:
     """The conditions of a task, without chunks that need not move. Raises SourceError where a link has no bandwidth or
     latency.
     """
     table = task.demand.chunks
-    try:
+    with rates_required():
         clock = Clock.of(task.network, task.demand, task.model)
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     chunks = task.chunks.astype(np.int32)
     sizes = table.sets.sizes
     one_to_one = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)

@@ -268,7 +268,7 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
     fields, path, links = _Fields.of(archive), archive.path, module.network.link_count
     if fields.integer("version", 0) != VERSION:
         _fail(path, f"schedule.json is of version {fields.fields['version']}; this collc reads version {VERSION}")
-    model = LinkModel(fields.one_of("model", "store", "pipelined"))
+    model = LinkModel(fields.one_of("model", *LinkModel))
     if model is not module.model:
         _fail(path, f"schedule.json is for the link model {model.value}, module.ten for {module.model.value}")
     if fields.one_of("layout", "rows", "steps") == "steps":

@@ -99,58 +99,45 @@ class FactoredSchedule(Schedule):
             high = min(low + per, len(self.rows))
             while high < len(self.rows) and start[high] == start[high - 1]:
                 high += 1
-            yield self._expanded(low, high)
+            yield self._expand(low, high)
             low = high
 
-    def _expanded(self, low: int, high: int) -> Transfers:
+    def _expand(self, low: int, high: int) -> Transfers:
         """All translations of the transfers low .. high - 1, sorted."""
-        count, chunks = self.translations.count, self._chunks()
+        count, known = self.translations.count, -1
+        chunks = np.empty(0, np.int32)
         link, chunk = np.empty((2, high - low, count), np.int32)
         start = np.repeat(self.rows.start[low:high, None], count, axis=1)
         for k, (row_link, row_chunk) in enumerate(
             zip(self.rows.link[low:high].tolist(), self.rows.chunk[low:high].tolist(), strict=True)
         ):
+            if row_chunk != known or not len(chunks):
+                chunks, known = self._chunk_images(row_chunk), row_chunk
             if not 0 <= row_link < self.translations.link.shape[1]:
-                link[k], chunk[k] = row_link, chunks(row_chunk)
+                link[k], chunk[k] = row_link, chunks
                 continue
             # Rows that start at different times are sorted then, and need not be sorted again.
             link[k], element = self.translations.sorted_images(row_link)
-            chunk[k] = chunks(row_chunk)[element]
+            chunk[k] = chunks[element]
             turn = int(self.turn[low + k])
             if turn:
                 start[k] += self.translations.phases(row_link)[element] * turn
         reduce = np.repeat(self.rows.reduce[low:high], count)
         return Transfers.of(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
 
-    def _chunks(self) -> _ChunkImages:
-        return _ChunkImages(self.translations, self.numbers)
-
-
-class _ChunkImages:
-    """The translations of chunks; those of the last one are kept."""
-
-    def __init__(self, translations: Translations, numbers: ChunkNumbers) -> None:
-        self._translations, self._numbers = translations, numbers
-        self._npu = np.empty_like(numbers.rank)
-        self._npu[numbers.rank] = np.arange(len(numbers.rank), dtype=np.int32)
-        self._known: tuple[int, Int32Array] = -1, numbers.rank
-
-    def __call__(self, chunk: int) -> Int32Array:
+    def _chunk_images(self, chunk: int) -> Int32Array:
         """int32[count]: the chunk to which each element takes a chunk; a number that is no chunk stays."""
-        if not 0 <= chunk < len(self._npu) ** (1 + self._numbers.pairs) * self._numbers.parts:
-            return np.full(self._translations.count, chunk, np.int32)
-        if self._known[0] != chunk:
-            block, part = divmod(chunk, self._numbers.parts)
-            first, second = divmod(block, len(self._npu)) if self._numbers.pairs else (block, -1)
-            target = self._npus(second) if second >= 0 else None
-            self._known = chunk, self._numbers.number(self._npus(first), target, part)
-        return self._known[1]
+        ranks, numbers = len(self.numbers.rank), self.numbers
+        if not 0 <= chunk < ranks ** (1 + numbers.pairs) * numbers.parts:
+            return np.full(self.translations.count, chunk, np.int32)
+        block, part = divmod(chunk, numbers.parts)
+        first, second = divmod(block, ranks) if numbers.pairs else (block, -1)
+        return numbers.number(self._npus(first), self._npus(second) if second >= 0 else None, part)
 
     def _npus(self, rank: int) -> Int32Array:
         """int32[count]: the NPU to which each element takes the NPU of a rank."""
-        npu = int(self._npu[rank])
-        orbit = self._translations.orbits[self._translations.orbit_of[npu]]
-        return orbit[self._translations.sums(int(self._translations.element_of[npu]))]
+        translations, npu = self.translations, int(np.argmax(self.numbers.rank == rank))
+        return translations.orbits[translations.orbit_of[npu], translations.sums(int(translations.element_of[npu]))]
 
 
 def _in_order(parts: list[Transfers]) -> Transfers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
@@ -20,21 +19,11 @@ from collc.base.memory import require
 from collc.base.tables import html_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
+from collc.ten.link_model import LinkModel
 from collc.ten.network import Network
 
 LATEST_KEY = 2**62
 """A start and a link that give less as one number are sorted by it."""
-
-
-class LinkModel(StrEnum):
-    """How long a transfer takes (docs/ten.md).
-
-    STORE: the link is busy for latency + size/bandwidth, after which the chunk has arrived (TACOS, PCCL).
-    PIPELINED: the link is busy for size/bandwidth; the chunk arrives one latency later (ASTRA-sim).
-    """
-
-    STORE = "store"
-    PIPELINED = "pipelined"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +202,7 @@ class Clock:
         sizes, size_of = np.unique(demand.chunks.size, return_inverse=True)
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
-        busy = total if model is LinkModel.STORE else occupancy
-        return Clock(busy, total, size_of.astype(np.int32).reshape(-1), network.kind)
+        return Clock(model.busy(occupancy, total), total, size_of.astype(np.int32).reshape(-1), network.kind)
 
     def busy_of(self, transfers: Transfers) -> Int64Array:
         """int64: how long each transfer occupies its link."""

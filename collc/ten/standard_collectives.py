@@ -24,7 +24,8 @@ class CollectiveShape:
 
     indices: how many indices of a chunk are ranks: 0 for one block, 1 for a block of each member, 2 for a block from
     each member to each. start, end: the members that hold a block. reduces: whether the members at the start have
-    contributions to a reduction, not copies. equal: whether `size` makes up all blocks, in equal chunks.
+    contributions to a reduction, not copies. equal: whether `size` makes up all blocks, in equal chunks. divides_size:
+    whether `size` is divided among the members; else it is the size of one block.
     """
 
     name: str
@@ -33,16 +34,12 @@ class CollectiveShape:
     end: Holders
     reduces: bool
     equal: bool
+    divides_size: bool
 
     @property
     def has_root(self) -> bool:
         """Whether one member is its root, or its source."""
         return "root" in (self.start, self.end)
-
-    @property
-    def divides_size(self) -> bool:
-        """Whether `size` is divided among the members; else it is the size of one block."""
-        return self.equal and self.indices > 0
 
     @property
     def pairs(self) -> bool:
@@ -115,4 +112,5 @@ def _shape(declaration: re.Match[str]) -> CollectiveShape:
         holders.get(declaration["post"], "some"),
         reduces=declaration["reduced"] is not None,
         equal=declaration["size"].startswith("size / "),
+        divides_size=declaration["size"].startswith("size / (len(g)"),
     )

@@ -22,7 +22,7 @@ from collc.verification.schedule_check import verify_schedule
 Progress = Callable[[float, str], None]
 
 _TRIMMED: Final = 300
-"""The most transfers of a schedule with reductions that is tried without each of them."""
+"""The most transfers of a schedule with reductions or switches that is tried without each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ class _ShorterSearch:
         if certificate.answer != "sat":
             return certificate, None
         found = _with_transfers(self.module, transfers_of(encoding, true))
-        return certificate, _trimmed(found) if any(goal.reduced for goal in self.problem.goals) else found
+        trims = bool(self.problem.rules) or any(goal.reduced for goal in self.problem.goals)
+        return certificate, _trimmed(found) if trims else found
 
     def excluded(self, until: int) -> bool:
         """Whether not even the relaxed question has a schedule that ends by `until`."""

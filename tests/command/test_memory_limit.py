@@ -99,7 +99,7 @@ def test_there_is_memory_for_the_message() -> None:
 def test_a_kernel_is_not_loaded_where_the_compiler_would_end_the_process(
     left: int, first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LLVM aborts where it gets no memory."""
+    """LLVM aborts if it gets no memory."""
     from collc.kernels import cached_jit
 
     def next_number(number: int) -> int:
@@ -108,7 +108,7 @@ def test_a_kernel_is_not_loaded_where_the_compiler_would_end_the_process(
     kernel = cached_jit.jit()(next_number)
     monkeypatch.setattr(cached_jit._ForgivingCache, "_used", [] if first else [True])
     monkeypatch.setattr(memory, "memory_limit", lambda: left << 20)
-    monkeypatch.setattr(memory, "_taken", lambda: 0)
+    monkeypatch.setattr(memory, "_taken_bytes", lambda: 0)
     with pytest.raises(SourceError, match="compiled functions need about"):
         kernel(1)
     monkeypatch.setattr(memory, "memory_limit", lambda: (left + 1) << 20)

@@ -11,15 +11,17 @@ from xml.etree import ElementTree
 import pytest
 from lxml import html
 
+from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.application.show.report_subject import alternatives_of
 from collc.base.units import format_time
 from collc.command.cli import main
-from collc.pictures import PICTURES
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.verification import Verdict, verify_schedule
 from tests.cpu_time import at_most
 from tests.support import all_gather, demand_of, ring
+
+PICTURES = [kind.name for kind in PICTURE_KINDS.values() if kind.of != "design"]
 
 PROGRAM = """
 import std.topologies
@@ -52,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def panels(path: Path) -> dict[str, html.HtmlElement]:
-    """The panels of a report by the name of their tab; those of several schedules as one."""
+    """The panels of a report by the name of their tab; the panels of several schedules as one."""
     tree = html.fromstring(path.read_bytes())
     return {
         tab.text_content(): tree.get_element_by_id(tab.get("aria-controls")) for tab in tree.xpath("//*[@role='tab']")

@@ -54,3 +54,9 @@ def test_edges_can_be_left_out_and_turned_round(graph: Digraph, data: st.DataObj
         for offsets, edges, ends in ((*graph.out_edges, graph.source), (*back.in_edges, back.target)):
             own = edges[offsets[vertex] : offsets[vertex + 1]]
             assert own.tolist() == np.flatnonzero(ends == vertex).tolist()
+
+
+def test_many_parallel_edges_connect_as_one() -> None:
+    """256 edges each way, whose number has no place in a byte."""
+    ends = np.repeat(np.array([0, 1], np.int32), 256)
+    assert strongly_connected(Digraph(2, ends, 1 - ends)).tolist() == [0, 0]

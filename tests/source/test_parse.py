@@ -69,7 +69,7 @@ def accepts(text: str) -> bool:
 
 
 def messages(text: str) -> tuple[Diagnostic, ...]:
-    """The messages about a text, none where it is a program."""
+    """The messages about a text, none if it is a program."""
     try:
         tree(text)
     except SourceError as error:

@@ -15,7 +15,7 @@ from collc.base.diagnostics import CollcError
 from collc.passes.context import HandwrittenRun, PassContext
 from collc.passes.pipeline import make_pass
 from collc.passes.registry import Fixed, Invert, Unwind
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.synthesis.exact import exact
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
@@ -155,7 +155,7 @@ def planned(module: Module, rng: random.Random) -> Iterator[tuple[str, Module]]:
         with suppress(CollcError):
             nets.append((" unwound", Unwind(rng.randrange(1, 3)).run(module, context)))
     for words, start in nets:
-        for synthesizer in SYNTHESIZERS:
+        for synthesizer in searching_synthesizers():
             try:
                 if synthesizer == "exact":
                     result = join(solve(start, lambda task: exact(task, effort, most=6, work=20_000)))

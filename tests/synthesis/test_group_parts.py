@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
+from collc.synthesis.auto.group_parts import group_parts, joined_parts
 from collc.synthesis.bounds import ideal_bound, lower_bound
-from collc.synthesis.group_parts import group_parts, joined_parts
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.endpoint import Endpoint

@@ -10,10 +10,9 @@ import pytest
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.graph.dimensions import find_dimensions
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.by_dimension.themis import choose_orders
+from collc.synthesis.by_dimension.orders import choose_orders
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand

@@ -13,10 +13,10 @@ import collc
 from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.cluster import translated_paths
-from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.level_plan import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
@@ -156,7 +156,7 @@ def test_levels_are_gpus_then_nodes_then_pods() -> None:
     group = find_translations(net)
     assert group is not None
     times = ClassTimes.of(net, group, LinkModel.PIPELINED, MiB)
-    distance = Routes(net, group, times, 0, through=False).distance[group.orbits[0]]
+    distance = Routes(net, group, times, through=False).distance[group.orbits[0]]
     levels = levels_of(group, distance)
     assert levels is not None
     assert [moves.tolist() for moves in levels] == [[8, 16], [2, 4, 6], [1]]

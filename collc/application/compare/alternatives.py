@@ -11,8 +11,7 @@ from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from collc.application.reports import Reports, html_of
 from collc.base.diagnostics import Diagnostic, Exit
@@ -37,7 +37,7 @@ _ATTRIBUTES: Final = {"transfers": "transfer_count", "algorithm": "synthesizer"}
 class ShorterSchedule:
     """A schedule that Z3 found and that is shorter than the one synthesized.
 
-    time_ps: its time in picoseconds. file: None where it was not written. module: None where it was not kept.
+    time_ps: its time in picoseconds. file: None if it was not written. module: None if it was not kept.
     """
 
     time_ps: int
@@ -72,23 +72,23 @@ class ScheduleReport:
     npus, devices, links, chunks: how many the network and the demand have; removed devices do not count.
     link_model: "store" or "pipelined".
     transfer_count: number of transfers; "transfers" in `compile --json`.
-    steps: None where links or chunks differ, or where the link model is not `store`.
+    steps: None if links or chunks differ, or if the link model is not `store`.
     time_ps: the time of the schedule, in picoseconds.
     bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
     ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of node 3".
-    chunks_per_block: the `chunks` of all runs, given or picked by collc; None where they differ or have none.
+    chunks_per_block: the `chunks` of all runs, given or picked by collc; None if they differ or have none.
     synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
     seed: the seed of the synthesizer.
     seconds: how long compilation took.
     checks: the outcome of each check.
     files: the files that were written.
     notes: remarks for people.
-    ranks: the NPU of each rank of the files for runtimes, by run, where these are not all NPUs in their order.
+    ranks: the NPU of each rank of the files for runtimes, by run, if these are not all NPUs in their order.
     pareto: the Pareto points that the program asked for, by steps.
-    optimal: whether the schedule is optimal, where the program or the caller asked.
+    optimal: whether the schedule is optimal, if the program or the caller asked.
     diagnostics: errors and warnings.
     exit: the exit code that this schedule leads to.
-    module: network, demand and schedule, where the caller keeps modules (the Python API does).
+    module: network, demand and schedule, if the caller keeps modules (the Python API does).
     """
 
     name: str
@@ -126,12 +126,12 @@ class ScheduleReport:
 
     @property
     def efficiency(self) -> float | None:
-        """bound_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        """bound_ps / time_ps; 1 if nothing has to move, None if congestion makes time_ps meaningless."""
         return self._share_of_time(self.bound_ps)
 
     @property
     def of_ideal(self) -> float | None:
-        """ideal_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        """ideal_ps / time_ps; 1 if nothing has to move, None if congestion makes time_ps meaningless."""
         return self._share_of_time(self.ideal_ps)
 
     def _share_of_time(self, least: int | None) -> float | None:
@@ -148,7 +148,7 @@ class ScheduleReport:
         return self.kept_module().to_frame(library, names=names)
 
     def kept_module(self) -> Module:
-        """The module. Raises ValueError where there is none."""
+        """The module. Raises ValueError if there is none."""
         if self.module is None:
             raise ValueError(f"the report of '{self.name}' has no module: its schedule was not found or not kept")
         return self.module
@@ -174,7 +174,7 @@ class ScheduleReport:
         return f"{format_time(self.bound_ps)}{met} ({self.bound})"
 
     def checks_in_words(self) -> str:
-        """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" where none was made."""
+        """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" if none was made."""
         passed = sum(outcome == "ok" for outcome in self.checks.values())
         failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
         allowed = ", congestion allowed" if "allowed" in self.checks.values() else ""
@@ -210,13 +210,9 @@ COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
 class CompileReport(Reports[ScheduleReport]):
     """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
 
+    noun: ClassVar[str] = "schedule"
     schedules: tuple[ScheduleReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
-
-    @property
-    def noun(self) -> str:
-        """What each report is about."""
-        return "schedule"
 
     @property
     def parts(self) -> tuple[ScheduleReport, ...]:

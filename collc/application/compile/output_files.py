@@ -41,7 +41,7 @@ def check_feasible(request: ScheduleRequest, emits: Sequence[EmitRequest]) -> No
 
 
 def switch_options(emits: Sequence[EmitRequest], kinds: set[str], request: ScheduleRequest) -> MscclOptions | None:
-    """The options of the plan that may use switches which add and multicast; None where no such plan is written.
+    """The options of the plan that may use switches which add and multicast; None if no such plan is written.
 
     kinds: of all files, also those that are only planned for. Other files know no such switches.
     """

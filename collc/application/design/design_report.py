@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from collc.application.reports import Reports, html_of
 from collc.base.diagnostics import Diagnostic, Exit
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time
-from collc.graph.network_axes import KINDS
+from collc.graph.dimensions import KINDS
 
 if TYPE_CHECKING:
     from collc.design.comparison import Alternative
@@ -138,12 +138,8 @@ class DesignReport:
 class DesignsReport(Reports[DesignReport]):
     """The report of all designs of a program, by name or in order."""
 
+    noun: ClassVar[str] = "design"
     designs: tuple[DesignReport, ...]
-
-    @property
-    def noun(self) -> str:
-        """What each report is about."""
-        return "design"
 
     @property
     def parts(self) -> tuple[DesignReport, ...]:

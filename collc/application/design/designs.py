@@ -16,7 +16,7 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, Sou
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
 from collc.emit.kinds import EMIT_KINDS
-from collc.graph.network_axes import KINDS
+from collc.graph.dimensions import KINDS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import DesignRequest, Program
 
@@ -99,7 +99,7 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
             gap=float(best.gap),
             left_out=left_out(communication),
         )
-        return _written(report, request, problem, output or Path())
+        return _write_files(report, request, problem, output or Path())
     except CollcError as error:
         return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics), exit=error.exit)
 
@@ -125,7 +125,7 @@ def _dimension_warnings(request: DesignRequest) -> tuple[Diagnostic, ...]:
     return tuple(Diagnostic("E0923", text, request.network_span, hint=hint, warning=True) for text, hint in texts)
 
 
-def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
+def _write_files(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
     """The report with the files that were written."""
     from collc.design.training_time import training_time
     from collc.emit.libra.inputs import obstacle

@@ -23,13 +23,12 @@ from collc.base.wording import listed
 from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import DEFAULT_COSTS
-from collc.tuning.ranges import Times, crossing
+from collc.tuning.ranges import Times, first_size_of_later
 
 SIZES: Final = tuple(2**power for power in range(10, 33))
 """Bytes of the buffers for which files are simulated: 1 KiB to 4 GiB."""
@@ -41,7 +40,7 @@ MOST_NPUS: Final = 32
 """On larger networks `auto` takes too long to ask it three times."""
 
 TOLERANCE: Final = Fraction(1, 50)
-"""A file is the best known where no other one is faster by more than this."""
+"""A file is the best known if no other one is faster by more than this."""
 
 
 def with_best_sizes(
@@ -49,7 +48,7 @@ def with_best_sizes(
 ) -> tuple[MscclOptions, str]:
     """The options with the sizes for which the schedule is the best known, and a remark about them.
 
-    module: of one run of a standard collective over all NPUs. Raises SourceError M0119 where there is no such size, and
+    module: of one run of a standard collective over all NPUs. Raises SourceError M0119 if there is no such size, and
     what writing the file raises.
     """
     standard = module.demand.runs[0].standard
@@ -58,7 +57,7 @@ def with_best_sizes(
     own = _own_times(module, replace(options, best_known=False), kind)
     others = _other_times(module, standard, kind, announce)
     compared = _Comparison(own, others)
-    kept = compared.kept()
+    kept = compared.longest_range()
     if not kept:
         message = f"{module.name} is the best known for no size: {compared.nearest()}"
         raise SourceError(Diagnostic("M0119", message, hint="give the sizes, as in sizes: 64MiB .. 4GiB"))
@@ -127,30 +126,30 @@ class _Comparison:
     others: Mapping[str, Times]
 
     def best(self) -> Times:
-        """The least time of the others for each size; None where none serves it."""
+        """The least time of the others for each size; None if none serves it."""
         columns = zip(*self.others.values(), strict=True)
         return [min((time for time in column if time is not None), default=None) for column in columns]
 
     def _ratios(self) -> list[Fraction | None]:
-        """The time of the others by that of the file, for each size; None where the file does not serve it."""
+        """The time of the others by that of the file, for each size; None if the file does not serve it."""
         pairs = zip(self.own, self.best(), strict=True)
         return [None if own is None else Fraction(own if best is None else best, max(1, own)) for own, best in pairs]
 
-    def kept(self) -> list[int]:
+    def longest_range(self) -> list[int]:
         """The longest sequence of sizes, by their places, for which the file is the best; of equal ones the largest."""
         good = [ratio is not None and ratio * (1 + TOLERANCE) >= 1 for ratio in self._ratios()]
         runs = [[place for place, _ in group] for same, group in groupby(enumerate(good), lambda p: p[1]) if same]
         return max(runs, key=lambda places: (len(places), places)) if runs else []
 
     def ends(self, kept: Sequence[int]) -> tuple[int, int]:
-        """The smallest and the largest size, where others become faster."""
+        """The smallest and the largest of these sizes: beyond them others become faster."""
         first, last, best = kept[0], kept[-1], self.best()
-        low = SIZES[0] if first == 0 else crossing(SIZES, best, self.own, first - 1)
-        high = SIZES[-1] if last + 1 == len(SIZES) else crossing(SIZES, self.own, best, last) - 1
+        low = SIZES[0] if first == 0 else first_size_of_later(SIZES, best, self.own, first - 1)
+        high = SIZES[-1] if last + 1 == len(SIZES) else first_size_of_later(SIZES, self.own, best, last) - 1
         return low, high
 
     def gain(self, kept: Sequence[int]) -> str:
-        """How much faster than the others it is, where that is most, and what the others are."""
+        """How much faster than the others it is at the size at which it gains most, and what the others are."""
         ratios = self._ratios()
         ratio, place = max((ratios[k] or Fraction(0), k) for k in kept)
         names = list(self.others)

@@ -11,7 +11,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.options import OptionValue
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Emission, WrittenFile
-from collc.graph.network_axes import with_axes
+from collc.graph.dimensions import with_axes
 from collc.source.elaboration.prices import default_prices
 from collc.source.program import EmitRequest
 from collc.ten.demand import Demand
@@ -34,20 +34,20 @@ def check_dimensions(network: Network, _demand: Demand, _options: Mapping[str, O
 
 
 def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft) -> None:
-    """Write all files of a design. Raises SourceError where one would be outside of the output folder."""
+    """Write all files of a design. Raises SourceError if one would be outside of the output folder."""
     write_beside(model, path_inside(output, EMIT_KINDS["libra"].path(emit.path, model.name), emit.span), draft)
 
 
 def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
     """Write all files of a design into the folder of its JSON file."""
-    from collc.emit.libra.files import libra_files
+    from collc.emit.libra.linear_programs import libra_files
 
     for file, text in libra_files(model).items():
         draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")
 
 
 def network_with_dimensions(network: Network) -> Network:
-    """The network with its dimensions as `axes`. Raises SourceError E0921 where they are not known."""
+    """The network with its dimensions as `axes`. Raises SourceError E0921 if they are not known."""
     found = with_axes(network)
     if not found.axes:
         hint = "products such as ring(4, ...) * switched(8, ...), meshes and tori have dimensions"

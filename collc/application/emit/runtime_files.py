@@ -45,7 +45,7 @@ def _with_switched_notes(file: WrittenFile, emission: Emission, kind: FileKind, 
     """The files with remarks on their speed over the switches if they were planned without these."""
     if not emission.module.network.unwound or emission.network is None or "failed" in file.checks.values():
         return file
-    from collc.application.emit.file_speed import switched_notes
+    from collc.application.emit.file_times import switched_notes
 
     notes = switched_notes(list(emission.destination.finals), kind, emission.module, emission.network, options)
     return replace(file, notes=(*file.notes, *notes))
@@ -105,7 +105,7 @@ def _write_xml(
 def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
     from collc.application.compile.plan_choice import fastest_plan
-    from collc.application.emit.file_speed import plan_speed_notes
+    from collc.application.emit.file_times import plan_speed_notes
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan as check_plan_file
@@ -143,7 +143,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
 def _choose_sizes(
     part: Module, options: MscclOptions, kind: FileKind, announce: Announcer
 ) -> tuple[MscclOptions, tuple[str, ...]]:
-    """The options with sizes, and a remark where the program leaves them to collc."""
+    """The options with sizes, and a remark if the program leaves them to collc."""
     if not options.best_known:
         return options, ()
     from collc.application.emit.best_sizes import with_best_sizes
@@ -153,7 +153,7 @@ def _choose_sizes(
 
 
 def average_note(demand: Demand) -> str:
-    """What is left to do where a demand asks for averages, "" where it does not."""
+    """What is left to do if a demand asks for averages, "" if it does not."""
     chunks = demand.chunks
     counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
     if not counts:
@@ -193,7 +193,7 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
 
 
 def _check_standard(found: Sequence[Communicator]) -> None:
-    """Raise SourceError M0119 where a file is of no standard collective: nothing is known to compare it with."""
+    """Raise SourceError M0119 if a file is of no standard collective: nothing is known to compare it with."""
     for one in found:
         runs = one.demand.runs
         if len(runs) > 1 or any(run.standard is None for run in runs):
@@ -266,7 +266,7 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
 
 
 def _collective_of(module: Module) -> tuple[str | None, int | None]:
-    """The collective of the standard library that a module computes, and its root; None where there is none."""
+    """The collective of the standard library that a module computes, and its root; None if there is none."""
     standard = module.demand.standard
     if standard is None:
         return None, None

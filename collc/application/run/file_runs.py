@@ -14,7 +14,8 @@ from collc.base.tables import html_table
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan
-from collc.msccl.running.run_file import RunReport, run_file
+from collc.msccl.running.data import RunReport
+from collc.msccl.running.run_file import run_file
 from collc.msccl.running.run_plan import run_plan_file
 
 COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
@@ -65,12 +66,12 @@ class PlanRunOptions(TypedDict, total=False):
     """The options of a run of an MSCCL++ plan.
 
     dtype: of the elements ("float32", "int32", ...).
-    count: elements as NCCL counts them; a few elements a chunk where it is missing.
+    count: elements as NCCL counts them; a few elements a chunk if it is missing.
     seed: of data and order of events; run k has seed + k.
     runs: how often the file is run.
-    op: of reductions: "sum", "prod", "max" or "min"; what the file says where it is missing, else "sum".
+    op: of reductions: "sum", "prod", "max" or "min"; what the file says if it is missing, else "sum".
         Plans only add.
-    collective: what the file must compute; what it says itself where it is missing.
+    collective: what the file must compute; what it says itself if it is missing.
     root: rank of the root of a rooted collective.
     threads: run each threadblock of an MSCCL file in a thread of its own, instead of all in a random order.
     """

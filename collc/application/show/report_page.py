@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -46,7 +46,7 @@ def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> 
 
 def subject_section(subject: Subject) -> Section:
     """The section of a report about a schedule or a file."""
-    failed = subject.failed
+    failed = subject.failed_checks
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
     badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
     panels = [Panel("Summary", _summary(subject))]
@@ -59,14 +59,15 @@ def subject_section(subject: Subject) -> Section:
             Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
     if subject.drawing:
-        panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
+        caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
+        panels.append(Panel("Threadblocks", [Drawing("Threadblocks and their steps", subject.drawing, caption)]))
     return Section(subject.name, subject.summary, badge, panels)
 
 
 def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:
     """The page of one schedule as HTML, with the checks made so far and the bounds; nothing is checked again.
 
-    network: that of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
+    network: of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
     a module.
     """
     made = {name: outcome for name, outcome in report.checks.items() if outcome != "skipped"}
@@ -82,7 +83,7 @@ def _summary(subject: Subject) -> list[Block]:
     if subject.facts:
         blocks.append(Facts(subject.facts))
     if subject.messages:
-        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed), code=True))
+        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed_checks), code=True))
     rows = [
         (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()
@@ -98,6 +99,11 @@ def _summary(subject: Subject) -> list[Block]:
     return blocks
 
 
+def topology_picture(network: Network) -> Picture:
+    """The devices and links of a network."""
+    return network_picture(network, title="Topology")
+
+
 def _network(network: Network) -> list[Block]:
     counts = np.bincount(network.kind, minlength=len(network.kinds)).tolist()
     rows = [(kind_label(kind), str(count)) for kind, count in zip(network.kinds, counts, strict=True) if count]
@@ -106,7 +112,7 @@ def _network(network: Network) -> list[Block]:
         for family in network.families
     ]
     blocks: list[Block] = [
-        Figure(network_picture(network, title="Topology"), "Numbers are ranks. Each line stands for both directions."),
+        Figure(topology_picture(network), "Numbers are ranks. Each line stands for both directions."),
         Table(("name", "shape", "kind"), families, "Devices"),
         Table(("bandwidth and latency", "links"), rows, "Links (each direction counts)"),
     ]
@@ -137,13 +143,14 @@ def _load(use: LinkUse) -> list[Block]:
         if use.bytes_per_link[link]
     ]
     return [
-        Figure(_load_picture(use)),
+        Figure(load_picture(use)),
         Figure(load_map(use), "Row: sender, column: receiver. Cells without colour have no link."),
         Table(("link", "bytes", "busy", "of the time"), rows, "Links that are busy longest"),
     ]
 
 
-def _load_picture(use: LinkUse) -> Picture:
+def load_picture(use: LinkUse) -> Picture:
+    """The bytes of each link, on the network."""
     return network_picture(use.network, use.bytes_per_link, "Bytes per link on the topology")
 
 
@@ -153,7 +160,11 @@ _LONGEST: Final = 4
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
-def _utilisation(subject: Subject, use: LinkUse) -> Picture:
+def utilisation_picture(subject: Subject) -> Picture | None:
+    """The share of links in use over time, of the schedule and of its alternatives."""
+    use = subject.use
+    if use is None or not len(use):
+        return None
     curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
     curves += [(name, found.time_ps, found.utilisation(SPANS).tolist()) for name, found in simulated]
@@ -166,7 +177,8 @@ def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     if any(other.simulation is not None for other in subject.alternatives):
         caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
         caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
-    blocks: list[Block] = [Figure(_utilisation(subject, use), caption)]
+    picture = utilisation_picture(subject)
+    blocks: list[Block] = [] if picture is None else [Figure(picture, caption)]
     if subject.alternatives:
         columns = ("algorithm", "time", "against this schedule", "remark")
         rows = [("this schedule", format_time(use.time), "1.00 x", "")]
@@ -180,27 +192,3 @@ def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     if subject.remark:
         blocks.append(Remarks("Alternatives", [subject.remark]))
     return blocks
-
-
-def _threadblocks(subject: Subject) -> Drawing:
-    caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
-    return Drawing("Threadblocks and their steps", subject.drawing, caption)
-
-
-# Single pictures
-
-_DRAWN: Final[Mapping[str, Callable[[LinkUse], Picture]]] = {
-    "ten": ten_picture,
-    "gantt": gantt_picture,
-    "heatmap": load_map,
-    "load": _load_picture,
-}
-
-
-def single_picture(subject: Subject, name: str) -> Picture | None:
-    """One of `pictures.PICTURES`; None where the subject has nothing to draw."""
-    if name == "topology":
-        return None if subject.network is None else network_picture(subject.network, title="Topology")
-    if subject.use is None or not len(subject.use):
-        return None
-    return _utilisation(subject, subject.use) if name == "utilisation" else _DRAWN[name](subject.use)

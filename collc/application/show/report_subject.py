@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from collc.application.settings import Progress
 from collc.application.verify.file_report import FileReport
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.base.rendering import folded, render
+from collc.base.rendering import fold_repeated, render
 from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import plural
 from collc.pictures.axes import rate_label
@@ -62,13 +62,13 @@ class Subject:
     drawing: str = ""
 
     @property
-    def failed(self) -> list[str]:
+    def failed_checks(self) -> list[str]:
         """The checks that failed."""
         return [name for name, outcome in self.checks.items() if outcome == "failed"]
 
     def message_lines(self) -> list[str]:
         """The messages as on a terminal."""
-        return [render(folded((message,))) for message in folded(self.messages)]
+        return [render(fold_repeated((message,))) for message in fold_repeated(self.messages)]
 
 
 def subject_of_report(report: ScheduleReport, network: Network, progress: Progress | None) -> Subject:
@@ -128,7 +128,7 @@ def alternatives_of(module: Module, network: Network, progress: Progress) -> tup
 
 
 def subject_of_program(path: Path, found: FileReport, drawing: str, use: LinkUse | None, size: int | None) -> Subject:
-    """The subject of a file for a runtime, its checks, and a simulation of it where there is one. size: its buffer."""
+    """The subject of a file for a runtime, its checks, and a simulation of it if there is one. size: its buffer."""
     facts: list[Fact] = []
     if use is not None:
         facts.append(("time", format_time(use.time), "simulated, congestion-aware"))

@@ -12,12 +12,12 @@ from collc.application.compile.compile_report import CompileReport
 from collc.application.file_kinds import call_for
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
-from collc.application.show.report_page import report_page, single_picture, subject_section
+from collc.application.show.picture_kinds import PICTURE_KINDS
+from collc.application.show.report_page import report_page, subject_section
 from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.base.wording import listed, plural
 from collc.emit.kinds import EMIT_KINDS
-from collc.pictures import DESIGN_PICTURES
 
 if TYPE_CHECKING:
     from collc.application.design.design_pages import DesignSubject
@@ -51,9 +51,9 @@ class ShowSettings:
     profile: Profile = "executor"
 
     @property
-    def compared(self) -> bool:
+    def needs_alternatives(self) -> bool:
         """Whether what is drawn needs the alternatives to a schedule."""
-        return self.page is not None or self.picture == "utilisation"
+        return self.page is not None or PICTURE_KINDS[self.picture].of == "comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class Shown:
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
-        return not any(subject.failed for subject in self.subjects)
+        return not any(subject.failed_checks for subject in self.subjects)
 
 
 def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
-    """Write a report or a picture of a file; nothing is written where one of them fails.
+    """Write a report or a picture of a file; nothing is written if one of them fails.
 
     A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
-    that cannot be read or has no schedule, UsageError where settings do not fit it (U0106, U0131, U0135 to U0137).
+    that cannot be read or has no schedule, UsageError if settings do not fit it (U0106, U0131, U0135 to U0137).
     """
     shown: Subjects = call_for(path, "show", settings, progress)
     subjects, designs = shown
@@ -131,32 +131,24 @@ def _design_sections(designs: Sequence[DesignSubject]) -> list[Section]:
 def _picture(
     path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
 ) -> Picture:
-    """The one picture. Raises UsageError U0107 where several schedules have it, U0136 where nothing can be drawn."""
-    if settings.picture in DESIGN_PICTURES:
-        return _design_picture(path, designs, settings.picture)
-    if len(subjects) != 1:
-        raise not_one_schedule(path, len(subjects), ", and a picture shows one")
-    picture = single_picture(subjects[0], settings.picture)
-    if picture is None:
-        message = f"there is no picture '{settings.picture}' of {path}: " + (
-            "it names no network" if subjects[0].network is None else "no transfers are known"
-        )
-        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subjects[0].network is None else ""
-        raise UsageError(Diagnostic("U0136", message, hint=hint))
-    return picture
-
-
-def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> Picture:
-    from collc.application.design.design_pages import DRAWN
-
-    if len(designs) != 1:
-        message = f"{path} has {plural(len(designs), 'design')}, and a picture '{name}' shows one"
-        raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
-    picture = DRAWN[name](designs[0])
-    if picture is None:
-        message = f"there is no picture '{name}' of {path}: no constraint of the design is a budget"
+    """The one picture. Raises UsageError U0107 if several schedules have it, U0136 if nothing can be drawn."""
+    kind = PICTURE_KINDS[settings.picture]
+    if kind.of == "design":
+        if len(designs) != 1:
+            message = f"{path} has {plural(len(designs), 'design')}, and a picture '{kind.name}' shows one"
+            raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
+        drawn, reason = designs[0], "no constraint of the design is a budget"
         hint = "a budget limits all bandwidths, as in: require sum(bandwidth) == 800GB/s"
-        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    else:
+        if len(subjects) != 1:
+            raise not_one_schedule(path, len(subjects), ", and a picture shows one")
+        subject = subjects[0]
+        drawn = {"network": subject.network, "transfers": subject.use or None, "comparison": subject}[kind.of]
+        reason = "it names no network" if subject.network is None else "no transfers are known"
+        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subject.network is None else ""
+    picture = None if drawn is None else kind.function()(drawn)
+    if picture is None:
+        raise UsageError(Diagnostic("U0136", f"there is no picture '{kind.name}' of {path}: {reason}", hint=hint))
     return picture
 
 
@@ -188,7 +180,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
     progress(None, f"checking {path.name}")
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
-    return (subject_of_module(module, checked, progress if settings.compared else None),), ()
+    return (subject_of_module(module, checked, progress if settings.needs_alternatives else None),), ()
 
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
@@ -256,7 +248,9 @@ def _schedule_subjects(
             report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            yield subject_of_report(replace(report, files=()), request.network, phase if settings.compared else None)
+            yield subject_of_report(
+                replace(report, files=()), request.network, phase if settings.needs_alternatives else None
+            )
 
 
 def _simulated_use(path: Path, settings: ShowSettings) -> LinkUse:

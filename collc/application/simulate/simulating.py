@@ -15,7 +15,6 @@ from collc.simulation.bandwidth import collectives_of_nccl_tests
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
-from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
@@ -51,7 +50,7 @@ class SimulationSettings:
     def timing(self, link_model: LinkModel | None = None) -> Timing:
         """The durations of messages. link_model: of a schedule.
 
-        Raises UsageError U0148 where another link model is asked for than that of the schedule, or of ASTRA-sim.
+        Raises UsageError U0148 if another link model is asked for than that of the schedule, or of ASTRA-sim.
         """
         aware, given = self.model == "aware", LinkModel.PIPELINED if self.astra else link_model
         if self.link_model is not None and given not in (None, self.link_model):
@@ -68,7 +67,7 @@ class SimulationSettings:
 def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, an MSCCL file, or an MSCCL++ plan.
 
-    Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
+    Raises UsageError if the settings do not fit the file, SourceError if a file is wrong, CheckFailed if
     something waits forever.
     """
     report: SimulationReport = call_for(path, "simulate", settings)
@@ -160,7 +159,7 @@ def _simulate_runtime_file(
 
 
 def _network_of(path: Path, settings: SimulationSettings) -> Network:
-    """The network for a file that has none. Raises UsageError U0130 where none or two are named, and as its readers."""
+    """The network for a file that has none. Raises UsageError U0130 if none or two are named, and as its readers."""
     if (settings.network is None) == (settings.on is None):
         what = (
             "the network of the traces is missing" if settings.on is None else "--network and --on both name a network"
@@ -225,12 +224,6 @@ def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings)
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
     simulation = simulated_module(module, settings.timing(module.schedule.model))
-    return SimulationReport(path, "schedule", settings.model, settings.astra, _workload_of(module.demand), simulation)
-
-
-def _workload_of(demand: Demand) -> Workload:
-    """The collective of a demand of one run of the standard library."""
-    standard = demand.standard
-    if standard is None:
-        return Workload()
-    return Workload(standard.kind, standard.size)
+    standard = module.demand.standard
+    workload = Workload() if standard is None else Workload(standard.kind, standard.size)
+    return SimulationReport(path, "schedule", settings.model, settings.astra, workload, simulation)

@@ -231,7 +231,7 @@ def _range(sums: Sequence[Fraction], devices: Int32Array) -> tuple[Fraction, Fra
 
 
 def _sums(network: Network, *, sent: bool) -> list[Fraction] | None:
-    """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None where
+    """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None if
     a kind has no bandwidth.
     """
     ends = network.source if sent else network.target

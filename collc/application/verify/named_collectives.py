@@ -29,7 +29,7 @@ def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
 
 def named_chunks(name: str, ranks: int, chunks: int, root: int = 0) -> dict[str, tuple[list[int], list[int], bool]]:
     """The chunks of a collective by name ("0:x[2, 0]"): ranks that hold each at first and at the end, and whether it
-    is a reduction. chunks: of each block. Raises UsageError where the root is not a rank.
+    is a reduction. chunks: of each block. Raises UsageError if the root is not a rank.
     """
     wanted = shapes()[name]
     if not 0 <= root < ranks:
@@ -49,7 +49,7 @@ def check_demand(module: Module, name: str, root: int) -> None:
 
     name: as in the standard library or in MSCCL ("all_gather", "allgather"). root: a rank. Each block may consist of
     any number of equal chunks.
-    Raises CheckFailed C0203 where the demand is another, UsageError for an unknown name or a root that is not a rank.
+    Raises CheckFailed C0203 if the demand is another, UsageError for an unknown name or a root that is not a rank.
     """
     kind = collective_named(name)
     npus = module.network.npus
@@ -62,7 +62,7 @@ def check_demand(module: Module, name: str, root: int) -> None:
 
 
 def _difference(module: Module, wanted: CollectiveShape, root: int) -> str:
-    """The first difference between the demand and the collective, in words; "" where there is none."""
+    """The first difference between the demand and the collective, in words; "" if there is none."""
     table = module.demand.chunks
     npus = module.network.npus.tolist()
     blocks = wanted.blocks(len(npus))

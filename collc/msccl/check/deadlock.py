@@ -64,11 +64,17 @@ def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) ->
         sent, taken = by[0].get(number, []), by[1].get(number, [])
         if len(sent) == len(taken) and (steps.cnt[sent] == steps.cnt[taken]).all():
             continue
-        at = next(
+        first_difference = next(
             (k for k, (a, b) in enumerate(zip(sent, taken, strict=False)) if steps.cnt[a] != steps.cnt[b]),
             min(len(sent), len(taken)),
         )
-        lines.append((number, sent[at] if at < len(sent) else -1, taken[at] if at < len(taken) else -1))
+        lines.append(
+            (
+                number,
+                sent[first_difference] if first_difference < len(sent) else -1,
+                taken[first_difference] if first_difference < len(taken) else -1,
+            )
+        )
     for _, sent, taken in lines:
         findings.add(_mismatch(program, sent, taken))
     return not lines

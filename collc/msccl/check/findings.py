@@ -148,8 +148,8 @@ def locate(finding: Finding, path: Path) -> tuple[int, int]:
 
 
 def _diagnostic(finding: Finding, lines: _Lines, source: SourceFile | None) -> Diagnostic:
-    where = str(finding.location)
-    message = f"{where}: {finding.message}" if where else finding.message
+    place = str(finding.location)
+    message = f"{place}: {finding.message}" if place else finding.message
     notes: list[Note] = []
     span, remark = lines.span(finding.location, source)
     if remark:
@@ -201,10 +201,10 @@ class _Lines:
         end = text.find(">", begin)
         end = len(text) if end < 0 else end + 1
         if location.attribute:
-            at = text.find(f' {location.attribute}="', begin)
-            if 0 <= at < end:
-                close = text.find('"', at + len(location.attribute) + 3)
-                return location.line, at + 2, max(1, close - at)
+            begin_of_attribute = text.find(f' {location.attribute}="', begin)
+            if 0 <= begin_of_attribute < end:
+                close = text.find('"', begin_of_attribute + len(location.attribute) + 3)
+                return location.line, begin_of_attribute + 2, max(1, close - begin_of_attribute)
         return location.line, location.column, max(1, end - begin)
 
     def span(self, location: FileLocation, source: SourceFile | None) -> tuple[Span | None, str]:

@@ -7,7 +7,6 @@ operands are local slots (docs/msccl-contract.md, section 3).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -16,8 +15,7 @@ from collc.msccl.check.collectives import ExpectedResult, MemoryLayout, buffer_s
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
-from collc.msccl.check.values import SymbolicValues
-from collc.msccl.interpreter.data import Operands, Queues, StepData
+from collc.msccl.interpreter.data import Memory, Operands, Queues, StepData
 from collc.msccl.interpreter.operations import WRITES, StepKind
 from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import Int64Array
@@ -66,28 +64,12 @@ def execute(
     """Execute the steps in order. Returns the memory after them."""
     chunks, layout = layout_of(program, call)
     state = SymbolicState.initial(call, layout, chunks[:, INPUT].tolist(), chunks[:, OUTPUT].tolist())
-    symbols, operands = _Symbols(state.values, state.memory), operands_of(program, waits, layout, operand)
-    data = StepData[list[int]](operands, symbols, Queues(len(waits.sender)))
+    memory = Memory(state.memory, lambda first, second: list(map(state.values.add, first, second)))
+    operands = operands_of(program, waits, layout, operand)
+    data = StepData[list[int]](operands, memory, Queues(len(waits.sender)))
     for step in order:
         data.move(step, 0, operands.count[step])
     return state
-
-
-@dataclass(frozen=True, slots=True)
-class _Symbols:
-    """The numbers of values in all slots, as a domain of the interpreter."""
-
-    values: SymbolicValues
-    memory: list[int]
-
-    def load(self, slot: int, count: int) -> list[int]:
-        return self.memory[slot : slot + count]
-
-    def store(self, slot: int, data: list[int]) -> None:
-        self.memory[slot : slot + len(data)] = data
-
-    def add(self, first: list[int], second: list[int]) -> list[int]:
-        return list(map(self.values.add, first, second))
 
 
 def operands_of(program: FileProgram, waits: StepWaits, layout: MemoryLayout, operand: Operand = "source") -> Operands:

@@ -8,20 +8,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
 
 import numpy as np
 
 from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.happens_before import EventOrder, conflicting_accesses
-from collc.msccl.check_plan.events import History, SharedUse
+from collc.msccl.check_plan.events import History, PacketUse, SharedUse
 from collc.msccl.check_plan.memory import address
-from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, DataMove, Operation, Plan, SlotRange
-from collc.msccl.check_plan.packets import find_reused_packets
-
-SCRATCH: Final = 2
-"""The number of the only buffer that belongs to the runtime, not to a caller."""
+from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, SCRATCH, DataMove, Operation, Plan, SlotRange
 
 _Access = tuple[int, Operation, bool]
 """An event that touches memory, its operation, and whether it writes."""
@@ -145,7 +140,7 @@ def _find_launch_races(
                 text = f"{op.name} may touch the buffers of gpu {gpu} before that gpu's program has begun"
                 rule = "a credit: a signal of the owner, awaited before"
                 findings.add(Finding("race", "X0414", text, op.location, rule))
-    find_reused_packets(plan, history.packets, history.ends, started, finished, findings)
+    _find_reused_packets(plan, history.packets, history.ends, started, finished, findings)
     pieces = sorted(accesses)
     for gpu, chunks in enumerate(plan.chunks):
         begin = int(layout.base[gpu, SCRATCH])
@@ -164,6 +159,25 @@ def _find_reused_scratch(accesses: list[_Access], started: list[int], finished: 
                 expected = "a credit: a signal after the one, awaited before the other"
                 findings.add(Finding("race", "X0414", text, op.location, expected, also=also))
                 return
+
+
+def _find_reused_packets(
+    plan: Plan, use: PacketUse, ends: list[int], started: list[int], finished: list[int], findings: Findings
+) -> None:
+    """Report packets that a later launch may overwrite before they were read (X0414).
+
+    started: for each event, the gpus whose programs have begun before, as bits; finished: those that end after it.
+    """
+    for packet, (event, op) in use.written.items():
+        begun = started[event] | (started[ends[op.location.gpu]] if plan.doubled else 0)
+        for then, reader in use.read[packet]:
+            if not finished[then] & begun:
+                name = f"packet {packet[1]} of gpu {packet[0]}"
+                text = f"{op.name} may overwrite {name}, which {reader.name} of an earlier run still needs"
+                also = (("the operation that reads it", reader.location),)
+                rule = "data or a signal of that gpu in each run" + ("" if plan.doubled else ", or two scratch buffers")
+                findings.add(Finding("race", "X0414", text, op.location, rule, also=also))
+                break
 
 
 def _find_contests(order: EventOrder, shared_use: SharedUse, findings: Findings) -> None:

@@ -9,12 +9,11 @@ from typing import Final
 from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, buffer_sizes, canonical
 from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, Verdict, check_root, diagnostics
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
-from collc.msccl.check_plan.channels import Nodes
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import PUTS, Plan
-from collc.msccl.check_plan.races import SCRATCH, find_races
+from collc.msccl.check_plan.model import Nodes, Plan
+from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, parse_plan
 
 OFFSETS: Final = 2**32 - 1
@@ -62,13 +61,10 @@ def check_plan(
         coll = canonical(collective or plan.collective)
         _check_name(plan, coll, findings)
         _check_offsets(plan, coll, findings)
-        _check_overwritten_inputs(plan, findings)
-        _check_sources_of_ports(plan, findings)
         call = CollectiveCall(coll, len(plan.chunks), total_chunks(plan, coll), -1, plan.inplace, expected)
         root_used = _check_execution(plan, call, root, findings, ran) if _is_checkable(plan, call, findings) else -1
-        operations = sum(map(len, plan.threadblocks))
         chunks = max((max(sizes[:2]) for sizes in plan.chunks), default=0)
-        sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
+        sizes = len(plan.chunks), len(plan.threadblocks), len(plan.operations), chunks
         summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, root_used)
     locate(findings, path)
     return Verdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
@@ -86,8 +82,7 @@ def _check_execution(plan: Plan, call: CollectiveCall, root: int | None, finding
     if call.coll not in ROOTED or call.expected is not None:
         root = -1
     elif root is None:
-        operations = sum(map(len, plan.threadblocks))
-        root = find_root(call, lambda tried: execute_plan(plan, history, tried), operations)
+        root = find_root(call, lambda tried: execute_plan(plan, history, tried), len(plan.operations))
     call = replace(call, root=root)
     state = execute_plan(plan, history, call)
     ran.add("race")
@@ -170,26 +165,6 @@ def _check_offsets(plan: Plan, coll: str, findings: Findings) -> None:
         text = f"buffers of more than {most} bytes would be cut wrongly: the runtime's offsets have 32 bits"
         hint = f'"max_message_size": {most}'
         findings.add(Finding("contract", "X0409", text, FileLocation(), hint=hint, warning=True))
-
-
-def _check_overwritten_inputs(plan: Plan, findings: Findings) -> None:
-    """Warn of a plan out of place that writes to the input buffer, which changes the caller's data."""
-    ops = [op for ops in plan.threadblocks for op in ops]
-    wrote = [op for op in ops if any(slots.buffer == 0 for move in op.moves for slots in move.targets)]
-    if wrote and not plan.inplace:
-        text = f"out of place, {len(wrote)} operations write to the input buffer, which belongs to the caller"
-        hint = '"inplace": true, or scratch'
-        findings.add(Finding("contract", "X0120", text, wrote[0].location, "o or s", hint, warning=True))
-
-
-def _check_sources_of_ports(plan: Plan, findings: Findings) -> None:
-    """Warn of puts over ports from input or output, for which a tensor must begin its allocation (X0122)."""
-    ops = [op for ops in plan.threadblocks for op in ops if op.via == "port" and op.name in PUTS]
-    bare = [op for op in ops if any(move.sources[0].buffer < SCRATCH for move in op.moves)]
-    if bare:
-        text = f"{len(bare)} operations send input or output over ports: the runtime leaves out where a tensor begins "
-        text += "in its allocation"
-        findings.add(Finding("contract", "X0122", text, bare[0].location, "scratch", warning=True))
 
 
 def _check_leftovers(history: History, findings: Findings) -> None:

@@ -8,7 +8,7 @@ from collc.source.checking.check_bodies import BodyChecker
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
-from collc.source.elaboration.options import OptionTables
+from collc.source.elaboration.requests import OptionTables
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
 from collc.source.problems import Problems, fail
@@ -44,7 +44,7 @@ class FileChecker:
         self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
-        """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
+        """The type of a let, param or group of the file or its imports. Raises SourceError if it is ambiguous."""
         found = self.file.find("value", name, span)
         return None if found is None else self.program.of(found.file).declared_type(found)
 
@@ -104,8 +104,11 @@ class FileChecker:
                 self.bodies.schedule(node.body, TypeScope(self.top))
             case s.If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
+            case s.For():
+                hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
+                raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
             case _:
-                self.bodies.other(node, TypeScope(self.top))
+                pass
 
     def param(self, node: s.Param) -> None:
         """`param nodes: int = 2`."""

@@ -10,9 +10,9 @@ from collc.base.wording import did_you_mean, listed, plural
 from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
+from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
-from collc.source.elaboration.options import TYPES, OptionTables, stands_for_range
-from collc.source.elaboration.topologies import LINK_ATTRIBUTES
+from collc.source.elaboration.requests import TYPES, OptionTables, stands_for_range
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
 from collc.source.problems import fail
@@ -61,24 +61,24 @@ class BodyChecker:
         def handle(node: s.Statement, inner: TypeScope) -> None:
             match node:
                 case s.DeviceDeclaration():
-                    self.expressions.parts.device(node, inner)
+                    self.expressions.device(node, inner)
                 case s.DeviceTable():
-                    self.expressions.parts.device(node.device, inner)
+                    self.expressions.device(node.device, inner)
                 case s.LinkDeclaration():
                     self.end(node.source, inner, devices)
                     self.end(node.target, inner, devices)
-                    self.expressions.parts.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case s.LinkTable():
                     self.table(node, inner, devices)
                 case s.LinkMatrix():
                     self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "the matrix of links")
-                    self.expressions.parts.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
                 case s.Use():
                     self.ints(node.shape, inner, "a size")
                     self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
-                    self.expressions.parts.labels(node.labels, inner)
+                    self.expressions.labels(node.labels, inner)
                 case _:
-                    raise fail("E0302", "this statement is not allowed in a topology", node.span)
+                    raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
 
@@ -99,7 +99,7 @@ class BodyChecker:
                 known[column] = devices[names[0]]
             self.end(form.link.source, inner, known)
             self.end(form.link.target, inner, known)
-            self.expressions.parts.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
+            self.expressions.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
 
     def end(self, node: Expr, env: TypeScope, devices: Mapping[str, s.DeviceDeclaration | s.Use]) -> None:
         """Check one end of a link: a device that the body declares."""
@@ -108,7 +108,7 @@ class BodyChecker:
             self.expressions.indices(node.indices, env)
             root, indices = node.base, len(node.indices)
         if isinstance(root, Member | Index):
-            self.expressions.parts.indices(root, env)
+            self.expressions.device_indices(root, env)
             root, indices = root_of(root), -1
         if not isinstance(root, Name):
             raise fail("E0301", "the end of a link must be a device", node.span)
@@ -140,7 +140,7 @@ class BodyChecker:
                     if isinstance(node, s.Postcondition) and node.reduction is not None:
                         self.reduction(node.reduction, inner)
                 case _:
-                    raise fail("E0405", "this statement is not allowed in a collective", node.span)
+                    raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
 
@@ -175,8 +175,7 @@ class BodyChecker:
         families = chunk_families(collective.body)
 
         def handle(node: s.Statement, inner: TypeScope) -> None:
-            if not isinstance(node, s.TransferStatement):
-                raise fail("E0501", "this statement is not allowed in an algorithm", node.span)
+            assert isinstance(node, s.TransferStatement)
             self.expressions.expect(node.source, inner, NPU, "'from'")
             self.expressions.expect(node.target, inner, NPU, "'to'")
             if node.step is not None:
@@ -244,13 +243,6 @@ class BodyChecker:
                 if not fits(given, TYPES[option.type]):
                     name = argument.name.name if argument.name else ""
                     self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
-
-    def other(self, node: s.Statement, env: TypeScope) -> None:
-        """Check a top-level statement that is no declaration."""
-        if isinstance(node, s.For):
-            hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
-            raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
-        del env
 
 
 def chunk_families(nodes: Sequence[s.Statement]) -> dict[str, s.ChunkReference]:

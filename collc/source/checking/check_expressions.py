@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
-from collc.base.wording import did_you_mean
+from collc.base.wording import did_you_mean, listed
 from collc.source.automatic_chunks import AUTO, CHUNKS
-from collc.source.checking.check_parts import PartChecker
 from collc.source.checking.type_scope import TypeScope
+from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
 from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
 from collc.source.parsing import expressions as ex
-from collc.source.parsing.syntax import Parameter, TopologyTemplate, With
+from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
 from collc.source.scopes import TRANSFORMS, FileScope
 from collc.source.types import (
@@ -59,7 +59,6 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         self.file = file
         self.problems = problems
         self.global_type = global_type
-        self.parts = PartChecker(self)
 
     def type_of(self, node: ex.Expr, env: TypeScope) -> Type:
         """The type of an expression."""
@@ -103,9 +102,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
 
     def _visit_with(self, node: With | ex.Without, env: TypeScope) -> Type:
         if isinstance(node, With):
-            self.parts.changed(node, env)
+            self.changed(node, env)
         else:
-            self.parts.removed(node, env)
+            self.removed(node, env)
         return TOPOLOGY
 
     _visit_without = _visit_with
@@ -328,6 +327,74 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         if condition is not None:
             self.expect(condition, env, BOOL, "a condition")
         return env
+
+    # Parts of topologies
+
+    def removed(self, node: ex.Without, env: TypeScope) -> None:
+        """Check `t without { npu 5, link 0 <-> 1 }`."""
+        self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
+        for part in node.parts:
+            for end in (part.device,) if isinstance(part, ex.RemovedDevice) else (part.source, part.target):
+                self.device_indices(end, env)
+            if isinstance(part, ex.RemovedLink) and part.lanes is not None:
+                self.expect(part.lanes, env, INT, "the number of lanes")
+
+    def changed(self, node: With, env: TypeScope) -> None:
+        """Check `t with { npu spare, link spare <-> leaf[3] }`."""
+        self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
+        for part in node.parts:
+            if isinstance(part, ChangedDevice):
+                self.device(part, env)
+                continue
+            inner = env if part.loop is None else self.loop((part.loop,), None, env)
+            for end in (part.source, part.target):
+                self.device_indices(end, inner)
+            self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
+            if part.lanes is not None:
+                self.expect(part.lanes, inner, INT, "the number of lanes")
+
+    def device(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
+        """Check the declaration or change of devices, as in `npu gpu[2, 8]`."""
+        if isinstance(node, ChangedDevice):
+            self.device_indices(node.device, env)
+        for size in node.shape if isinstance(node, DeviceDeclaration) else ():
+            self.expect(size, env, INT, "a size")
+        self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
+        self.labels(node.labels, env)
+
+    def labels(self, node: ex.Expr | None, env: TypeScope) -> None:
+        """Check the labels of devices: strings."""
+        if node is not None:
+            given = self.type_of(node, env)
+            if not fits(given, STRING) and not fits(given, list_of(STRING)):
+                message = f"labels must be of type string or list of string, not {given}"
+                self.problems.add(*fail("E0211", message, node.span).diagnostics)
+
+    def attributes(self, arguments: Sequence[ex.Argument], known: Mapping[str, Type], env: TypeScope) -> None:
+        """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
+        seen: dict[str, ex.Argument] = {}
+        for argument in arguments:
+            name = "" if argument.name is None else argument.name.name
+            if name not in known:
+                hint = did_you_mean(name, known, f"there are {listed(known)}")
+                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
+                    hint = f"'{name}' is an attribute of NPUs"
+                message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
+                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
+                continue
+            if name in seen:
+                error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
+                self.problems.add(*error.diagnostics)
+            seen[name] = argument
+            self.expect(argument.value, env, known[name], f"'{name}'")
+
+    def device_indices(self, node: ex.Expr, env: TypeScope) -> None:
+        """Check the indices in the name of a device, as in `node[2].gpu[0]`."""
+        if isinstance(node, ex.Member):
+            self.device_indices(node.base, env)
+        elif isinstance(node, ex.Index):
+            self.device_indices(node.base, env)
+            self.indices(node.indices, env)
 
 
 _WANTED: Final = {

@@ -1,4 +1,4 @@
-"""Elaboration of collectives: chunks with their preconditions and postconditions."""
+"""Elaboration of collectives, whose chunks have pre- and postconditions, and of algorithms, which send them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
+from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail
-from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
+from collc.source.types import BYTES, DEVICES, GROUP, INT, NPU, STRING, fits
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op
 
@@ -37,7 +39,7 @@ class NamedChunks:
     index: dict[str, ChunkIndex]
 
     def find(self, reference: s.ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
-        """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
+        """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
         return found_chunks(reference, frame, evaluator, self.index)
 
 
@@ -54,7 +56,7 @@ class LazyChunks:
 
     @cached_property
     def expanded(self) -> NamedChunks:
-        """The chunks with their names. Raises SourceError where there are too many."""
+        """The chunks with their names. Raises SourceError if there are too many."""
         limits.check_chunks(self.count, self.span)
         return self.build()
 
@@ -107,7 +109,7 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
 def found_chunks(
     reference: s.ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
 ) -> Int64Array:
-    """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
+    """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
     name = reference.name.name
     known = index.get(name)
     columns = index_columns(reference.indices, frame, evaluator)
@@ -154,7 +156,7 @@ class _CollectiveBuilder:
                 self.conditions.append(_ConditionRows(statement, frame, sets))
                 return None
             case _:
-                raise fail("E0405", "this statement is not allowed in a collective", statement.span)
+                raise AssertionError(statement)  # the grammar has no other
 
     def chunk(self, node: s.ChunkDeclaration, frame: Frame) -> BodyRows:
         """The chunks of `chunk x[i, c]: size`; the columns are family, bytes and indices."""
@@ -213,7 +215,7 @@ class _CollectiveBuilder:
         return first + np.arange(len(sets.start), dtype=np.int64)
 
     def pooled(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
-        """Add sets; returns the number of the first. Raises SourceError where one contains a switch."""
+        """Add sets; returns the number of the first. Raises SourceError if one contains a switch."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
 
@@ -260,7 +262,7 @@ class _CollectiveBuilder:
         return self.pool.united(chunk, number, count)
 
     def indexed(self, table: Int64Array) -> dict[str, ChunkIndex]:
-        """For each family, its chunks by their indices. Raises SourceError where two chunks have the same indices."""
+        """For each family, its chunks by their indices. Raises SourceError if two chunks have the same indices."""
         found: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
             rank = len(self.declared[family].chunk.indices)
@@ -277,7 +279,7 @@ class _CollectiveBuilder:
         return found
 
     def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
-        """Enter the operation of a postcondition into `op`. Raises SourceError where a chunk has two operations."""
+        """Enter the operation of a postcondition into `op`. Raises SourceError if a chunk has two operations."""
         node = condition.node
         if not isinstance(node, s.Postcondition):
             return
@@ -309,7 +311,7 @@ class _CollectiveBuilder:
         return chunk_label(reference.name.name, table[chunk, 2 : 2 + len(reference.indices)].tolist())
 
     def check_held(self, pre: Int64Array, post: Int64Array, table: Int64Array) -> None:
-        """Raise SourceError where a chunk has a postcondition but no precondition."""
+        """Raise SourceError if a chunk has a postcondition but no precondition."""
         starts = self.pool.arrays()[1]
         empty = starts[1:] == starts[:-1]
         without_source = empty[pre] & ~empty[post]
@@ -325,3 +327,64 @@ class _CollectiveBuilder:
 
 def _the(op: str) -> str:
     return "a copy" if op == "copy" else f"the {op}"
+
+
+def moves_of(
+    node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: NamedChunks, first_chunk: int
+) -> AlgorithmSends:
+    """The moves of an algorithm whose parameters are in a frame; first_chunk: of the run in its demand.
+
+    Raises SourceError.
+    """
+    builder = _SendBuilder(evaluator, chunks)
+    made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
+    table = made.table if made is not None else np.empty((0, 5), np.int64)
+    return AlgorithmSends(
+        chunk=(table[:, 0] + first_chunk).astype(np.int32),
+        source=table[:, 1].astype(np.int32),
+        target=table[:, 2].astype(np.int32),
+        step=table[:, 3].astype(np.int32),
+        reduce=table[:, 4].astype(np.bool_),
+    )
+
+
+class _SendBuilder:
+    """The moves of one run under construction."""
+
+    def __init__(self, evaluator: Evaluator, chunks: NamedChunks) -> None:
+        self.evaluator = evaluator
+        self.chunks = chunks
+        self.count = 0
+
+    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
+        """A `send` or `reduce` in all iterations of a frame; the columns are chunk, source, target, step, reduce."""
+        assert isinstance(statement, TransferStatement)
+        count = 1 if frame.rows is None else frame.rows
+        self.count += count
+        limits.check_count("iterations", self.count, statement.span)
+        table = np.empty((count, 5), np.int64)
+        table[:, 0] = self.chunks.find(statement.chunk, frame, self.evaluator)
+        table[:, 1] = self.evaluator.wanted(statement.source, frame, NPU, "'from'").data
+        table[:, 2] = self.evaluator.wanted(statement.target, frame, NPU, "'to'").data
+        table[:, 3] = self.step(statement.step, frame)
+        table[:, 4] = statement.kind == "reduce"
+        same = table[:, 1] == table[:, 2]
+        if same.any():
+            row = int(np.argmax(same))
+            message = f"this is a {statement.kind} from an NPU to itself"
+            raise fail("E0502", message, statement.span, frame.note(row), hint="exclude this case with an 'if'")
+        return BodyRows(np.arange(count, dtype=np.int64), table)
+
+    def step(self, node: Expr | None, frame: Frame) -> Data:
+        """The logical step of each iteration, -1 if the statement has none."""
+        if node is None:
+            return -1
+        data = self.evaluator.wanted(node, frame, INT, "a step").data
+        wrong = np.atleast_1d(np.asarray((data < 0) | (data >= 2**31)))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            step = data[row] if is_column(data) else data
+            raise fail(
+                "E0503", f"step {step} is not possible: steps count from 0 to 2^31 - 1", node.span, frame.note(row)
+            )
+        return data

@@ -8,14 +8,15 @@ from typing import Final
 
 from collc.base.diagnostics import Note
 from collc.base.wording import listed
-from collc.graph.network_axes import with_axes
+from collc.graph.dimensions import with_axes
+from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import add_price, check_tier, default_prices, table_prices
+from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
-from collc.source.elaboration.training import WorkloadBuilder, unroll
+from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary
 from collc.source.parsing.syntax import Workload as WorkloadNode
@@ -73,7 +74,7 @@ class DesignBuilder:
         network = _with_dimensions(topology)
         self.draft = _DesignDraft(topology, network)
         self.dimensions = max(1, len(network.axes))
-        unroll(node.body, self.context.root.inner(), self.context, self.problems, self.statement)
+        unroll(node.body, self.context.root.inner(), self.context.evaluator, self.problems, self.statement)
         if len(self.problems.found) > before or self.has_errors:
             raise AlreadyReported
         if not self.draft.train:
@@ -128,7 +129,7 @@ class DesignBuilder:
             case s.Emit():
                 self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case _:
-                raise fail("E0911", "this statement is not allowed in a design", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     def trained(self, node: s.Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, listed
@@ -12,13 +13,13 @@ from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import table_prices
+from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import ScheduleBuilder
-from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
 from collc.source.imports import GivenFiles, Loader, with_tables
+from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse
 from collc.source.problems import Problems, fail
@@ -43,7 +44,7 @@ def load_program(
     definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
     others are left out. catalogue: synthesizers and kinds of files besides the usual ones. chunks: of all runs of
     standard collectives that take them, in place of what the program says. size: of these runs likewise, in bytes.
-    Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
+    Raises SourceError with every mistake found; NoSchedule if the only one is that the network has no path
     for a chunk (E0412).
     """
 
@@ -80,7 +81,7 @@ def _program(
 def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapping[str, str] | None = None) -> Network:
     """The network of a topology of a program. name: None for the one that no other topology of the file uses.
 
-    Raises SourceError, U0133 where the program has no such topology, U0151 where several could be meant.
+    Raises SourceError, U0133 if the program has no such topology, U0151 if several could be meant.
     """
 
     def load(loader: Loader) -> Network:
@@ -98,6 +99,31 @@ def _only_name(context: FileContext, source: Path | SourceFile) -> str:
     hint = f"name one of them, as in {source}:{found[0]}" if found else "as in: topology pod = dgx_h100(4)"
     names = f"{len(found)} topologies ({listed(found[:8])})" if found else "no topology without parameters"
     raise SourceError(Diagnostic("U0151", f"{source} has {names}", hint=hint))
+
+
+def sole_topologies(file: FileScope) -> list[str]:
+    """The names of the topologies without parameters that no other topology of the file uses."""
+    declared = [node for node in file.declared("topology") if isinstance(node, s.TopologyInstance | s.TopologyTemplate)]
+    used = {name for node in declared for name in _names(node) if name != node.name.name}
+    return [
+        node.name.name
+        for node in declared
+        if node.name.name not in used and not (isinstance(node, s.TopologyTemplate) and node.parameters is not None)
+    ]
+
+
+def _names(node: ex.Node) -> Iterator[str]:
+    """The names that a part of the syntax tree refers to."""
+    match node:
+        case ex.Name(name=name) | ex.Call(function=ex.Identifier(name=name)):
+            yield name
+        case _:
+            pass
+    for field in fields(node):
+        value: Any = getattr(node, field.name)
+        for part in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
+            if isinstance(part, ex.Node):
+                yield from _names(part)
 
 
 def _named_topology(context: FileContext, problems: Problems, name: str) -> Network:
@@ -173,7 +199,7 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
-    """The value of the definition `name=text`. Raises SourceError where there is no such param or it does not fit."""
+    """The value of the definition `name=text`. Raises SourceError if there is no such param or it does not fit."""
     node = next((n for n in context.file.named("value", name) if isinstance(n, s.Param)), None)
     if node is None:
         hint = did_you_mean(name, context.file.params())
@@ -201,7 +227,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
 
 
 def _check_only(file: FileScope, only: str | None) -> None:
-    """Raise UsageError where the requested schedule does not exist."""
+    """Raise UsageError if the requested schedule does not exist."""
     names = [n.name.name for n in file.declared("schedule")]
     if only is not None and only not in names:
         hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")

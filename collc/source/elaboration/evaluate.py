@@ -5,12 +5,13 @@ Where an expression has no array form, it raises NotVectorised and is evaluated 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from collc.base.diagnostics import Note, SourceError, Span
+from collc.base.diagnostics import SourceError, Span
 from collc.source import limits
 from collc.source.elaboration import operators
 from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
@@ -73,14 +74,16 @@ from collc.source.types import (
     set_of,
     unary_type,
 )
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import BoolArray
+
+Result = TypeVar("Result")
 
 
 class TopologyProvider(Protocol):
     """The topologies that the expressions of a file can name or construct (see FileContext)."""
 
     def topology_named(self, name: str) -> Topology | None:
-        """The instance with a name, None where there is none."""
+        """The instance with a name, None if there is none."""
         ...
 
     def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
@@ -139,7 +142,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return self.guarded(condition, frame)
 
     def guarded(self, condition: ex.Expr | None, frame: Frame) -> Frame:
-        """The iterations in which a condition holds; all where there is none."""
+        """The iterations in which a condition holds; all if there is none."""
         if condition is None or frame.rows == 0:
             return frame
         mask = self.condition(condition, frame)
@@ -155,14 +158,9 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             return self._by_row(node, frame)
 
     def _by_row(self, node: ex.Expr, frame: Frame) -> Value:
-        values: list[Value] = []
         if frame.rows is None:
             raise fail("E0216", "this cannot be evaluated here", node.span)
-        for row in range(frame.rows):
-            try:
-                values.append(self.value(node, frame.row(row)))
-            except SourceError as error:
-                raise with_note(error, frame.note(row)) from None
+        values = row_by_row(frame, lambda row: self.value(node, row))
         result = stacked_rows(values)
         if result is None:
             raise fail("E0216", "this has different types in different iterations", node.span)
@@ -370,7 +368,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return self._present(value, node)
 
     def _present(self, value: Value, node: ex.Expr) -> Value:
-        """The value itself. Raises SourceError where one of its NPUs was removed by `without`."""
+        """The value itself. Raises SourceError if one of its NPUs was removed by `without`."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
         numbers: Data = value.data.only() if isinstance(value.data, ListArray) else value.data
@@ -395,7 +393,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def part_index(self, node: ex.Expr, frame: Frame) -> PartIndex:
         """One index of a part: a number, one number an iteration, several numbers, or None for `*`.
 
-        Raises SourceError, and NotVectorised where several numbers differ between iterations.
+        Raises SourceError, and NotVectorised if several numbers differ between iterations.
         """
         if isinstance(node, ex.Star):
             return None
@@ -441,7 +439,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if not holds(Kind(node.kind), item.type):
             raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
         data = as_rows(item, inner).data
-        at = rows_in(inner, frame)
+        at = inner.rows_in(frame)
         rows = 1 if outer_rows is None else outer_rows
         counts = np.bincount(at, minlength=rows).astype(np.int64)
         stop = np.cumsum(counts)
@@ -450,14 +448,17 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return Value(kind, sorted_unique(lists) if node.kind == "set" else lists, item.home)
 
 
-def rows_in(inner: Frame, outer: Frame) -> Int64Array:
-    """int64: for each iteration of an inner frame, the iteration of the outer frame that contains it."""
-    rows = np.arange(inner.rows or 0, dtype=np.int64)
-    frame = inner
-    while frame is not outer and frame.parent is not None:
-        rows = frame.up(rows)
-        frame = frame.parent
-    return rows
+def row_by_row(frame: Frame, action: Callable[[Frame], Result]) -> list[Result]:
+    """What an action returns for each iteration of a frame. Its errors name the values of the loop variables."""
+    results: list[Result] = []
+    for row in range(frame.rows or 0):
+        try:
+            results.append(action(frame.row(row)))
+        except SourceError as error:
+            note = frame.note(row)
+            notes = () if note is None else (note,)
+            raise SourceError(*(replace(d, notes=(*d.notes, *notes)) for d in error.diagnostics)) from None
+    return results
 
 
 def _out_of_range(base: Value, index: Value, row: int, node: ex.Expr, frame: Frame) -> SourceError:
@@ -470,10 +471,3 @@ def _out_of_range(base: Value, index: Value, row: int, node: ex.Expr, frame: Fra
     message = f"'{node.span.text}' is {number}, but " if named else f"index {number} is out of range: "
     message += f"the {numbers} of the {container} are 0 .. {size - 1}" if size else f"the {container} is empty"
     return fail("E0219", message, node.span, frame.note(row))
-
-
-def with_note(error: SourceError, note: Note | None) -> SourceError:
-    """An error with a note added to each of its messages; unchanged where the note is None."""
-    if note is None:
-        return error
-    return SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))

@@ -11,7 +11,6 @@ from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
 from collc.source import limits
 from collc.source.automatic_chunks import AUTO, CHUNKS, MODULE, RunCall
-from collc.source.elaboration.algorithms import moves_of
 from collc.source.elaboration.binding import (
     GivenArgument,
     as_parameter,
@@ -19,12 +18,11 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.check_requests import check_request
-from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective
+from collc.source.elaboration.bodies import unroll
+from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective, moves_of
 from collc.source.elaboration.file_context import FileContext
-from collc.source.elaboration.file_names import file_name
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.options import OptionTables, checked_options
+from collc.source.elaboration.requests import OptionTables, check_request, checked_options, file_name
 from collc.source.elaboration.sets import equal_values
 from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
@@ -101,7 +99,8 @@ class ScheduleBuilder:
         draft = _ScheduleDraft(topology, number, everywhere)
         before = len(self.problems.found)
         self._check_complete(topology, node)
-        self._body(node.body, self.context.root.inner(), draft)
+        evaluator, frame = self.context.evaluator, self.context.root.inner()
+        unroll(node.body, frame, evaluator, self.problems, lambda one, inner: self._statement(one, inner, draft))
         if len(self.problems.found) > before or draft.has_errors:
             raise AlreadyReported
         if not draft.runs:
@@ -148,7 +147,7 @@ class ScheduleBuilder:
         return ChunkChoice(automatic, tuple(sorted(common)), request)
 
     def _check_complete(self, topology: Topology, node: s.ScheduleDeclaration) -> None:
-        """Raise SourceError where a link has no bandwidth or latency."""
+        """Raise SourceError if a link has no bandwidth or latency."""
         network = topology.network
         used = np.unique(network.kind)
         for row in map(int, used):
@@ -161,34 +160,16 @@ class ScheduleBuilder:
                 message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
                 raise fail("E0607", message, node.topology.span, note, hint=hint)
 
-    def _body(self, body: tuple[s.Statement, ...], frame: Frame, draft: _ScheduleDraft) -> None:
-        """Elaborate statements in order; loops are unrolled."""
-        for node in body:
-            draft.statements += 1
-            limits.check_count("statements of a schedule", draft.statements, node.span)
-            with self.problems.collect():
-                try:
-                    self._statement(node, frame, draft)
-                except AlreadyReported:
-                    draft.has_errors = True
-
     def _statement(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
-        evaluator = self.context.evaluator
-        match node:
-            case s.Let():
-                frame.names[node.name.name] = evaluator.value(node.value, frame)
-            case s.For():
-                rows = evaluator.loop(node.clauses, node.condition, frame)
-                limits.check_count("statements of a schedule", rows.rows or 0, node.span)
-                for row in range(rows.rows or 0):
-                    self._body(node.body, rows.row(row), draft)
-            case s.If():
-                chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
-                self._body(chosen, frame.inner(), draft)
-            case s.RunStatement():
+        draft.statements += 1
+        limits.check_count("statements of a schedule", draft.statements, node.span)
+        try:
+            if isinstance(node, s.RunStatement):
                 self._run(node, frame, draft)
-            case _:
+            else:
                 self._request(node, frame, draft)
+        except AlreadyReported:
+            draft.has_errors = True
 
     def _request(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
         evaluator = self.context.evaluator
@@ -216,7 +197,7 @@ class ScheduleBuilder:
                     raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
                 draft.allow_congestion = True
             case _:
-                raise fail("E0610", "this statement is not allowed in a schedule", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     # Runs
 
@@ -387,7 +368,7 @@ def tied_arguments(
 
 
 def _check_tied(tied: Mapping[str, GivenArgument], node: s.RunStatement) -> None:
-    """Raise SourceError where `using` gives an argument that the run gives already."""
+    """Raise SourceError if `using` gives an argument that the run gives already."""
     for argument in node.arguments:
         if argument.name is not None and argument.name.name in tied:
             name, collective = argument.name.name, node.collective.function.name
@@ -403,7 +384,7 @@ def _check_fixed(
     owner: FileContext,
     node: s.RunStatement,
 ) -> None:
-    """Raise SourceError where `implements` fixes an argument to another value than that of the run."""
+    """Raise SourceError if `implements` fixes an argument to another value than that of the run."""
     what = f"collective '{collective.name.name}'"
     matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
     own = {p.name.name for p in algorithm.parameters}
@@ -426,7 +407,7 @@ def _check_fixed(
 
 
 def _default(collective: s.Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
-    """The default of a parameter of a collective; None where it has none or it cannot be evaluated."""
+    """The default of a parameter of a collective; None if it has none or it cannot be evaluated."""
     parameter = next(p for p in collective.parameters if p.name.name == name)
     if parameter.default is None:
         return None

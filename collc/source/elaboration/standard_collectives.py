@@ -7,15 +7,13 @@ from functools import lru_cache
 from typing import Final
 
 from collc.source.elaboration.collectives import OPS
+from collc.source.elaboration.operators import ALIGNMENT
 from collc.source.elaboration.values import ListArray, Value
 from collc.ten.demand import Op, Standard
 from collc.ten.standard_collectives import shapes
 
 MOST_CHUNKS: Final = 256
-"""Chunks per block that are tried at most where the program leaves the number to collc."""
-
-ALIGNMENT: Final = 16
-"""Bytes that GPUs copy at a time: they are slower where a chunk begins in between."""
+"""Chunks per block that are tried at most if the program leaves the number to collc."""
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +55,7 @@ def _largest_row(sizes: Value) -> int:
 
 
 def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
-    """The number of chunks of a run; None where its arguments may be wrong and it must be expanded to find errors."""
+    """The number of chunks of a run; None if its arguments may be wrong and it must be expanded to find errors."""
     shape = shapes()[name]
     if not shape.by_rule or members == 0:
         return None

@@ -13,28 +13,34 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.attributes import (
+    LINK_ATTRIBUTES,
+    NPU_ATTRIBUTES,
+    SWITCH_ATTRIBUTES,
+    check_buffer,
+    endpoint_of,
+    given_attributes,
+    labels_inside,
+    labels_of,
+)
 from collc.source.elaboration.bodies import BodyRows, execute_body
-from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.labels import labels_inside, labels_of
 from collc.source.elaboration.operators import shown
-from collc.source.elaboration.topology_parts import index_part, member_of
+from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name
+from collc.source.parsing.expressions import Argument, Expr, Name, root_of
 from collc.source.problems import fail
-from collc.source.types import BOOL, DEVICES, INT, RATE, TIME, TOPOLOGY, Type
+from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import DeviceFamily, LinkKind, Network
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
 UNKNOWN_RATES: Final = LinkKind(None, None)
-SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
 
 
 def build_topology(template: s.TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
@@ -100,12 +106,12 @@ class TopologyBuilder:
             case s.Use():
                 return self.use(statement, frame)
             case _:
-                raise fail("E0302", "this statement is not allowed in a topology", statement.span)
+                raise AssertionError(statement)  # the grammar has no other
 
     # Devices
 
     def once(self, names: Sequence[str], span: Span, what: str, frame: Frame) -> None:
-        """Raise SourceError where a name is declared in a loop or again."""
+        """Raise SourceError if a name is declared in a loop or again."""
         if frame.rows is not None:
             hint = f"declare an array: {what} {names[0]}[n]"
             raise fail("E0303", f"{what} '{names[0]}' is declared inside a loop", span, hint=hint)
@@ -132,7 +138,8 @@ class TopologyBuilder:
         count = size * len(names)
         limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
         known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
-        given = {k: v.data for k, v in self.attributes(node.attributes, known, frame).items()}
+        values = given_attributes(node.attributes, known, frame, self.evaluator)
+        given = {name: value.data for name, value in values.items()}
         switch = node.kind == "switch"
         first = self.switches if switch else self.npus
         strides = row_major(shape)
@@ -154,25 +161,6 @@ class TopologyBuilder:
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
         self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
         self.switches += count
-
-    def attributes(self, arguments: Sequence[Argument], known: dict[str, Type], frame: Frame) -> dict[str, Value]:
-        """The values of the attributes of a device or link. Raises SourceError for an unknown one."""
-        found: dict[str, Value] = {}
-        for argument in arguments:
-            if argument.name is None or argument.name.name not in known:
-                name = "" if argument.name is None else argument.name.name
-                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-                raise fail(
-                    "E0305",
-                    f"unknown attribute '{name}'" if name else "an attribute needs a name",
-                    argument.span,
-                    hint=hint,
-                )
-            name = argument.name.name
-            value = self.evaluator.wanted(argument.value, frame, known[name], name)
-            if value.data is not None:
-                found[name] = value
-        return found
 
     def use(self, node: s.Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
@@ -279,7 +267,7 @@ class TopologyBuilder:
         return BodyRows(line[order] // node.lines, np.concatenate(tables)[order])
 
     def numbers_of(self, devices: Sequence[str], span: Span) -> Int64Array:
-        """int64: the numbers of single devices. Raises SourceError where one is none."""
+        """int64: the numbers of single devices. Raises SourceError if one is none."""
         known: dict[str, int] = {}
         for name in set(devices):
             entry = self.entries.get(name)
@@ -302,23 +290,13 @@ class TopologyBuilder:
 
     def part(self, node: Expr, frame: Frame) -> TopologyPart | Value:
         """A device or part by its name in the body. Raises SourceError."""
-        match node:
-            case Name():
-                entry = self.entries.get(node.name)
-                if entry is None:
-                    hint = did_you_mean(node.name, self.entries)
-                    raise fail("E0309", f"unknown device or copy '{node.name}'", node.span, hint=hint)
-                return TopologyPart(None, entry)
-            case Member():
-                base = self.part(node.base, frame)
-                if isinstance(base, TopologyPart):
-                    return member_of(base, node.member.name, node.member.span)
-            case Index():
-                base = self.part(node.base, frame)
-                if isinstance(base, TopologyPart):
-                    return self.at(base, node.indices, node, frame)
-            case _:
-                pass
+        part = part_named(node, self.entries, None, lambda base, index: self.at(base, index.indices, index, frame))
+        if part is not None:
+            return part
+        root = root_of(node)
+        if isinstance(root, Name) and root.name not in self.entries:
+            hint = did_you_mean(root.name, self.entries)
+            raise fail("E0309", f"unknown device or copy '{root.name}'", root.span, hint=hint)
         raise fail("E0301", "the end of a link must be a device", node.span)
 
     def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
@@ -334,8 +312,8 @@ class TopologyBuilder:
         return index_part(part, found, node.span)
 
     def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
-        """The number of the kind of a link, or one an iteration. old: what it has where the arguments say nothing."""
-        given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
+        """The number of the kind of a link, or one an iteration. old: what it has if the arguments say nothing."""
+        given = given_attributes(arguments, LINK_ATTRIBUTES, frame, self.evaluator)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
         kept = {"latency": old.latency, "bandwidth": old.bandwidth}
         columns = [given[name].data if name in given else value for name, value in kept.items()]
@@ -350,7 +328,7 @@ class TopologyBuilder:
         return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
 
     def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
-        """The number of the kind with a latency and a bandwidth. Raises SourceError where they are not valid."""
+        """The number of the kind with a latency and a bandwidth. Raises SourceError if they are not valid."""
         note = frame.note(row) if frame.rows is not None else None
         if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
             why = "negative" if latency < 0 else "not a whole number of picoseconds"
@@ -426,13 +404,6 @@ class TopologyBuilder:
             endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )
-
-
-def check_buffer(buffer: int, span: Span) -> None:
-    """Raise SourceError for a number of buffer slots that is not valid."""
-    if not 1 <= buffer < 2**31:
-        hint = "leave 'buffer' out for no limit"
-        raise fail("E0304", f"a buffer cannot have room for {buffer:,} chunks", span, hint=hint)
 
 
 def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:

@@ -36,9 +36,9 @@ class UnreachableChunk:
 
 
 def unreachable_chunk(network: Network, demand: Demand) -> UnreachableChunk | None:
-    """The first chunk without a path to an NPU that wants it; None where there is none.
+    """The first chunk without a path to an NPU that wants it; None if there is none.
 
-    Runs of standard collectives between all pairs are not expanded where all members reach each other.
+    Runs of standard collectives between all pairs are not expanded if all members reach each other.
     """
     graph = Digraph.of(network)
     for number, run in enumerate(demand.runs):
@@ -67,7 +67,7 @@ def _in_run(graph: Digraph, demand: Demand, number: int, run: Run) -> Unreachabl
 
 
 def _pair_without_path(graph: Digraph, group: Int32Array) -> tuple[int, int] | None:
-    """A member that does not reach another one, and that other one; None where all reach each other."""
+    """A member that does not reach another one, and that other one; None if all reach each other."""
     first = int(group[0])
     not_reached = group[~reached(graph, [first])[group]]
     if len(not_reached):

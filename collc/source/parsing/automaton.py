@@ -80,7 +80,7 @@ class Automaton:
                 return
 
     def _settle(self, below: int, state: int, word: str, token: Token) -> tuple[int, int | None]:
-        """The state after all unit reductions that are due, and its action; None where the token is not allowed.
+        """The state after all unit reductions that are due, and its action; None if the token is not allowed.
 
         A unit rule passes the value of its only child through. A number passes one such rule for each level of
         operator precedence, so `feed` remembers the result for each (state below, state, token).

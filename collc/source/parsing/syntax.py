@@ -321,7 +321,7 @@ class PricedBy(Statement, rule="priced_by"):
 
 
 class Parameter(Node, rule="parameter"):
-    """`nvlink: rate = 300GB/s` of a template, collective or algorithm; type None where left out."""
+    """`nvlink: rate = 300GB/s` of a template, collective or algorithm; type None if left out."""
 
     name: Identifier
     type: Identifier | None
@@ -353,7 +353,7 @@ class Param(Statement, rule="param"):
 
 
 class TopologyTemplate(Statement, rule="topology_template"):
-    """`topology dgx(nodes: int) { ... }`; parameters None where written without parentheses."""
+    """`topology dgx(nodes: int) { ... }`; parameters None if written without parentheses."""
 
     name: Identifier
     parameters: tuple[Parameter, ...] | None

@@ -160,7 +160,7 @@ def _table(data: _Data) -> Table:
 
 
 def stored_table() -> Table | None:
-    """The stored table, None where there is none or it belongs to another version of the grammar."""
+    """The stored table, None if there is none or it belongs to another version of the grammar."""
     file = grammar_file("coll.json")
     if not file.exists():
         return None
@@ -175,7 +175,7 @@ def built_table() -> Table:
 
 @cache
 def load_table() -> Table:
-    """The table of coll.lark: the stored one, or a new one where that is out of date."""
+    """The table of coll.lark: the stored one, or a new one if that is out of date."""
     return stored_table() or built_table()
 
 

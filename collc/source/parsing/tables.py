@@ -2,7 +2,7 @@
 
 Programs that write `.coll` files write them so. Each form of a line is parsed once, and the numbers and names in which
 the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. Where
-anything is not as expected, there is no table, and where anything in a table is wrong, the file is parsed again without
+anything is not as expected, there is no table, and if anything in a table is wrong, the file is parsed again without
 tables (elaboration/elaborate.py), so that messages are the same.
 """
 
@@ -54,7 +54,7 @@ class _Column:
 
     @property
     def whole(self) -> bool | None:
-        """Whether all are numbers; None where some are and some are not."""
+        """Whether all are numbers; None if some are and some are not."""
         count = sum(map(str.isdigit, self.words))
         return {0: False, len(self.words): True}.get(count)
 
@@ -138,7 +138,7 @@ class TableReader:
         return s.LinkTable(Span(self._source, first, start + len(text.rstrip())), tuple(forms), len(lines))
 
     def _form(self, start: int, end: int, members: list[int], columns: list[_Column]) -> s.LinkForm | None:
-        """The form of some lines, the first of which is between two positions; None where these are no table."""
+        """The form of some lines, the first of which is between two positions; None if these are no table."""
         import numpy as np
 
         text = self._source.text
@@ -172,7 +172,7 @@ class TableReader:
         return s.DeviceTable(span, device, columns[0])
 
     def _parsed(self, start: int, end: int) -> s.Statement | None:
-        """The statement of a topology between two positions; None where there is something else, or more."""
+        """The statement of a topology between two positions; None if there is something else, or more."""
         around = [Token(NAME, "topology", start, start), Token(NAME, "_", start, start), Token("{", "{", start, start)]
         builder = Builder(self._source)
         automaton = Automaton(self._table, builder)

@@ -13,7 +13,7 @@ from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
-from collc.synthesis.symmetric import find_group, is_cluster
+from collc.synthesis.symmetric import is_symmetric
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
@@ -181,15 +181,7 @@ class ProblemShape:
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether one collective over all NPUs runs on a network whose NPUs are all alike."""
-        module = self.module
-        if module.schedule is not None:
-            return False
-        if self.has_switches:
-            return is_cluster(module)
-        runs = module.demand.runs
-        standard = module.demand.standard
-        whole = len(runs) == 1 and len(runs[0].group) == module.network.npu_count
-        return whole and standard is not None and standard.shape.without_root and find_group(module.network) is not None
+        return is_symmetric(self.module)
 
     @cached_property
     def is_one_collective(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -18,27 +17,12 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.fixed.layout import lay_out
 from collc.synthesis.fixed.send_paths import SendPaths
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
+from collc.synthesis.task import AlgorithmLibrary
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.demand import ChunkTable, Op, Standard
+from collc.ten.demand import ChunkTable, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
-
-
-class AlgorithmLibrary(Protocol):
-    """Algorithms for standard collectives.
-
-    `collc.source.standard_algorithms.StandardAlgorithms` has those of the standard library. Synthesis imports nothing
-    of the language, so whoever calls it hands the library in.
-    """
-
-    def names(self, kind: str) -> tuple[str, ...]:
-        """The algorithms for a kind of collective ("all_reduce")."""
-        ...
-
-    def sends(self, standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
-        """The sends of an algorithm, between ranks, with chunks from 0. Raises SourceError where it does not fit."""
-        ...
 
 
 class TextbookAlgorithm:

@@ -16,14 +16,12 @@ from typing import Final
 import numpy as np
 
 from collc.graph.throughput import broadcast_rate, gather_rate
-from collc.synthesis.bounds.cuts import cuts_of, tries_all_cuts
+from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
 from collc.synthesis.bounds.endpoints import endpoint_bounds
-from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.longest_paths import longest_path
-from collc.synthesis.bounds.partitions import partition_bounds
+from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
-from collc.synthesis.bounds.run_partitions import several_runs_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.slots import parts_of
 from collc.synthesis.bounds.traffic import traffic_of

@@ -46,7 +46,7 @@ class TransferTimes:
         """The times on a network. Raises ValueError where links have no bandwidth or latency."""
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
-        return TransferTimes(sizes, np.maximum(1, total if model is LinkModel.STORE else occupancy), total)
+        return TransferTimes(sizes, np.maximum(1, model.busy(occupancy, total)), total)
 
     def delivery(self, links: list[LinkClass], counts: list[int], known: int = 0) -> int:
         """A time before which some links cannot have delivered counts[s] chunks of each size s.

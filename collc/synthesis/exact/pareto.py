@@ -7,7 +7,7 @@ up, Z3 finds the least number of rounds per chunk. This is a Pareto point if it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
@@ -18,13 +18,35 @@ from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError
 from collc.smt.script import Undecided
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.exact.synthesizer import StepSearch, farthest_hops, require_steps, time_limit_of
-from collc.synthesis.reductions.compose import split
+from collc.synthesis.exact.sums import shorten_both_phases
+from collc.synthesis.exact.synthesizer import StepSearch, exact, farthest_hops, require_steps, time_limit_of
+from collc.synthesis.reductions.compose import solve, split
 from collc.synthesis.task import Effort, Task
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkTable, Demand, Run
 from collc.ten.module import Module, ParetoPoint
 from collc.ten.schedule import Schedule
+
+
+def plan_exact(
+    module: Module,
+    effort: Effort,
+    options: Mapping[str, int],
+    other: Callable[[Task, Effort], Schedule],
+) -> Module:
+    """The module with schedules of the fewest steps, and with the Pareto points that the options ask for.
+
+    The Pareto points are found first, and are in the notes. options: those of `exact` in docs/language.md.
+    other: another synthesizer, see `pareto_points`.
+    """
+    points: tuple[ParetoPoint, ...] = ()
+    if "pareto" in options:
+        rounds = options.get("extra_rounds", 0)
+        points = pareto_points(module, effort, options["pareto"], rounds, lambda task: other(task, effort))
+    solved = solve(module, lambda task: exact(task, effort, most=options.get("steps")))
+    if len(solved.phases) > 1 and module.schedule is None:
+        solved = shorten_both_phases(solved, effort)
+    return replace(solved, pareto=points, notes=(*solved.notes, *point_lines(points)))
 
 
 def pareto_points(
@@ -80,9 +102,14 @@ def _frontier(
 ) -> Iterator[ParetoPoint]:
     """The points, by steps. problems: with 1, 2, ... chunks per block. Raises Undecided if there may be more."""
     end = monotonic() + time_limit_of(effort)
-    least = [-(-task_bound(problem.task).time // int(problem.clock.total.max())) for problem in problems]
+    step = int(problems[0].clock.total.max())
+    least = [-(-task_bound(problem.task).time // step) for problem in problems]
     ideal = min(Fraction(rounds, count) for count, rounds in enumerate(least, 1))
-    known = [None if other is None or effort.stop() else _steps_by(other, problem) for problem in problems]
+    known: list[int | None] = [None] * len(problems)  # steps, of one round each, of the other synthesizer's schedules
+    for number, problem in enumerate(problems):
+        if other is not None and not effort.stop():
+            task = problem.task
+            known[number] = other(task).collective_time(task.network, task.demand) // step
     searches = [StepSearch.of(problem, effort) for problem in problems]
     steps = farthest_hops(problems[0])
     best: Fraction | None = None
@@ -109,12 +136,6 @@ def _questions(least: list[int], steps: int, extra: int) -> list[tuple[Fraction,
         for count, bound in enumerate(least, 1)
         for rounds in range(max(steps, bound), steps + extra + 1)
     )
-
-
-def _steps_by(synthesizer: Callable[[Task], Schedule], problem: Conditions) -> int:
-    """The number of steps, of one round each, of another synthesizer's schedule."""
-    task = problem.task
-    return synthesizer(task).collective_time(task.network, task.demand) // int(problem.clock.total.max())
 
 
 def _task_of_single_chunks(module: Module, inverted: bool) -> Task:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.graph.automorphisms import link_keys, match_keys
 from collc.graph.coordinates import Coordinates, coordinates_of
 from collc.kernels.compiled import compiled
 from collc.kernels.symmetric_paths import match_generators, spanning_order
@@ -48,7 +49,7 @@ class Group:
         """NPUs."""
         return self.successors.shape[1]
 
-    def spanned(self) -> tuple[Int64Array, Int64Array]:
+    def span(self) -> tuple[Int64Array, Int64Array]:
         """(order, depth), int64[n] each: the NPUs breadth first from NPU 0, and the hops to each.
 
         Raises SourceError if the generators do not lead to all NPUs.
@@ -109,13 +110,7 @@ def _links_of_generators(network: Network, successors: Int32Array, kind: Int32Ar
         link = np.empty_like(successors)
         match = compiled(match_generators)
         return link if match(network.source, network.target, network.kind, successors, kind, link) else None
-    kinds = np.int64(len(network.kinds))
-    npus = np.arange(network.npu_count, dtype=np.int64)
+    npus, kinds = np.arange(network.npu_count, dtype=np.int64), len(network.kinds)
     wanted = ((npus * network.npu_count + successors) * kinds + kind[:, None]).reshape(-1)
-    given = (network.source.astype(np.int64) * network.npu_count + network.target) * kinds + network.kind
-    positions, links = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
-    if not np.array_equal(wanted[positions], given[links]):
-        return None
-    link = np.empty(successors.size, np.int32)
-    link[positions] = links
-    return link.reshape(successors.shape)
+    link = match_keys(wanted, link_keys(network, network.source, network.target))
+    return None if link is None else link.reshape(successors.shape)

@@ -64,9 +64,9 @@ def find_ring_messages(group: Group, counts: Int64Array) -> RingMessages | None:
         for forth, by in enumerate(group.generators.tolist()):
             back = np.flatnonzero(group.generators == group.predecessors[forth, 0])
             if group.coordinates.index[axis, by] % 2 and len(back) and int(back[0]) > forth:
-                found = _ring_messages(group, counts, axis, (forth, int(back[0])))
-                if found is not None and least_steps(found.hops) < end:
-                    best, end = found, least_steps(found.hops)
+                ring = _ring_messages(group, counts, axis, (forth, int(back[0])))
+                if ring is not None and least_steps(ring.hops) < end:
+                    best, end = ring, least_steps(ring.hops)
     return best
 
 

@@ -141,7 +141,7 @@ def copy_problem(task: Task) -> CopyProblem:
         pre=pre,
         want=want,
         sets=sets,
-        busy=total if task.model is LinkModel.STORE else occupancy,
+        busy=task.model.busy(occupancy, total),
         total=total,
         size_of=size_of.astype(np.int32).reshape(-1),
         release=release,

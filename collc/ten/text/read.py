@@ -57,7 +57,7 @@ def parse_module(source: SourceFile) -> Module:
 
 
 def _model(cursor: Cursor) -> LinkModel:
-    return LinkModel(cursor.expect("store", "pipelined"))
+    return LinkModel(cursor.expect(*LinkModel))
 
 
 def _module(cursor: Cursor, depth: int) -> Module:
