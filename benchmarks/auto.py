@@ -23,15 +23,14 @@ from pathlib import Path
 from benchmarks.large_programs import LARGE, large_programs
 from benchmarks.random_programs import IMPORTS, LIMITED, RandomProgram, random_program
 from collc.base.diagnostics import CollcError, SourceFile
-from collc.base.synthesizers import SYNTHESIZERS
 from collc.kernels.compiled import compiled
 from collc.kernels.pccl_steps import plan_by_steps
 from collc.kernels.pccl_times import plan_by_times
 from collc.kernels.task_events import run_tasks
 from collc.kernels.tree_rerouting import reroute
 from collc.passes.context import HandwrittenRun, PassContext
-from collc.passes.registry import Fixed, Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Fixed, Invert, Synthesize
+from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
@@ -44,7 +43,7 @@ from collc.verification import verify_schedule
 PROGRAMS = 300
 LIMITED_PROGRAMS = 50
 LIMIT, LIMIT_LARGE, LARGE_NPUS = 10.0, 60.0, 64
-"""Seconds of CPU time of one synthesizer, as `auto` keeps to by itself, up to so many NPUs and above."""
+"""Seconds of CPU time of one synthesizer, as `auto` keeps to by itself, up to LARGE_NPUS and above."""
 
 SLOWER, CPU_FACTOR, CPU_MORE = 1.03, 2.0, 1.0
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "pairwise", "recursive_halving_doubling", "binomial_tree",
@@ -121,7 +120,7 @@ def program_of(number: int) -> RandomProgram:
 
 
 def limit_for(npus: int) -> float:
-    """Seconds of CPU time of each synthesizer on so many NPUs."""
+    """Seconds of CPU time of each synthesizer on `npus` NPUs."""
     return LIMIT if npus <= LARGE_NPUS else LIMIT_LARGE
 
 
@@ -174,8 +173,10 @@ def _others(module: Module, text: Callable[[str], str]) -> Iterator[tuple[str, C
 
 
 def _synthesized(name: str, module: Module, limit: float | None) -> Module:
-    effort = Effort() if limit is None else Effort(stop=_CpuLimit(limit).reached)
-    context = PassContext(effort=effort, library=StandardAlgorithms())
+    effort = Effort(library=StandardAlgorithms())
+    if limit is not None:
+        effort = replace(effort, stop=_CpuLimit(limit).reached)
+    context = PassContext(effort=effort)
     return Invert().run(Synthesize(name).run(module, context), context)
 
 

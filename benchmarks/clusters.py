@@ -16,8 +16,7 @@ import collc
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -56,7 +55,7 @@ SMALL: Final = {
     (64, 1024): 3.28,
     (64, 8192): 4.42,
 }
-"""All-Reduce of few bytes on so many nodes of H100: the most microseconds; one-shot on levels, closed forms + 0.5 %."""
+"""All-Reduce of few bytes, by nodes of H100: the most microseconds; one-shot on levels, closed forms + 0.5 %."""
 
 PUBLISHED: Final = ((a100, 2, 256, 346.67), (a100, 4, 64, 266.67), (a100, 8, 32, 228.57), (mi250, 2, 256, 354.13))
 """Networks, nodes, chunks of a GPU, and the optimal throughput in GB/s that ForestColl gives."""

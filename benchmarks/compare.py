@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.application.compare.comparing import compare
-from collc.application.compare.comparison_report import Comparison
+from collc.application.compare.comparing import Comparison, compare
 from collc.application.compile.compile_report import CompileReport
 from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
@@ -108,7 +107,7 @@ def rows(part: str = "") -> Iterator[str]:
         if part not in evaluation.name:
             continue
         found, seconds = compared(evaluation)
-        times = {one.name: one.time_ps or 0 for one in found.alternatives if not one.own}
+        times = {one.name: one.time_ps or 0 for one in found.alternatives[1:]}
         own = found.own_ps
         cells = [f"{times[name] / own:11.2f}x" if times[name] else f"{'-':>12}" for name in SHOWN]
         share = f"{100 * found.ideal_ps / own:7.1f} %"

@@ -15,12 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from collc.application.simulate.module_simulation import simulated_module
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import SourceFile
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
-from collc.simulation.replay import replay
+from collc.passes.registry import Invert, Synthesize
+from collc.simulation.timing import ExactTiming
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.endpoint import MEMORY_TRAFFIC
@@ -76,7 +76,7 @@ def point(mode: str, memory: int, synthesizer: str = "tacos") -> Point:
     module = Invert().run(Synthesize(synthesizer).run(module, context), context)
     cpu = time.process_time() - began
     assert module.schedule is not None
-    simulated = replay(module.network, module.demand, module.schedule, LinkModel.PIPELINED).time
+    simulated = simulated_module(module, ExactTiming()).time
     ideal = ideal_bound(module.network, module.demand).time
     return Point(mode, memory, module.collective_time(), simulated, ideal, cpu, verify_schedule(module).ok)
 

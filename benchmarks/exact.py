@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.case import Case, Result, Target, Watch, measure
 from collc.passes.context import PassContext
-from collc.passes.synthesize import Synthesize
-from collc.synthesis.auto.synthesizer import auto
+from collc.passes.registry import Synthesize
+from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from benchmarks.case import Case, Result, Target, measure
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.exchange import exchange
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort

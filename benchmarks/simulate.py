@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.case import Case, Result, Target, Watch
 from collc.base.diagnostics import SourceFile
-from collc.simulation.astra_networks import astra_network
+from collc.chakra.network_file import astra_network
 from collc.simulation.engine import simulate
 from collc.simulation.routing import shortest_routes
 from collc.simulation.tasks import DONE, Edges, Routes, TaskGraph

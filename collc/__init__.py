@@ -10,10 +10,9 @@ from importlib import import_module
 
 from collc.version import __version__
 
-TYPE_CHECKING = False  # that of `typing` would be loaded here, where nobody waits for Ctrl-C yet
+TYPE_CHECKING = False  # `typing` has one too, but it would be loaded here, where nobody waits for Ctrl-C yet
 if TYPE_CHECKING:
-    from collc.api.compiling import compile, compile_text  # noqa: A004
-    from collc.api.designing import solve_designs
+    from collc.api.compiling import compile, compile_text, solve_designs  # noqa: A004
     from collc.api.programs import Demand, Network, Program
     from collc.api.schedules import LoweredProgram, load, lower, run, verify
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
@@ -75,7 +74,7 @@ _MODULES = {
     "load": "collc.api.schedules",
     "lower": "collc.api.schedules",
     "run": "collc.api.schedules",
-    "solve_designs": "collc.api.designing",
+    "solve_designs": "collc.api.compiling",
     "verify": "collc.api.schedules",
 }
 """The module that defines each exported name."""

@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tuning": {"tuning", "simulation", "graph", "kernels", "ten"} | BELOW,
     "parallel": {"parallel"} | BELOW,
     "kernels": {"kernels", "ten"} | BELOW,
-    "graph": {"graph", "kernels", "ten"},
+    "graph": {"graph", "kernels", "ten"} | BELOW,
     "ten": {"ten"} | BELOW,
     "smt": {"smt", "graph", "ten"} | BELOW,
     "synthesis": {"synthesis", "simulation", "smt", "graph", "kernels", "ten"} | BELOW,
@@ -29,11 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
     "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
-    "source": {"source", "graph", "ten"} | BELOW,
+    "source": {"source", "emit", "passes", "graph", "ten"} | BELOW,
     "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "simulation", "ten"} | BELOW,
-    "pictures": {"pictures", "simulation", "ten"} | BELOW,
+    "pictures": {"pictures", "simulation", "graph", "ten"} | BELOW,
 }
 """Folder of the package -> the folders that its files may import. The folders of `ABOVE` may import all others."""
 

@@ -1,16 +1,19 @@
-"""Checks of arguments of the Python API: TypeErrors and ValueErrors that name the argument."""
+"""Arguments of the Python API: keywords with types, and TypeErrors and ValueErrors that name the argument."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
-from collc.base.wording import listed
+from collc.base.wording import did_you_mean, listed
 from collc.ten.module import Module
 
 
@@ -76,7 +79,7 @@ def one_of(name: str, value: object, choices: Collection[str]) -> Any:  # noqa: 
     """One of the choices, or None. Raises ValueError."""
     if value is None or (isinstance(value, str) and value in choices):
         return value
-    raise ValueError(f"{name} must be {listed([repr(choice) for choice in choices], 'or')}, not {value!r}")
+    raise ValueError(f"{name} must be {listed([repr(str(choice)) for choice in choices], 'or')}, not {value!r}")
 
 
 def path(name: str, value: object, otherwise: str = "a str or a path") -> Path:
@@ -99,3 +102,82 @@ def module(value: object) -> Module:
     if isinstance(value, ScheduleReport):
         return value.kept_module()
     raise wrong_type("source", "a Module or the report of a schedule", value)
+
+
+Definition = int | float | bool | str
+"""A value of a param: a string is text in the syntax of `.coll`, as in "9MiB", or the value of a string param."""
+
+
+def definition_texts(values: object) -> dict[str, str]:
+    """The values of params as text. Raises TypeError or ValueError."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise wrong_type("definitions", "a mapping from names to values", values)
+    found: dict[str, str] = {}
+    for name, value in cast("Mapping[object, Any]", values).items():
+        if not isinstance(name, str):
+            raise wrong_type("a name in definitions", "a str", name)
+        found[name] = value_text(value)
+    return found
+
+
+def value_text(value: object) -> str:
+    """A value of a param in the syntax of `.coll`. NumPy scalars count as Python's."""
+    item: Any = getattr(value, "item", None)
+    plain = item() if item is not None else value
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, float):
+        if not math.isfinite(plain):
+            raise ValueError(f"{plain!r} is not a value of a param")
+        return format(Decimal(repr(plain)), "f")
+    if isinstance(plain, int | str):
+        return str(plain)
+    raise TypeError(f"a value of a param is an int, float, bool or str, not {type(value).__name__}")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Missing:
+    """The default of a keyword in a signature: the documentation of the options says what a missing one means."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_MISSING: Final = _Missing()
+
+
+def with_keywords(options: type, former: Mapping[str, str] = {}) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator for a function whose last parameter is `**options: Unpack[Options]`, Options being a TypedDict.
+
+    The decorated function raises TypeError for an unknown keyword and names the nearest one, and its signature, which
+    `help` and notebooks show, lists every keyword with its type. former: the names that keywords had before.
+    """
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=_MISSING, annotation=getattr(kind, "__forward_arg__", kind))
+        for name, kind in options.__annotations__.items()
+    ]
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        own = signature(function)
+        positional = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        known = [parameter.name for parameter in (*positional, *keywords)]
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in kwargs:
+                if name not in known:
+                    hint = did_you_mean(name, known, f"the keywords are {listed(known)}")
+                    hint = f"it is '{former[name]}'" if name in former else hint
+                    raise TypeError(f"{function.__name__}() has no keyword '{name}'; {hint}")
+            return function(*args, **kwargs)
+
+        shown: Any = call
+        shown.__signature__ = Signature([*positional, *keywords], return_annotation=own.return_annotation)
+        return call
+
+    return decorate

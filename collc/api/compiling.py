@@ -1,4 +1,4 @@
-"""`collc.compile` and `collc.compile_text`."""
+"""`collc.compile`, `collc.compile_text` and `collc.solve_designs`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Final, Literal, TypedDict, Unpack, cast
 
 from collc.api import arguments
-from collc.api.definitions import Definition, definition_texts
-from collc.api.keywords import with_keywords
+from collc.api.arguments import Definition, definition_texts, with_keywords
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import CompileReport
+from collc.application.design.design_report import DesignsReport
+from collc.application.design.designs import solve_designs as solve
 from collc.application.settings import Callbacks, Progress, Settings
 from collc.base.diagnostics import SourceFile
+from collc.emit.kinds import EMIT_KINDS
+from collc.ten.link_model import LinkModel
 
 
 class CompileOptions(TypedDict, total=False):
@@ -31,11 +34,10 @@ class CompileOptions(TypedDict, total=False):
     passes: a pipeline of passes to run instead of the synthesizer's, as in "tacos{seed=7},invert,verify".
     prove: ask Z3 to prove the properties of each schedule, and to look for a shorter one.
     certificate: file for the formulas given to Z3.
-    emit: kinds of files to write besides those that the program names: "ten", "msccl", "msccl_stages",
-        "mscclpp", "chakra", "trace", "report", "libra".
-    output: folder for all files; the current folder where it is missing.
-    progress: receives the share of the current phase that is done (None where it is not known) and the phase's name.
-    errors: "raise" (the default): raise an exception where a schedule fails, after all were compiled. "report": only
+    emit: kinds of files to write besides those that the program names (listed below).
+    output: folder for all files; the current folder if it is missing.
+    progress: receives the share of the current phase that is done (None if it is not known) and the phase's name.
+    errors: "raise" (the default): raise an exception if a schedule fails, after all were compiled. "report": only
         say so in the report.
     """
 
@@ -57,6 +59,9 @@ class CompileOptions(TypedDict, total=False):
     errors: Literal["raise", "report"]
 
 
+_KINDS: Final = ", ".join(f'"{kind}"' for kind in EMIT_KINDS)
+CompileOptions.__doc__ = f"{CompileOptions.__doc__}\n    Kinds of files: {_KINDS}.\n    "
+
 _FORMER: Final = {"only": "schedule", "algorithm": "synthesizer"}
 
 
@@ -68,12 +73,10 @@ def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> C
     the path of a file.
 
     The keywords are those of `CompileOptions`. Returns the report, whose schedules hold their modules:
-    `report["gather"].module`. Raises CollcError where the program, the settings or a schedule are wrong, TypeError
+    `report["gather"].module`. Raises CollcError if the program, the settings or a schedule are wrong, TypeError
     for an unknown keyword, and KeyboardInterrupt at Ctrl-C.
     """
-    if isinstance(source, str) and any(character in source for character in "\n{"):
-        return compile_text(source, **options)
-    return _compile(arguments.path("source", source), options)
+    return _compile(_file_of(source), options)
 
 
 @with_keywords(CompileOptions, _FORMER)
@@ -82,6 +85,12 @@ def compile_text(text: str, **options: Unpack[CompileOptions]) -> CompileReport:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise arguments.wrong_type("text", "a str", text)
     return _compile(SourceFile("<text>", text), options)
+
+
+def _file_of(source: str | PathLike[str]) -> Path | SourceFile:
+    """The text of a program, if the argument `source` is one, or a path."""
+    is_text = isinstance(source, str) and any(character in source for character in "\n{")
+    return SourceFile("<text>", str(source)) if is_text else arguments.path("source", source)
 
 
 def _compile(source: Path | SourceFile, options: CompileOptions) -> CompileReport:
@@ -109,7 +118,7 @@ def _settings(options: CompileOptions) -> Settings:
         trials=arguments.integer("trials", options.get("trials"), 1),
         threads=arguments.integer("threads", options.get("threads"), 1),
         time_limit=arguments.seconds("time_limit", options.get("time_limit")),
-        link_model=arguments.one_of("link_model", options.get("link_model"), ("store", "pipelined")),
+        link_model=arguments.one_of("link_model", options.get("link_model"), tuple(LinkModel)),
         chunks=_chunks(options.get("chunks")),
         passes=arguments.text("passes", options.get("passes")),
         prove=arguments.flag("prove", options.get("prove")),
@@ -135,3 +144,37 @@ def _kinds(emit: object) -> tuple[str, ...]:
         if not isinstance(kind, str):
             raise arguments.wrong_type("emit", "a str or several", kind)
     return cast("tuple[str, ...]", kinds)
+
+
+class DesignOptions(TypedDict, total=False):
+    """The keywords of `solve_designs`. A missing one, or None, leaves the choice to the program.
+
+    definitions: values of the program's params. design: name of the one design to solve. output: folder for the files
+        that designs ask for; the current folder if it is missing.
+    errors: "raise" (the default): raise an exception if a design fails, after all were solved. "report": only say
+        so in the report.
+    """
+
+    definitions: Mapping[str, Definition] | None
+    design: str | None
+    output: str | PathLike[str] | None
+    errors: Literal["raise", "report"]
+
+
+@with_keywords(DesignOptions)
+def solve_designs(source: str | PathLike[str], **options: Unpack[DesignOptions]) -> DesignsReport:
+    """Find the best bandwidths for the designs of a program, and write the files that they ask for.
+
+    source: a `.coll` file, or a program as text, as in `compile`. Bandwidths are those of an NPU in each dimension, in
+    GB/s. Raises SourceError if the program or a design is wrong, NoSchedule if no bandwidths satisfy the
+    constraints of a design, UsageError if the program has no design (of that name), TypeError for an unknown
+    keyword.
+    """
+    errors = arguments.one_of("errors", options.get("errors"), ("raise", "report"))
+    definitions = definition_texts(options.get("definitions"))
+    only = arguments.text("design", options.get("design"))
+    output = arguments.path("output", options.get("output") or ".")
+    report = solve(_file_of(source), definitions, only, output)
+    if errors != "report":
+        report.raise_if_failed()
+    return report

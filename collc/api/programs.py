@@ -6,11 +6,11 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
+from collc.api.arguments import value_text
 from collc.base.diagnostics import SourceFile
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, listed
@@ -48,16 +48,12 @@ def _value(value: object, kind: str) -> str:
     """A value as text of `.coll`. kind: its type in the language, or "" if that is not declared."""
     item: Any = getattr(value, "item", None)
     plain = item() if item is not None else value
-    if isinstance(plain, bool):
-        return "true" if plain else "false"
-    if isinstance(plain, int | float):
-        return format(Decimal(repr(plain)), "f") + _UNITS.get(kind, "")
     if isinstance(plain, str):
         return f'"{plain}"' if kind == "string" else plain
     if isinstance(plain, Iterable):
         elements = cast("Iterable[object]", plain)
         return f"[{', '.join(_value(element, '') for element in elements)}]"
-    raise TypeError(f"a value in a program is a number, text or a list, not {type(value).__name__}")
+    return value_text(plain) + ("" if isinstance(plain, bool) else _UNITS.get(kind, ""))
 
 
 def _call(name: str, parameters: Sequence[Parameter], values: Sequence[object], keywords: dict[str, object]) -> str:

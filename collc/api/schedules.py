@@ -11,26 +11,27 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from collc.api import arguments
-from collc.api.keywords import with_keywords
+from collc.api.arguments import with_keywords
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
-from collc.application.emit.written_files import Destination
 from collc.application.run.file_runs import FileRuns, RunOptions, run_program
 from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
-from collc.base.options import OptionValue
+from collc.base.options import OptionValue, check_values
 from collc.base.outcome import Outcome
-from collc.msccl.options import MscclOptions, options_of, plan_options_of
-from collc.ten.files import read_module
+from collc.emit.kinds import EMIT_KINDS
+from collc.emit.output import Destination
+from collc.msccl.options import MscclOptions, msccl_options
+from collc.ten.binary import read_module
 from collc.ten.module import Module
 
 
 def load(path: str | PathLike[str]) -> Module:
-    """Read a `.ten` file, text or binary: a network, a demand and, where there is one, a schedule.
+    """Read a `.ten` file, text or binary: a network, a demand and, if there is one, a schedule.
 
-    Raises SourceError where the file is no module, with line and column where it is text.
+    Raises SourceError if the file is no module, with line and column if it is text.
     """
     return read_module(arguments.path("path", path))
 
@@ -80,7 +81,7 @@ class LowerOptions(TypedDict, total=False):
 
 
 _TYPES: Final = {"str": "string", "tuple": "range"}
-"""The names of types in the language, where they are not Python's."""
+"""The names of types in the language, if they are not Python's."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,7 +124,7 @@ def verify(
     MSCCL++ plan.
 
     Returns the report; `report.ok` says whether all checks passed, and `report.raise_if_failed()` raises CheckFailed
-    where one did not. Raises UsageError where the file cannot be opened or a name is unknown, and CheckFailed where
+    if one did not. Raises UsageError if the file cannot be opened or a name is unknown, and CheckFailed if
     the file is not what the keywords say.
     """
     program = options.get("program")
@@ -150,19 +151,19 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
 
     source: a module, or the report of a schedule, which holds its module.
 
-    The schedule is verified first; the program is read back and checked. Raises CheckFailed where a check fails,
-    SourceError where the runtime cannot express the schedule. Writes no file.
+    The schedule is verified first; the program is read back and checked. Raises CheckFailed if a check fails,
+    SourceError if the runtime cannot express the schedule. Writes no file.
     """
     module = arguments.module(source)
     chosen = arguments.one_of("format", options.get("format"), ("msccl", "mscclpp")) or "msccl"
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
     verify_module(module, Expectation()).raise_if_failed()
-    settings = _msccl_options(options)
+    settings = _msccl_options(options, chosen)
     with TemporaryDirectory() as folder, drafting() as draft:
         destination = Destination(Path(folder, "program"), draft)
         write = write_msccl if chosen == "msccl" else write_mscclpp
-        written = write(module, settings, destination, lambda _share, _phase: None)
+        written = write(module, settings, destination, lambda _phase: None)
         if "failed" in written.checks.values():
             raise CheckFailed(*written.diagnostics)
         texts = [path.read_text("utf-8") for path in destination.finals]
@@ -173,24 +174,21 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     return LoweredProgram(texts[0], chosen, written.checks, written.notes, written.diagnostics)
 
 
-def _msccl_options(options: LowerOptions) -> MscclOptions:
+def _msccl_options(options: LowerOptions, kind: str) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for values that it does not accept."""
-    wanted = options.get("sizes")
-    sizes = (0, None) if wanted == "auto" else arguments.sizes("sizes", wanted)
     values: dict[str, OptionValue] = {}
-    for name in ("instances", "protocol", "channels", "sizes", "profile", "placement", "coll", "gpus_per_node"):
-        value: Any = sizes if name == "sizes" and wanted != "auto" else options.get(name)
-        if value is not None and value != (0, None):
+    for name, value in options.items():
+        if value is not None and name != "format":
             text = f"{name}={value!r}"
+            data: Any = arguments.sizes(name, value) if name == "sizes" and value != "auto" else value
+            type_name = type(data).__name__
             span = Span(SourceFile("lower()", text), 0, len(text))
-            data: Any = (sizes[0], 2**63 - 1) if value is sizes and sizes[1] is None else value
-            kind = type(value).__name__
-            values[name] = OptionValue(_TYPES.get(kind, kind), data, span)
+            values[name] = OptionValue(_TYPES.get(type_name, type_name), data, span)
     try:
-        chosen = (options_of if options.get("format", "msccl") == "msccl" else plan_options_of)(values)
+        check_values(values, EMIT_KINDS[kind].options, f"emit {kind}")
+        return msccl_options(values, plan=kind == "mscclpp")
     except SourceError as error:  # the messages name the options; there is no place to point to
         raise SourceError(*(replace(message, span=None) for message in error.diagnostics)) from error
-    return replace(chosen, sizes=(chosen.sizes[0], None)) if sizes[1] is None else chosen
 
 
 @with_keywords(RunOptions)
@@ -200,7 +198,7 @@ def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptio
     source: the path of the file, or the result of `lower`. The keywords are those of `RunOptions`.
 
     Returns one report for each run and placement; `runs.ok` says whether all results are right. Raises CollcError
-    where the file or a keyword's value is wrong.
+    if the file or a keyword's value is wrong.
     """
     for name in ("dtype", "op", "collective"):
         arguments.text(name, options.get(name))

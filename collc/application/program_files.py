@@ -21,7 +21,7 @@ from collc.version import __version__
 
 
 def not_one_schedule(path: Path, count: int, why: str = "") -> UsageError:
-    """The error U0107 of a program that has no schedule, or several, where one must be meant. why: of what is done."""
+    """The error U0107 of a program that has no schedule, or several, if one must be meant. why: of what is done."""
     message = f"{path} has {count} schedules{why}"
     return UsageError(Diagnostic("U0107", message, hint="choose one with --schedule NAME"))
 
@@ -35,7 +35,7 @@ def no_size(path: Path) -> UsageError:
 def named_network(target: str, definitions: Mapping[str, str]) -> Network:
     """The network of FILE.coll:TOPOLOGY, or of the only topology of FILE.coll.
 
-    Raises SourceError for errors of the program, U0133 where it has no such topology, U0151 where the argument names
+    Raises SourceError for errors of the program, U0133 if it has no such topology, U0151 if the argument names
     none and the program has several.
     """
     file, colon, name = target.rpartition(":")
@@ -70,7 +70,7 @@ class ProgramOutline:
 
 
 def read_program(path: Path) -> ProgramOutline:
-    """Read a program and all files that it imports. Raises SourceError where one cannot be read or parsed."""
+    """Read a program and all files that it imports. Raises SourceError if one cannot be read or parsed."""
     return with_tables(lambda loader: _outline(loader, path))
 
 

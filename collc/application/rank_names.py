@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from collc.application.emit.written_files import ranks_name
+from collc.emit.output import ranks_name
 
 
 def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:
@@ -23,17 +23,14 @@ def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:
     for name, number in candidates:
         for run in _runs(path.with_name(name)):
             if number in (None, run.get("run")):
-                names = [str(label or npu) for label, npu in zip(_labels(run), run["ranks"], strict=False)]
+                labels: list[str] = run.get("labels") or [""] * len(run["ranks"])
+                names = [str(label or npu) for label, npu in zip(labels, run["ranks"], strict=False)]
                 return tuple(names) if len(names) == count else ()
     return ()
 
 
-def _labels(run: dict[str, Any]) -> list[str]:
-    return run.get("labels") or [""] * len(run["ranks"])
-
-
 def _runs(path: Path) -> list[dict[str, Any]]:
-    """The runs of a file of ranks; none where it cannot be read."""
+    """The runs of a file of ranks; none if it cannot be read."""
     try:
         runs: list[Any] = json.loads(path.read_text(encoding="utf-8"))["runs"]
     except (OSError, ValueError, KeyError, TypeError):

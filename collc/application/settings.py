@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collc.application.compile.compile_report import ScheduleReport
 
 OUTPUT_HINT: Final = "choose another output folder"
-"""What to try where the output folder cannot be written. The command line and the Python API name it differently."""
+"""What to try if the output folder cannot be written. The command line and the Python API name it differently."""
 
 Progress = Callable[[float | None, str], None]
-"""Receives the share of the current phase that is done (0 to 1, None where it is not known) and the phase's name."""
+"""Receives the share of the current phase that is done (0 to 1, None if it is not known) and the phase's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Settings:
     write: whether files are written; otherwise the schedule is the same, and fit for them.
     synthesizer: name of the synthesizer.
     seed, trials, threads, time_limit, link_model: options of the synthesizer; `time_limit` in seconds.
-    chunks: per block, of all runs of standard collectives that take them; "auto" where collc is to pick the number.
+    chunks: per block, of all runs of standard collectives that take them; "auto" if collc is to pick the number.
     passes: a pipeline, as in "tacos{seed=7},invert,verify".
     print_after: names of passes; the module after each of them goes to `Callbacks.module_text`.
     prove: ask Z3 to prove the properties of the schedule, and to look for a shorter schedule.
@@ -73,7 +73,7 @@ class Callbacks:
     ----------
     progress: see `Progress`.
     module_text: receives the modules that `Settings.print_after` asks for, as `.ten` text.
-    finished: receives the report of each schedule as soon as its files are written, also where a later one raises.
+    finished: receives the report of each schedule as soon as its files are written, also if a later one raises.
     """
 
     progress: Progress = lambda _share, _phase: None

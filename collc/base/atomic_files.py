@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, Span, UsageError
+from collc.base.interrupts import cleanup_on_termination
 from collc.base.reading import real_path
 
 _MOST_LETTERS: Final = 100
@@ -57,7 +58,7 @@ def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder:
 class _Pending:
     """A file or folder that is not published yet.
 
-    final: the name that was asked for. target: the file that gets the content, which is another one where `final` is a
+    final: the name that was asked for. target: the file that gets the content, which is another one if `final` is a
     symbolic link. handle: the open, locked file; None if the system has no locks. replaced: of a folder, see
     `Draft.new_folder`.
     """
@@ -79,7 +80,7 @@ class Draft:
     """Files under temporary names in the folders of their final names, until `publish` renames all of them.
 
     `drafting` creates one and removes the files that were not published.
-    hint: what to try where a folder cannot be written; "" where the error says enough.
+    hint: what to try if a folder cannot be written; "" if the error says enough.
     """
 
     hint: str = ""
@@ -89,13 +90,13 @@ class Draft:
         """Create an empty temporary file for `path`, with the same suffix, and return its path.
 
         Of a symbolic link, the file to which it leads is written, and the link stays. Removes temporary files for
-        `path` that killed processes have left. Raises UsageError if the folder cannot be written, and where a device,
+        `path` that killed processes have left. Raises UsageError if the folder cannot be written, and if a device,
         a pipe or a stream, as /dev/stdout, has the name.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             target = self._target(path)
-            _remove_abandoned(target)
+            _remove_abandoned(target, target.suffix)
             pending = _create(path, target)
             self._pending.append(pending)
             pending.temporary.chmod(0o666 & ~_umask())
@@ -105,7 +106,7 @@ class Draft:
         return pending.temporary
 
     def _target(self, path: Path) -> Path:
-        """The file that `path` denotes, without symbolic links if it is one. Raises UsageError where it is no file."""
+        """The file that `path` denotes, without symbolic links if it is one. Raises UsageError if it is no file."""
         try:
             mode = path.stat().st_mode  # fails if the name is too long; the temporary name is shorter
         except FileNotFoundError:
@@ -125,19 +126,14 @@ class Draft:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError
             path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned_folders(path)
+            _remove_abandoned(path, "")
             temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=".draft", dir=path.parent))
             temporary.chmod(0o777 & ~_umask())
         except OSError as error:
             message = f"cannot write {path}: {_obstacle(path / 'x') or error.strerror or error}"
             raise UsageError(Diagnostic("U0203", message, hint=self.hint)) from error
-        self._pending.append(_Pending(temporary, path, path, _locked_folder(temporary), replaced))
+        self._pending.append(_Pending(temporary, path, path, _open_locked(temporary), replaced))
         return temporary
-
-    def take(self, other: Draft) -> None:
-        """Take over the files of another draft."""
-        self._pending += other._pending
-        other._pending.clear()
 
     def publish(self) -> list[Path]:
         """Rename all files to their final names and return these."""
@@ -154,16 +150,13 @@ class Draft:
     def discard(self) -> None:
         """Remove the files that were not published."""
         for pending in self._pending:
-            if pending.replaced:
-                shutil.rmtree(pending.temporary, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                pending.temporary.unlink()
+            _remove(pending.temporary)
             pending.release()
         self._pending.clear()
 
 
 def check_folder(folder: Path, hint: str = "") -> None:
-    """Raise UsageError U0203 where files cannot be written to a folder, which need not exist yet."""
+    """Raise UsageError U0203 if files cannot be written to a folder, which need not exist yet."""
     existing = next((one for one in (folder, *folder.absolute().parents) if os.path.lexists(one)), folder)
     if os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK):  # noqa: PTH112 (raises nothing)
         return
@@ -221,13 +214,13 @@ def _create(path: Path, target: Path) -> _Pending:
             os.close(handle)  # Windows cannot rename an open file
             return _Pending(Path(name), path, target, None)
         with contextlib.suppress(OSError):
-            if not locked(handle) or not os.fstat(handle).st_nlink:
+            if not try_lock(handle) or not os.fstat(handle).st_nlink:
                 os.close(handle)  # another process found it unlocked and removed it
                 continue
         return _Pending(Path(name), path, target, handle)
 
 
-def locked(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
     """Lock an open file; False if another process holds the lock. Raises OSError if the file system has no locks."""
     if sys.platform == "win32":
         return False
@@ -240,37 +233,33 @@ def locked(handle: int) -> bool:
     return True
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove the temporary files for `path` that no process has locked."""
-    if sys.platform == "win32":
-        return
-    pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft" + re.escape(path.suffix))
-    for temporary in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]:
-        with contextlib.suppress(OSError), temporary.open("rb+") as file:
-            if locked(file.fileno()):
-                temporary.unlink()
-
-
-def _locked_folder(folder: Path) -> int | None:
-    """The open folder, locked unless another process has it locked; None if the system has no locks."""
-    if sys.platform == "win32":
-        return None
-    handle = os.open(folder, os.O_RDONLY)
+def _open_locked(path: Path) -> int | None:
+    """A file or folder, open and locked; None if another process has it locked, or if the system has no locks."""
     with contextlib.suppress(OSError):
-        if locked(handle):
-            return handle
-    os.close(handle)
+        handle = os.open(path, os.O_RDONLY)
+        with contextlib.suppress(OSError):
+            if try_lock(handle):
+                return handle
+        os.close(handle)
     return None
 
 
-def _remove_abandoned_folders(path: Path) -> None:
-    """Remove the temporary folders for `path` that no process has locked."""
-    pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft")
-    for temporary in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_dir()]:
-        handle = _locked_folder(temporary)
+def _remove_abandoned(path: Path, suffix: str) -> None:
+    """Remove the temporary files or folders for `path` that no process has locked."""
+    pattern = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}\.draft" + re.escape(suffix))
+    for temporary in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]:
+        handle = _open_locked(temporary)
         if handle is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
             os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def write_file(path: Path, text: str) -> None:
@@ -282,9 +271,13 @@ def write_file(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def drafting(hint: str = "") -> Generator[Draft]:
-    """A draft; at the end of the context, the files that were not published are removed. hint: of `Draft`."""
+    """A draft; at the end of the context, also at SIGTERM, the files that were not published are removed.
+
+    hint: of `Draft`.
+    """
     draft = Draft(hint)
-    try:
-        yield draft
-    finally:
-        draft.discard()
+    with cleanup_on_termination():
+        try:
+            yield draft
+        finally:
+            draft.discard()

@@ -1,4 +1,4 @@
-"""Python's search for cyclic garbage, paused where it costs much and finds nothing."""
+"""Python's search for cyclic garbage, paused if it costs much and finds nothing."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class _Clock:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
 
     def __call__(self, _number: int, frame: FrameType | None) -> None:
-        """Count on, or raise OutOfTime; nothing where what it waits for is over, since the signal may come late."""
+        """Count on, or raise OutOfTime; nothing if what it waits for is over, since the signal may come late."""
         if self.over:
             return
         cpu, wall = time.process_time(), time.monotonic()
@@ -113,8 +113,8 @@ def _has_clock() -> bool:
 def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
     """What runs inside is ended by OutOfTime after that many seconds and `grace` seconds of processor time.
 
-    seconds: None: only after a Ctrl-C. Where the processor is busy with others, the grace takes up to _BUSY times as
-    long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and where
+    seconds: None: only after a Ctrl-C. If the processor is busy with others, the grace takes up to _BUSY times as
+    long. Compiled code and C code end when they return to Python. Does nothing in other threads, on Windows, and if
     the clock of the process (ITIMER_REAL) is in use. If C code, as NumPy's, takes OutOfTime for an error of its own and
     raises another one, OutOfTime is raised all the same.
     """
@@ -175,9 +175,9 @@ def stopping_at_signals() -> Generator[Callable[[], bool]]:
 
 
 def _caught_terminations() -> dict[signal.Signals, Any]:
-    """The handlers of the termination signals that are not ignored."""
-    before = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
-    return {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    """The handlers of the termination signals that are not ignored and do not end a search."""
+    left = (signal.SIG_IGN, None, _raise_interrupt)
+    return {number: handler for number in _TERMINATION_SIGNALS if (handler := signal.getsignal(number)) not in left}
 
 
 def _raise_interrupt(_number: int, _frame: object) -> None:
@@ -193,7 +193,8 @@ def cleanup_on_termination() -> Generator[None]:
     """SIGTERM and SIGHUP raise an exception inside the context, so that it cleans up; then the signal is raised again
     with its previous handler.
 
-    Ignored signals stay ignored. Python handles signals only in the main thread; in other threads this does nothing.
+    Ignored signals stay ignored, and inside `stopping_at_signals` nothing changes. Python handles signals only in the
+    main thread; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

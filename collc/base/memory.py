@@ -9,6 +9,11 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, Span
 
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None
+
 SHARE: Final = 0.9
 """The share of the free memory that is taken at most; the rest is left to others."""
 
@@ -18,17 +23,17 @@ LEAST: Final = 1 << 28
 _SMALL: Final = 1 << 26
 """Bytes that are not asked for: counting what is taken costs time too."""
 
-_CGROUP: Final = Path("/sys/fs/cgroup")
+CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def free_memory(share: float = SHARE) -> int | None:
-    """A share of the bytes that the machine, or its control group, has left; None where the system does not say."""
+    """A share of the bytes that the machine, or its control group, has left; None if the system does not say."""
     free: int | None = None
-    for line in _read(Path("/proc/meminfo")).splitlines():
+    for line in text_of_system(Path("/proc/meminfo")).splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             free = int(rest.split()[0]) * 1024
-    limit, used = _read(_CGROUP / "memory.max"), _read(_CGROUP / "memory.current")
+    limit, used = text_of_system(CGROUP / "memory.max"), text_of_system(CGROUP / "memory.current")
     if limit.isdigit() and used.isdigit():
         left = int(limit) - int(used)
         free = left if free is None else min(free, left)
@@ -36,10 +41,8 @@ def free_memory(share: float = SHARE) -> int | None:
 
 
 def limit_memory(size: int) -> None:
-    """Limit the memory of this process to `size` bytes: then MemoryError. Without effect where unsupported."""
-    try:
-        import resource
-    except ImportError:
+    """Limit the memory of this process to `size` bytes: then MemoryError. Nothing if the system cannot."""
+    if resource is None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = size if hard == resource.RLIM_INFINITY else min(size, hard)
@@ -49,15 +52,13 @@ def limit_memory(size: int) -> None:
 @contextmanager
 def limited_memory(size: int | None) -> Generator[None]:
     """Limit what runs inside to `size` bytes; None: to what is free now, unless there is a limit already."""
-    try:
-        import resource
-    except ImportError:
+    if resource is None:
         yield
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if size is None and before[0] == resource.RLIM_INFINITY:
         free = free_memory()
-        size = None if free is None else max(LEAST, free + _taken())
+        size = None if free is None else max(LEAST, free + _taken_bytes())
     if size is not None:
         limit_memory(size)
     try:
@@ -67,30 +68,28 @@ def limited_memory(size: int | None) -> Generator[None]:
 
 
 def memory_limit() -> int | None:
-    """Bytes that this process may have; None where there is no limit."""
-    try:
-        import resource
-    except ImportError:
+    """Bytes that this process may have; None if there is no limit."""
+    if resource is None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def require(size: int, what: str, hint: str, at: Span | None = None, *, always: bool = False) -> None:
-    """Raise SourceError U0109 where `size` bytes are more than the memory limit leaves, before they are allocated.
+    """Raise SourceError U0109 if `size` bytes are more than the memory limit leaves, before they are allocated.
 
     what: what needs them, as in "5,000,000 chunks". hint: what to change. at: the place in the program.
-    always: also where they are few.
+    always: also if they are few.
     """
     limit = memory_limit() if always or size > _SMALL else None
-    if limit is None or size <= max(0, limit - _taken()):
+    if limit is None or size <= max(0, limit - _taken_bytes()):
         return
     message = f"{what} need about {gibibytes(size)} of memory, more than is left of {gibibytes(limit)}"
     raise SourceError(Diagnostic("U0109", message, at, hint=f"{hint}, or allow more with --memory-limit"))
 
 
 def require_for_search(size: int, what: str, *, always: bool = False) -> None:
-    """Raise SourceError U0109 where the main arrays of a search need more bytes than are left, before they are made.
+    """Raise SourceError U0109 if the main arrays of a search need more bytes than are left, before they are made.
 
     what: what they hold, as in "distances of 10,000 devices from 10,000 NPUs".
     """
@@ -98,19 +97,20 @@ def require_for_search(size: int, what: str, *, always: bool = False) -> None:
 
 
 def gibibytes(size: int) -> str:
-    """Bytes as GiB, or as MiB where they are fewer."""
+    """Bytes as GiB, or as MiB if they are fewer."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.0f} MiB"
 
 
-def _taken() -> int:
+def _taken_bytes() -> int:
     """Bytes of data that this process has, as the system counts them for its limit."""
-    for line in _read(Path("/proc/self/status")).splitlines():
+    for line in text_of_system(Path("/proc/self/status")).splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def _read(path: Path) -> str:
+def text_of_system(path: Path) -> str:
+    """The text of a file with numbers of the system; "" if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -31,7 +31,7 @@ def render(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
     return "\n\n".join(_message(diagnostic, colour) for diagnostic in diagnostics)
 
 
-def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+def fold_repeated(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """The messages without repeated warnings.
 
     Of warnings that differ only in numbers and spans, the first one is kept, with a note that counts the others.
@@ -52,7 +52,7 @@ def folded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     ]
 
 
-def as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
+def messages_as_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
     """One object per message: code, severity, message, span (null if there is none), notes and hint.
 
     A note has a message and a span. Lines and columns start at 1; the end is the first column after the span.
@@ -93,15 +93,11 @@ def _message(diagnostic: Diagnostic, colour: bool) -> str:
     if diagnostic.span is not None:
         lines += _excerpt(diagnostic.span, "^", tint, colour)
     for note in diagnostic.notes:
-        lines += _note(note, colour)
+        lines.append(f"{_paint('note:', _BLUE, colour)} {printable(note.message)}")
+        lines += _excerpt(note.span, "-", _BLUE, colour) if note.span is not None else []
     if diagnostic.hint:
         lines.append(f"{_paint('help:', _CYAN, colour)} {printable(diagnostic.hint)}")
     return "\n".join(lines)
-
-
-def _note(note: Note, colour: bool) -> list[str]:
-    lines = [f"{_paint('note:', _BLUE, colour)} {printable(note.message)}"]
-    return lines + (_excerpt(note.span, "-", _BLUE, colour) if note.span is not None else [])
 
 
 def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
@@ -114,10 +110,10 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
     line = text[begin:end].rstrip("\r")
     first = min(span.start - begin, len(line))
     last = min(max(span.end - begin, first + 1), max(len(line), first + 1))
-    line, first, last = _clipped(line, first, last)
-    before = _expanded(line[:first], 0)
-    marked = _expanded(line[first:last], len(before))
-    shown = before + marked + _expanded(line[last:], len(before) + len(marked))
+    line, first, last = _clip(line, first, last)
+    before = _expand_tabs(line[:first], 0)
+    marked = _expand_tabs(line[first:last], len(before))
+    shown = before + marked + _expand_tabs(line[last:], len(before) + len(marked))
     below = " " * _columns(before) + _paint(mark * max(1, _columns(marked)), tint, colour)
     gutter = str(number)
     bar = _paint("|", _BLUE, colour)
@@ -131,7 +127,7 @@ def _excerpt(span: Span, mark: str, tint: str, colour: bool) -> list[str]:
     ]
 
 
-def _clipped(line: str, first: int, last: int) -> tuple[str, int, int]:
+def _clip(line: str, first: int, last: int) -> tuple[str, int, int]:
     """At most WIDTH characters of a line around the characters from `first` to `last`, and their new positions."""
     if len(line) <= WIDTH:
         return line, first, last
@@ -148,7 +144,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
-def _expanded(text: str, column: int) -> str:
+def _expand_tabs(text: str, column: int) -> str:
     """The text with tabs as spaces and other control characters replaced. column: the column of the first character."""
     out: list[str] = []
     for character in text:

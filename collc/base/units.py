@@ -136,11 +136,11 @@ def format_bytes(size: int) -> str:
 
 
 _MOST_DIGITS: Final = 4
-"""Digits of sizes and rates that people read, where no exact text is short."""
+"""Digits of sizes and rates that people read, if no exact text is short."""
 
 
 def shown_bytes(size: int) -> str:
-    """A size for people, exact where that is short, else with four digits: `80MB`, not `78125KiB`; `12.35MB`.
+    """A size for people, exact if that is short, else with four digits: `80MB`, not `78125KiB`; `12.35MB`.
 
     `format_bytes` is for text that is read back.
     """
@@ -149,7 +149,7 @@ def shown_bytes(size: int) -> str:
 
 
 def shown_rate(rate: Fraction) -> str:
-    """A rate for people, exact where that is short, else with four digits: `3.333GB/s`.
+    """A rate for people, exact if that is short, else with four digits: `3.333GB/s`.
 
     `format_rate` is for text that is read back.
     """

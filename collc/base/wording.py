@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def _distance(a: str, b: str, limit: int) -> int:
-    """The Damerau-Levenshtein distance of two names (optimal string alignment), or limit + 1 where it is more."""
+    """The Damerau-Levenshtein distance of two names (optimal string alignment), or limit + 1 if it is more."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     before: list[int] = []

@@ -1,14 +1,20 @@
-"""A schedule as the messages and reductions of a custom collective, with the order of messages on each link."""
+"""A schedule as the messages and reductions of a custom collective, with the order of messages on each link.
+
+A switch of ASTRA-sim sends on at once what arrives, and traces can hold messages back at NPUs only. So each message
+leaves as late as it can without being late at its last link, and messages for one link leave in the order of that link.
+If several messages of an NPU are due together this cannot hold for all of them; then other orders are tried.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collc.chakra.send_times import HopTimes
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.schedule_tasks import ChunkMoves, chunk_edges, held_at_first, link_edges
 from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
@@ -18,8 +24,56 @@ from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
 
+_MICROSECOND: Final = 1000
 REDUCTION_NS = 1
 """What ASTRA-sim takes for a compute node without a duration."""
+
+
+@dataclass(frozen=True, eq=False)
+class HopTimes:
+    """n messages at their first and last links in ASTRA-sim's nanoseconds, in the order of the schedule on each link.
+
+    ready: int64[n], when a message can leave. enter: when it enters its first link. due: when it must at the latest so
+    that it enters its last link in time, if it does not wait on the way. busy: how long it occupies its first link.
+    first, last: int32[n], links; the last is -1 for messages over a single link. time: until all is done.
+    """
+
+    ready: Int64Array
+    enter: Int64Array
+    due: Int64Array
+    busy: Int64Array
+    first: Int32Array
+    last: Int32Array
+    time: int
+
+    def latest(self, key: Int64Array, apart: int) -> Int64Array:
+        """int64[n], nanoseconds: when messages leave, planned from the last to the first in order of `key`.
+
+        apart: nanoseconds between messages that go to the same last link.
+        """
+        columns = self.busy, self.due, self.ready, self.first, self.last
+        busy, due, ready, first, last = (_ints(column) for column in columns)
+        leave = [0] * len(due)
+        following: dict[int, int] = {}
+        beside: dict[int, int] = {}
+        for k in _ints(np.argsort(key, kind="stable")[::-1]):
+            time = min(due[k], following.get(first[k], due[k] + busy[k]) - busy[k])
+            if last[k] >= 0:
+                time = min(time, beside.get(last[k], time + apart) - apart)
+            leave[k] = following[first[k]] = max(time, ready[k], 0)
+            if last[k] >= 0:
+                beside[last[k]] = leave[k]
+        return np.array(leave, np.int64)
+
+    def candidates(self) -> Iterator[Int64Array]:
+        """Times before which messages do not leave, int64[n], 0: as soon as it can be sent; the likeliest first."""
+        for key in (self.due, (self.due + self.enter) // 2, self.enter):
+            for apart in (1, 0):
+                times = self.latest(key, apart)
+                whole = np.maximum(self.ready, times // _MICROSECOND * _MICROSECOND)
+                for begin in (whole, times):  # compute nodes take whole microseconds, so that fewer make these
+                    yield np.where(begin > self.ready, begin, 0)
+                    yield begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +86,7 @@ class Algorithm:
     (`produces`, bool[dependencies]) or so that messages enter a link in the order of the schedule.
     begin: int64[n], nanoseconds before which a message is not sent; 0: as soon as it can be.
     start, arrival: int64[n], nanoseconds in ASTRA-sim's congestion-aware model; time: until all is done.
-    schedule_time: nanoseconds until all is done where links carry messages in the order of the schedule.
+    schedule_time: nanoseconds until all is done if links carry messages in the order of the schedule.
     """
 
     moves: ChunkMoves
@@ -68,7 +122,7 @@ def algorithm_of(
     reduce: bool[n], whether the receiver adds the message. A receiver that holds nothing of the chunk stores it.
     hop_starts: int64[hops], picoseconds at which the hops enter their links in the schedule, message by message; None:
     a message waits before its second hop only.
-    time_of_traces: decides where messages come to a switch at one moment, whose order depends on that of the nodes.
+    time_of_traces: decides if messages come to a switch at one moment, whose order depends on that of the nodes.
     Raises CheckFailed S0401 if a chunk is never at its sender, Deadlock, ValueError if a link has no bandwidth.
     """
     plan = _Plan.of(network, demand, moves, routes, route, reduce)
@@ -82,7 +136,7 @@ def algorithm_of(
             other = replace(other, time=time_of_traces(other))
         if begin is best.begin:
             best = other
-        best = min(best, other, key=lambda one: (one.time != times.time, one.time > times.time, one.time))
+        best = min(best, other, key=lambda some: (some.time != times.time, some.time > times.time, some.time))
         if best.time == times.time:
             break
     return best
@@ -150,15 +204,17 @@ def _hop_times(plan: _Plan, hop_starts: Int64Array | None) -> HopTimes | None:
         edges=Edges.joined(edges),
     )
     try:
-        found = simulate(plan.network, hops, AstraTiming())
+        simulation = simulate(plan.network, hops, AstraTiming())
     except Deadlock:
         return None
     ready = np.zeros(count, np.int64)
-    np.maximum.at(ready, plan.needed.after, found.end[done][plan.needed.before])
-    enter, leave = found.hops.begin[first], found.hops.begin[last]
-    before_last = np.add.reduceat(found.hops.delay, first) - found.hops.delay[last]
+    np.maximum.at(ready, plan.needed.after, simulation.end[done][plan.needed.before])
+    enter, leave = simulation.hops.begin[first], simulation.hops.begin[last]
+    before_last = np.add.reduceat(simulation.hops.delay, first) - simulation.hops.delay[last]
     several = np.where(first < last, links[last], -1).astype(np.int32)
-    return HopTimes(ready, enter, leave - before_last, found.hops.busy[first], links[first], several, found.time)
+    return HopTimes(
+        ready, enter, leave - before_last, simulation.hops.busy[first], links[first], several, simulation.time
+    )
 
 
 def _planned_starts(plan: _Plan, offsets: Int64Array, links: Int32Array) -> Int64Array:
@@ -179,7 +235,7 @@ def _planned_starts(plan: _Plan, offsets: Int64Array, links: Int32Array) -> Int6
 def _simulate_algorithm(plan: _Plan, begin: Int64Array) -> Algorithm:
     """The algorithm whose messages are sent from `begin` on (int64[n], nanoseconds).
 
-    Where this is 0 for all, more dependencies let them enter their first links in the order of the schedule.
+    If this is 0 for all, more dependencies let them enter their first links in the order of the schedule.
     """
     first_link = plan.routes.links[plan.routes.offsets[plan.route]]
     graph, work = _tasks(plan, begin)
@@ -188,12 +244,12 @@ def _simulate_algorithm(plan: _Plan, begin: Int64Array) -> Algorithm:
     edges = graph.edges
     if not begin.any():
         in_turn = Edges.joined([edges, link_edges(first_link)])
-        found = simulate(plan.network, replace(graph, edges=in_turn), AstraTiming())
-        before, after = _order_on_links(plan.needed, found.end[done], first_link)
-        # Where messages pass switches, only the nodes themselves say how long they take.
+        simulation = simulate(plan.network, replace(graph, edges=in_turn), AstraTiming())
+        before, after = _order_on_links(plan.needed, simulation.end[done], first_link)
+        # If messages pass switches, only the nodes themselves say how long they take.
         in_traces = Edges.joined([edges, Edges.all_of(done[before].astype(np.int32), after, DONE)])
         edges = in_turn if plan.direct else in_traces
-    found = simulate(plan.network, replace(graph, edges=edges), AstraTiming())
+    simulation = simulate(plan.network, replace(graph, edges=edges), AstraTiming())
     count = len(plan.needed.before)
     return Algorithm(
         plan.moves,
@@ -204,10 +260,10 @@ def _simulate_algorithm(plan: _Plan, begin: Int64Array) -> Algorithm:
         np.concatenate([plan.needed.after, after]),
         np.arange(count + len(before)) < count,
         begin,
-        found.start[: len(work)],
-        found.end[: len(work)],
-        found.time,
-        found.time,
+        simulation.start[: len(work)],
+        simulation.end[: len(work)],
+        simulation.time,
+        simulation.time,
     )
 
 
@@ -266,15 +322,19 @@ def _order_on_links(needed: Edges, ended: Int64Array, link: Int32Array) -> tuple
         binding[after].append(before)
     times: list[int] = ready.tolist()
     links: list[int] = link.tolist()
-    found: list[tuple[int, int]] = []
+    dependencies: list[tuple[int, int]] = []
     in_front: dict[int, tuple[int, list[int]]] = {}
     for message in range(count):
         time, waits = in_front.get(links[message], (-1, []))
         if times[message] <= time:
-            found += [(before, message) for before in waits if before not in binding[message]]
+            dependencies += [(before, message) for before in waits if before not in binding[message]]
             more = [before for before in binding[message] if times[message] == time and before not in waits]
             in_front[links[message]] = (time, waits + more)
         else:
             in_front[links[message]] = (times[message], binding[message])
-    table = np.array(found, np.int32).reshape(len(found), 2)
+    table = np.array(dependencies, np.int32).reshape(len(dependencies), 2)
     return table[:, 0], table[:, 1]
+
+
+def _ints(column: NDArray[np.integer[Any]]) -> list[int]:
+    return column.tolist()

@@ -103,9 +103,9 @@ def deadlock(traces: Traces, cycle: list[int]) -> CheckFailed:
 def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
     """One task for each node: a send is a message, over the route with the fewest hops.
 
-    A receive is done when its message has arrived. Compute takes its duration, or 1 ns where that is 0.
+    A receive is done when its message has arrived. Compute takes its duration, or 1 ns if that is 0.
     unit: picoseconds per unit of time. Raises SourceError X0510 if the network has another number of NPUs, X0511
-    where no path leads to a receiver; CheckFailed X0506.
+    if no path leads to a receiver; CheckFailed X0506.
     """
     if traces.ranks != len(network.npus):
         message = f"there are traces of {traces.ranks} ranks, but {network.name} has {len(network.npus)} NPUs"

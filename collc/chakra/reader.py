@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,10 +37,10 @@ def trace_ranks(prefix: Path) -> list[int]:
     """The ranks that have a file, in order. Raises nothing: a folder that cannot be read has none."""
     pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9]\d{0,8})\.et")
     try:
-        found = [pattern.fullmatch(path.name) for path in prefix.parent.iterdir()]
+        matches = [pattern.fullmatch(path.name) for path in prefix.parent.iterdir()]
     except OSError:
         return []
-    return sorted(int(match[1]) for match in found if match)
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def read_traces(prefix: Path) -> Traces:
@@ -56,7 +55,7 @@ def read_traces(prefix: Path) -> Traces:
         raise SourceError(Diagnostic("X0501", f"{trace_path(prefix, missing)} is missing: {message}"))
     if len(ranks) > MAX_RANKS:
         raise _limit_error(prefix, f"{len(ranks)} ranks, more than {MAX_RANKS}")
-    reader = _Reader(prefix, len(ranks), schema())
+    reader = _Reader(prefix, len(ranks))
     for rank in ranks:
         reader.read(rank)
     return reader.as_traces()
@@ -79,52 +78,57 @@ def messages_of(path: Path) -> Iterator[tuple[int, bytes]]:
         raise SourceError(Diagnostic("X0501", f"cannot read {path}: {error.strerror or error}")) from error
     if len(data) > MAX_BYTES:
         raise _limit_error(path, f"more than {MAX_BYTES >> 20} MiB")
-    at = 0
-    while at < len(data):
-        begin, length, shift = at, 0, 0
+    position = 0
+    while position < len(data):
+        begin, length, shift = position, 0, 0
         while True:
-            if at == len(data):
-                raise _damaged_error(path, f"the file is cut off at byte {at}")
-            byte = data[at]
-            at, length, shift = at + 1, length | (byte & 127) << shift, shift + 7
+            if position == len(data):
+                raise _damaged_error(path, f"the file is cut off at byte {position}")
+            byte = data[position]
+            position, length, shift = position + 1, length | (byte & 127) << shift, shift + 7
             if byte < 128:
                 break
             if shift > 28:
                 raise _damaged_error(path, f"at byte {begin}, the length of a message is too long")
         if length > MAX_MESSAGE:
             raise _limit_error(path, f"a message of {length} bytes at byte {begin}, more than {MAX_MESSAGE >> 20} MiB")
-        if at + length > len(data):
-            rest = len(data) - at
+        if position + length > len(data):
+            rest = len(data) - position
             raise _damaged_error(
                 path, f"the file is cut off: the message at byte {begin} has {length} bytes, {rest} are there"
             )
-        yield begin, data[at : at + length]
-        at += length
+        yield begin, data[position : position + length]
+        position += length
 
 
-@dataclass
+_COLUMNS: Final = {
+    "id": "q",
+    "kind": "b",
+    "size": "q",
+    "peer": "i",
+    "tag": "q",
+    "duration": "q",
+    "before": "i",
+    "after": "i",
+}
+"""Columns of `Traces` with the types of their numbers."""
+
+
 class _Reader:
-    """The nodes read so far, rank after rank."""
+    """The nodes read so far, rank after rank. columns: by name."""
 
-    prefix: Path
-    ranks: int
-    schema: Schema
-    first: list[int] = field(default_factory=lambda: [0])
-    id: array[int] = field(default_factory=lambda: array("q"))
-    kind: array[int] = field(default_factory=lambda: array("b"))
-    size: array[int] = field(default_factory=lambda: array("q"))
-    peer: array[int] = field(default_factory=lambda: array("q"))
-    tag: array[int] = field(default_factory=lambda: array("q"))
-    duration: array[int] = field(default_factory=lambda: array("q"))
-    names: list[str] = field(default_factory=list[str])
-    before: array[int] = field(default_factory=lambda: array("q"))
-    after: array[int] = field(default_factory=lambda: array("q"))
+    def __init__(self, prefix: Path, ranks: int) -> None:
+        self.prefix: Path = prefix
+        self.ranks: int = ranks
+        self.schema: Schema = schema()
+        self.first: list[int] = [0]
+        self.names: list[str] = []
+        self.columns: dict[str, array[int]] = {name: array(kind) for name, kind in _COLUMNS.items()}
 
     def read(self, rank: int) -> None:
         """Read the file of one rank."""
         path = trace_path(self.prefix, rank)
-        waits: dict[int, list[int]] = {}
-        rows: dict[int, tuple[int, int, int, int, int, str]] = {}
+        rows: dict[int, tuple[tuple[int, ...], str, list[int]]] = {}
         messages = messages_of(path)
         self._check_metadata(path, next(messages, None))
         node = self.schema.node()
@@ -135,15 +139,13 @@ class _Reader:
                 raise _damaged_error(path, f"the message at byte {begin} is not a node") from error
             if node.id in rows:
                 raise self._node_error(path, node, "X0505", "there are two nodes with this id")
-            if len(self.id) + len(rows) >= MAX_NODES:
+            if len(self.names) + len(rows) >= MAX_NODES:
                 raise _limit_error(path, f"too many nodes, with those of all ranks more than {MAX_NODES}")
-            rows[node.id] = self._row(path, rank, node)
-            deps = [*node.data_deps, *node.ctrl_deps]
-            if deps:
-                waits[node.id] = sorted(set(deps))
+            needed = sorted({*node.data_deps, *node.ctrl_deps})
+            rows[node.id] = self._row(path, rank, node), node.name[:MAX_NAME], needed
         if not rows:
             raise SourceError(Diagnostic("X0504", f"{path} has no node; ASTRA-sim needs one for every rank"))
-        self._add(path, rows, waits)
+        self._add(path, rows)
 
     def _check_metadata(self, path: Path, message: tuple[int, bytes] | None) -> None:
         metadata = self.schema.metadata()
@@ -154,8 +156,8 @@ class _Reader:
         if not metadata.version:
             raise _damaged_error(path, "the file does not begin with the metadata of a Chakra trace")
 
-    def _row(self, path: Path, rank: int, node: Node) -> tuple[int, int, int, int, int, str]:
-        """(kind, size, peer, tag, duration, name) of a node. Raises SourceError X0503, X0504."""
+    def _row(self, path: Path, rank: int, node: Node) -> tuple[int, int, int, int, int]:
+        """(kind, size, peer, tag, duration) of a node. Raises SourceError X0503, X0504."""
         kind = node.type
         if kind not in _ALLOWED:
             name = next((known.name for known in NodeType if known == kind), str(kind))
@@ -166,7 +168,7 @@ class _Reader:
         if node.id >= _LARGEST or node.duration_micros >= 2**42:
             raise self._node_error(path, node, "X0504", "its id or duration is out of range")
         if kind == NodeType.COMP:
-            return kind, 0, -1, 0, node.duration_micros, node.name[:MAX_NAME]
+            return kind, 0, -1, 0, node.duration_micros
         values = _whole_numbers(node)
         end = "comm_dst" if kind == NodeType.SEND else "comm_src"
         size, peer, tag = values.get("comm_size", 0), values.get(end, -1), values.get("comm_tag", 0)
@@ -177,32 +179,26 @@ class _Reader:
             raise self._node_error(path, node, "X0504", f"{end} is {what}, not another of the {self.ranks} ranks")
         if not -_LARGEST < tag < _LARGEST:
             raise self._node_error(path, node, "X0504", "comm_tag is out of range")
-        return kind, size, peer, tag, 0, node.name[:MAX_NAME]
+        return kind, size, peer, tag, 0
 
-    def _add(
-        self, path: Path, rows: dict[int, tuple[int, int, int, int, int, str]], waits: dict[int, list[int]]
-    ) -> None:
+    def _add(self, path: Path, rows: dict[int, tuple[tuple[int, ...], str, list[int]]]) -> None:
         """Add the nodes of a rank, in order of id."""
-        base, ids = len(self.id), sorted(rows)
-        number = {node: base + k for k, node in enumerate(ids)}
-        for node in ids:
-            kind, size, peer, tag, duration, name = rows[node]
-            self.id.append(node)
-            self.kind.append(kind)
-            self.size.append(size)
-            self.peer.append(peer)
-            self.tag.append(tag)
-            self.duration.append(duration)
+        number = {node: len(self.names) + k for k, node in enumerate(sorted(rows))}
+        before, after = self.columns["before"], self.columns["after"]
+        for node, row in number.items():
+            values, name, needed = rows[node]
+            for column, value in zip(("id", "kind", "size", "peer", "tag", "duration"), (node, *values), strict=True):
+                self.columns[column].append(value)
             self.names.append(name)
-            for dependency in waits.get(node, ()):
+            for dependency in needed:
                 if dependency not in number:
                     message = f"{path}: node {node} depends on node {dependency}, which is not in the file"
                     raise SourceError(Diagnostic("X0505", message))
-                self.before.append(number[dependency])
-                self.after.append(number[node])
-        if len(self.before) > MAX_DEPENDENCIES:
+                before.append(number[dependency])
+                after.append(row)
+        if len(before) > MAX_DEPENDENCIES:
             raise _limit_error(path, f"too many dependencies, with those of all ranks more than {MAX_DEPENDENCIES}")
-        self.first.append(len(self.id))
+        self.first.append(len(self.names))
 
     @staticmethod
     def _node_error(path: Path, node: Node, code: str, what: str, hint: str = "") -> SourceError:
@@ -211,19 +207,8 @@ class _Reader:
 
     def as_traces(self) -> Traces:
         """All nodes as arrays."""
-        return Traces(
-            self.prefix,
-            np.array(self.first, np.int64),
-            np.array(self.id, np.int64),
-            np.array(self.kind, np.int8),
-            np.array(self.size, np.int64),
-            np.array(self.peer, np.int32),
-            np.array(self.tag, np.int64),
-            np.array(self.duration, np.int64),
-            np.array(self.before, np.int32),
-            np.array(self.after, np.int32),
-            tuple(self.names),
-        )
+        columns: dict[str, Any] = {name: np.array(column, column.typecode) for name, column in self.columns.items()}
+        return Traces(prefix=self.prefix, first=np.array(self.first, np.int64), names=tuple(self.names), **columns)
 
 
 def _whole_numbers(node: Node) -> dict[str, int]:

@@ -1,13 +1,13 @@
 """Whether the traces of a collective leave the right data on every rank.
 
-The names of nodes say which chunk they carry (`names.py`), and their data dependencies where it comes from: a send
+The names of nodes say which chunk they carry (`traces.py`), and their data dependencies where it comes from: a send
 carries what its rank holds at first, and what the nodes of the same chunk that it depends on have brought. A relay
 carries only what the last receive from a rank has brought, and a receive with `keep` brings nothing to anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,12 +57,18 @@ def node_chunks(traces: Traces) -> list[str] | None:
 
 @dataclass
 class _Values:
-    """The contributions that each node carries, as bit sets of ranks; of a copied chunk 1 for the chunk itself."""
+    """The contributions that each node carries, as bit sets of ranks; of a copied chunk 1 for the chunk itself.
+
+    chunks: of each node. before: by node, the nodes that it depends on. ranks: of each node. sender: of each receive.
+    """
 
     traces: Traces
     chunks: list[str]
     wanted: Mapping[str, Wanted]
-    value: list[int] = field(default_factory=list[int])
+    before: list[list[int]]
+    ranks: list[int]
+    sender: dict[int, int]
+    value: list[int]
     errors: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def full(self, chunk: str) -> int:
@@ -70,29 +76,26 @@ class _Values:
         wanted = self.wanted[chunk]
         return wanted.pre if wanted.reduction else 1
 
-    def held_value(self, chunk: str, rank: int) -> int:
-        """The value that a rank has at first."""
-        wanted = self.wanted[chunk]
-        mine = wanted.pre >> rank & 1
-        return mine << rank if wanted.reduction else mine
+    def combined_value(self, chunk: str, rank: int, nodes: list[int], last: int) -> int:
+        """What a rank holds of a chunk after some nodes. A complete value replaces, partials are added.
 
-    def combined_value(self, chunk: str, rank: int, nodes: list[int], at: int) -> int:
-        """What a rank holds of a chunk after some nodes. A complete value replaces, partials are added."""
-        full, value = self.full(chunk), self.held_value(chunk, rank)
-        kind = self.traces.kind
-        if any(self.value[node] == full and kind[node] != NodeType.COMP for node in nodes):
-            return full
-        if not self.wanted[chunk].reduction:
-            return max([value, *(self.value[node] for node in nodes)])
+        last: the node to which errors belong.
+        """
+        wanted, kind = self.wanted[chunk], self.traces.kind
+        held = wanted.pre >> rank & 1
+        if any(self.value[node] == self.full(chunk) and kind[node] != NodeType.COMP for node in nodes):
+            return self.full(chunk)
+        if not wanted.reduction:
+            return max([held, *(self.value[node] for node in nodes)])
+        value = held << rank
         stored = [node for node in nodes if kind[node] != NodeType.COMP]
-        if len(stored) + (value != 0) > 1:
-            self.add_error(
-                stored[-1], f"it replaces the partial of chunk {chunk} that rank {rank} holds; nothing adds them"
-            )
+        if len(stored) + held > 1:
+            what = f"it replaces the partial of chunk {chunk} that rank {rank} holds; nothing adds them"
+            self.add_error(stored[-1], what)
         for node in nodes:
             twice = value & self.value[node]
             if twice:
-                self.add_error(at, f"the contribution of rank {twice.bit_length() - 1} to chunk {chunk} occurs twice")
+                self.add_error(last, f"the contribution of rank {twice.bit_length() - 1} to chunk {chunk} occurs twice")
             value |= self.value[node]
         return value
 
@@ -100,6 +103,55 @@ class _Values:
         """Note an error at a node."""
         if len(self.errors) < MOST_ERRORS:
             self.errors.append(Diagnostic("X0512", f"{self.traces.label(node)}: {what}"))
+
+    def execute(self, node: int) -> None:
+        """Find the value of a node from those of the nodes that it depends on."""
+        traces, value, chunk, rank = self.traces, self.value, self.chunks[node], self.ranks[node]
+        kind = traces.kind
+        come = [other for other in self.before[node] if self.chunks[other] == chunk and kind[other] != NodeType.SEND]
+        producers = [other for other in come if not is_kept(traces.names[other])]
+        origin = origin_in(traces.names[node])
+        if kind[node] == NodeType.RECV:
+            sender = self.sender[node]
+            if self.chunks[sender] != chunk:
+                self.add_error(node, f"chunk {self.chunks[sender]} arrives, not {chunk}")
+            value[node] = value[sender]
+        elif kind[node] == NodeType.SEND:
+            if origin >= 0:
+                relayed = (k for k in come if kind[k] == NodeType.RECV and self.ranks[self.sender[k]] == origin)
+                last = max(relayed, default=-1)
+                value[node] = value[last] if last >= 0 else 0
+            else:
+                value[node] = self.combined_value(chunk, rank, producers, node)
+            if not value[node]:
+                self.add_error(node, f"rank {rank} does not hold chunk {chunk} when it sends it")
+        elif len(producers) == 1:
+            value[node] = value[producers[0]]
+        else:
+            self.add_error(node, f"it reduces {len(producers)} receives of chunk {chunk}, not one")
+
+    def check_ends(self) -> None:
+        """Every rank holds what it must hold when all nodes are done."""
+        traces, chunks = self.traces, self.chunks
+        reduced = {
+            other
+            for node in np.flatnonzero(traces.kind == NodeType.COMP).tolist()
+            for other in self.before[node]
+            if chunks[node] == chunks[other]
+        }
+        arrived: dict[tuple[str, int], list[int]] = {}
+        for node in np.flatnonzero(traces.kind != NodeType.SEND).tolist():
+            if chunks[node] and node not in reduced and not is_kept(traces.names[node]):
+                arrived.setdefault((chunks[node], self.ranks[node]), []).append(node)
+        for chunk, wanted in self.wanted.items():
+            for rank in (rank for rank in range(wanted.post.bit_length()) if wanted.post >> rank & 1):
+                nodes = arrived.get((chunk, rank), [])
+                last = nodes[-1] if nodes else int(traces.first[rank])
+                missing = self.full(chunk) & ~self.combined_value(chunk, rank, nodes, last)
+                if missing and len(self.errors) < MOST_ERRORS:
+                    of = f" the contribution of rank {missing.bit_length() - 1} to" if wanted.reduction else ""
+                    message = f"{traces.prefix}: rank {rank} ends without{of} chunk {chunk}"
+                    self.errors.append(Diagnostic("X0512", message, notes=(Note("it must hold it at the end"),)))
 
 
 def result_errors(
@@ -113,73 +165,15 @@ def result_errors(
     unknown = next((node for node, chunk in enumerate(chunks) if chunk and chunk not in wanted), None)
     if unknown is not None:
         return [Diagnostic("X0512", f"{traces.label(unknown)}: the collective has no chunk {chunks[unknown]}")]
-    values = _Values(traces, chunks, wanted, [0] * len(traces))
-    sender = dict(zip(receives.tolist(), sends.tolist(), strict=True))
-    before = _dependencies(traces)
-    ranks = np.repeat(np.arange(traces.ranks), np.diff(traces.first)).tolist()
-    for node in nodes_in_order(traces, sends, receives):
-        chunk, kind = chunks[node], traces.kind[node]
-        if not chunk:
-            continue
-        come = [other for other in before[node] if chunks[other] == chunk and traces.kind[other] != NodeType.SEND]
-        producers = [other for other in come if not is_kept(traces.names[other])]
-        origin = origin_in(traces.names[node])
-        if kind == NodeType.SEND:
-            if origin >= 0:
-                relayed = (k for k in come if traces.kind[k] == NodeType.RECV and ranks[sender[k]] == origin)
-                last = max(relayed, default=-1)
-                values.value[node] = values.value[last] if last >= 0 else 0
-            else:
-                values.value[node] = values.combined_value(chunk, ranks[node], producers, node)
-            if not values.value[node]:
-                values.add_error(node, f"rank {ranks[node]} does not hold chunk {chunk} when it sends it")
-        elif kind == NodeType.RECV:
-            if chunks[sender[node]] != chunk:
-                values.add_error(node, f"chunk {chunks[sender[node]]} arrives, not {chunk}")
-            values.value[node] = values.value[sender[node]]
-        elif len(producers) == 1:
-            values.value[node] = values.value[producers[0]]
-        else:
-            values.add_error(node, f"it reduces {len(producers)} receives of chunk {chunk}, not one")
-    _check_ends(values, ranks, before)
-    return values.errors
-
-
-def _check_ends(values: _Values, ranks: list[int], before: list[list[int]]) -> None:
-    """Every rank holds what it must hold when all nodes are done."""
-    traces = values.traces
-    reduced = {
-        other
-        for node in np.flatnonzero(traces.kind == NodeType.COMP).tolist()
-        for other in before[node]
-        if values.chunks[node] == values.chunks[other]
-    }
-    arrived: dict[tuple[str, int], list[int]] = {}
-    for node in np.flatnonzero(traces.kind != NodeType.SEND).tolist():
-        if values.chunks[node] and node not in reduced and not is_kept(traces.names[node]):
-            arrived.setdefault((values.chunks[node], ranks[node]), []).append(node)
-    for chunk, wanted in values.wanted.items():
-        for rank in _ranks(wanted.post):
-            nodes = arrived.get((chunk, rank), [])
-            last = nodes[-1] if nodes else int(traces.first[rank])
-            missing = values.full(chunk) & ~values.combined_value(chunk, rank, nodes, last)
-            if missing:
-                of = f" the contribution of rank {missing.bit_length() - 1} to" if wanted.reduction else ""
-                message = f"{traces.prefix}: rank {rank} ends without{of} chunk {chunk}"
-                if len(values.errors) < MOST_ERRORS:
-                    values.errors.append(Diagnostic("X0512", message, notes=(Note("it must hold it at the end"),)))
-
-
-def _ranks(bits: int) -> Iterator[int]:
-    while bits:
-        yield (bits & -bits).bit_length() - 1
-        bits &= bits - 1
-
-
-def _dependencies(traces: Traces) -> list[list[int]]:
-    """By node, the nodes that it depends on."""
-    found: list[list[int]] = [[] for _ in range(len(traces))]
+    before: list[list[int]] = [[] for _ in range(len(traces))]
     pairs: list[list[int]] = np.stack([traces.before, traces.after], axis=1).tolist()
-    for before, after in pairs:
-        found[after].append(before)
-    return found
+    for first, second in pairs:
+        before[second].append(first)
+    ranks: list[int] = np.repeat(np.arange(traces.ranks), np.diff(traces.first)).tolist()
+    sender = dict(zip(receives.tolist(), sends.tolist(), strict=True))
+    values = _Values(traces, chunks, wanted, before, ranks, sender, [0] * len(traces))
+    for node in nodes_in_order(traces, sends, receives):
+        if chunks[node]:
+            values.execute(node)
+    values.check_ends()
+    return values.errors

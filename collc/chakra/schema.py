@@ -6,11 +6,11 @@ file is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 VERSION: Final = "0.0.4"
 """The version of the schema that collc writes."""
@@ -65,67 +65,16 @@ class CollectiveType(IntEnum):
     REDUCE_SCATTER = 7
 
 
-class Attribute(Protocol):
-    """AttributeProto: a name and one value."""
-
-    name: str
-    int32_val: int
-    int64_val: int
-    uint32_val: int
-    uint64_val: int
-    bool_val: bool
-    string_val: str
-
-    def WhichOneof(self, name: str) -> str | None:  # noqa: N802
-        """The name of the value that is set."""
-        ...
-
-
-class Attributes(Protocol):
-    """The attributes of a message."""
-
-    def __iter__(self) -> Any: ...  # noqa: ANN401
-
-    def add(self, **values: object) -> Attribute:
-        """Append one."""
-        ...
-
-
-class Message(Protocol):
-    """Any message."""
-
-    def SerializeToString(self) -> bytes:  # noqa: N802
-        """Its bytes."""
-        ...
-
-    def ParseFromString(self, data: bytes) -> int:  # noqa: N802
-        """Read it from bytes. Raises DecodeError."""
-        ...
-
-
-class Node(Message, Protocol):
-    """A node of a trace."""
-
-    id: int
-    name: str
-    type: int
-    ctrl_deps: MutableSequence[int]
-    data_deps: MutableSequence[int]
-    duration_micros: int
-    attr: Attributes
-
-
-class Metadata(Message, Protocol):
-    """The first message of a trace."""
-
-    version: str
+Node = Any
+"""A message of a trace, with the fields of `_NODE`."""
+Message = Any
 
 
 class Schema(NamedTuple):
     """The classes of messages, and the error of their readers."""
 
     node: Callable[..., Node]
-    metadata: Callable[..., Metadata]
+    metadata: Callable[..., Message]
     decode_error: type[Exception]
 
 
@@ -140,23 +89,17 @@ def schema() -> Schema:
         message = file.message_type.add(name=name)
         if name == "AttributeProto":
             message.oneof_decl.add(name="value")
-        for field, (kind, number) in fields.items():
-            _add_field(message, field, kind, number)
+        for field_name, (kind, number) in fields.items():
+            base, _, repeated = kind.partition(" ")
+            field = message.field.add(name=field_name, number=number, label=_REPEATED if repeated else _OPTIONAL)
+            field.type = _SCALARS.get(base, _MESSAGE)
+            if field.type == _MESSAGE:
+                field.type_name = f".{_PACKAGE}.{base}"
+            if field_name.endswith("_val"):
+                field.oneof_index = 0
     pool = pools.DescriptorPool()
     pool.Add(file)
-
-    def made(name: str) -> Any:  # noqa: ANN401
-        return factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-    error: type[Exception] = import_module("google.protobuf.message").DecodeError
-    return Schema(made("Node"), made("GlobalMetadata"), error)
-
-
-def _add_field(message: Any, name: str, kind: str, number: int) -> None:  # noqa: ANN401
-    base, _, repeated = kind.partition(" ")
-    field = message.field.add(name=name, number=number, label=_REPEATED if repeated else _OPTIONAL)
-    field.type = _SCALARS.get(base, _MESSAGE)
-    if field.type == _MESSAGE:
-        field.type_name = f".{_PACKAGE}.{base}"
-    if name.endswith("_val"):
-        field.oneof_index = 0
+    node, metadata = (
+        factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in ("Node", "GlobalMetadata")
+    )
+    return Schema(node, metadata, import_module("google.protobuf.message").DecodeError)

@@ -85,7 +85,7 @@ def chunk_in(name: str, kind: int) -> str | None:
 
 
 def origin_in(name: str) -> int:
-    """The rank from which came what a node relays; -1 where it sends what its rank holds."""
+    """The rank from which came what a node relays; -1 if it sends what its rank holds."""
     match = _RELAY.fullmatch(name)
     return int(match[3]) if match else -1
 

@@ -15,7 +15,7 @@ WORKLOAD: Final = "workload"
 
 
 def workload_beside(prefix: Path, ranks: int) -> tuple[str, int]:
-    """(collective, bytes) of the workload of rank 0 in the same folder; ("", 0) where there is none, or more in it.
+    """(collective, bytes) of the workload of rank 0 in the same folder; ("", 0) if there is none, or more in it.
 
     comm_size counts what one rank puts in, which of an All-Gather is one block of the output.
     """

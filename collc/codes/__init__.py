@@ -29,7 +29,7 @@ class Code:
 
 @cache
 def catalogue() -> dict[str, Code]:
-    """All entries by code, in order. Raises ValueError where two files have the same code."""
+    """All entries by code, in order. Raises ValueError if two files have the same code."""
     codes: dict[str, Code] = {}
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         table: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,28 +1,44 @@
-"""The command line: runs a command, and reports what ends it early."""
+"""The command line: reads the arguments, runs a command, and reports what ends it early."""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import io
 import json
 import os
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Final, TextIO
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from typing import Final, NoReturn, TextIO
 
-from collc.base.diagnostics import CollcError, Diagnostic, Exit
+from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, UsageError
 from collc.base.exit_codes import INTERRUPTED
+from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.memory import gibibytes, limited_memory, memory_limit
-from collc.command.arguments import parse_arguments
-from collc.command.terminal import drop_output
+from collc.base.rendering import messages_as_json
+from collc.base.wording import did_you_mean, listed
+from collc.command import commands, machine_commands
+from collc.command.options import COMMANDS
+from collc.command.terminal import Output, drop_output, internal_error, print_messages, print_output
+from collc.version import __version__
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 an error in the program; 2 in the command line; "
+    "3 no schedule or design exists or none was found; 4 a check failed; "
+    "5 an error in collc itself; 130 interrupted by Ctrl-C. "
+    "The first Ctrl-C during synthesis keeps the best schedule found so far; the second one ends collc."
+)
+
+MODULES: Final = (commands, machine_commands)
+"""The modules that register commands, in the order of the help."""
 
 _MEMORY_HINTS: Final = {
     "compile": "compile one schedule at a time with --schedule NAME, or a smaller network",
     "run": "run fewer elements with --count N",
 }
-"""What to try where memory is short, by command."""
+"""What to try if memory is short, by command."""
 
 _RESULTS: Final = {"compile": "schedules", "design": "designs"}
 """What the JSON of a command lists besides messages, by command."""
@@ -49,13 +65,11 @@ def _messages_of(
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename is not None else ""
         return [Diagnostic("U0138", f"cannot read or write{where}: {error.strerror or error}")], int(Exit.USAGE)
-    from collc.command.terminal import internal_error
-
     return [internal_error(error)], int(Exit.INTERNAL)
 
 
 def _out_of_memory(error: BaseException, command: str, limit: int | None) -> Diagnostic:
-    """The message about memory that was refused, with its size where NumPy asked for it."""
+    """The message about memory that was refused, with its size if NumPy asked for it."""
     hint = _MEMORY_HINTS.get(command, "use a machine with more, or a smaller network")
     known = re.match(r"Unable to allocate ([\d.]+ [KMGTPE]iB)", str(error))
     message = f"not enough memory: an array of {known[1]} is needed" if known else "there is not enough memory for this"
@@ -66,25 +80,20 @@ def _out_of_memory(error: BaseException, command: str, limit: int | None) -> Dia
 
 
 def _report_error(error: BaseException, words: Sequence[str], limit: int | None) -> int:
-    """Print what ended a command early, as JSON too where that was asked for; returns the exit code.
+    """Print what ended a command early, as JSON too if that was asked for; returns the exit code.
 
     limit: the bytes of memory that the command had at most.
     """
-    from collc.command.commands import CompilationEnded
-    from collc.command.terminal import print_messages
-
-    partial = error.report if isinstance(error, CompilationEnded) else None
+    partial = error.report if isinstance(error, commands.CompilationEnded) else None
     command = words[0] if words else ""
     cause = error if partial is None else error.__cause__
     messages, code = _messages_of(cause, command, partial is not None, limit)
     if "--json" in words:
-        from collc.base.rendering import as_json
-
         earlier = partial.all_diagnostics if partial is not None else ()
         results = _RESULTS.get(command)
         empty: dict[str, object] = {results: []} if results else {}
         answer = empty if partial is None else partial.as_json()
-        answer |= {"diagnostics": as_json([*earlier, *messages])}
+        answer |= {"diagnostics": messages_as_json([*earlier, *messages])}
         messages = [*messages, *_unwritten(json.dumps(answer, indent=2))]
     try:
         print_messages(messages)
@@ -94,7 +103,7 @@ def _report_error(error: BaseException, words: Sequence[str], limit: int | None)
 
 
 def _unwritten(answer: str) -> Sequence[Diagnostic]:
-    """Print the answer of a command that failed. Returns the message where stdout does not take it."""
+    """Print the answer of a command that failed. Returns the message if stdout does not take it."""
     try:
         print(answer, flush=True)
     except BrokenPipeError:
@@ -103,6 +112,69 @@ def _unwritten(answer: str) -> Sequence[Diagnostic]:
         drop_output()
         return _messages_of(error, "", partial=False)[0]
     return ()
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises UsageError U0100 instead of ending the process, and makes its epilog when it is shown."""
+
+    def format_help(self) -> str:
+        late_epilog: Callable[[], str] | None = self.get_default("late_epilog")
+        self.epilog = self.epilog if late_epilog is None else late_epilog()
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(Diagnostic("U0100", message, hint=f"'{self.prog} --help' lists what there is"))
+
+
+def parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and the parser of each command."""
+    description = "Schedules for collective communication: synthesized, verified, and written for MSCCL and MSCCL++."
+    parser = _Parser(prog="collc", description=description, epilog=EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"collc {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    return parser, {name: command.add_to(subparsers) for name, command in COMMANDS.items()}
+
+
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace | None:
+    """The parsed arguments, with the command's name in `command`; None without words, after printing the help.
+
+    Raises UsageError U0100 if the arguments are wrong, SystemExit after `--help` and `--version`.
+    """
+    parser, of_command = parsers()
+    if not words:
+        parser.print_help(sys.stdout)
+        return None
+    if not words[0].startswith("-") and words[0] not in of_command:
+        hint = did_you_mean(words[0], COMMANDS, f"the commands are {listed(COMMANDS)}")
+        raise UsageError(Diagnostic("U0100", f"there is no command '{words[0]}'", hint=hint))
+    chosen, unknown = parser.parse_known_args(words)
+    if unknown:
+        own = of_command[chosen.command]
+        known = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", own.format_help())
+        flag = unknown[0].partition("=")[0]
+        hint = did_you_mean(flag, known, f"'{own.prog} --help' lists what there is")
+        raise UsageError(Diagnostic("U0100", f"'{own.prog}' does not take '{unknown[0]}'", hint=hint))
+    return chosen
+
+
+def run_command(chosen: argparse.Namespace) -> Exit:
+    """Run the chosen command and print its output; returns the exit code.
+
+    Raises CollcError, also NoSchedule S0207 if the time of the command is over.
+    """
+    command = COMMANDS[chosen.command]
+    limit = chosen.time_limit if command.ends else None
+    try:
+        with nullcontext() if limit is None else ended_after(limit):
+            output = command.run(chosen)
+    except OutOfTime:
+        message = f"stopped at the time limit of {limit:g} s: there is no answer yet"
+        hint = "give it more time with --time-limit, or use a smaller file"
+        raise NoSchedule(Diagnostic("S0207", message, hint=hint)) from None
+    if not isinstance(output, Output):
+        return output
+    print_output(output, as_json=chosen.json, quiet=getattr(chosen, "quiet", False))
+    return output.exit
 
 
 def _prepare_streams() -> None:
@@ -127,7 +199,7 @@ def _open_as(number: int) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but SystemExit, after `--help` and `--version`.
 
-    arguments: the words after "collc"; None: those of the process.
+    arguments: the words after "collc"; None: the words of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
@@ -136,10 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             chosen = parse_arguments(words)
             if chosen is not None:
-                from collc.command import commands
-
                 limits.enter_context(limited_memory(chosen.memory_limit))
-                code = int(commands.run(chosen))
+                code = int(run_command(chosen))
             sys.stdout.flush()
         except BrokenPipeError:
             drop_output()

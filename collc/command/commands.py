@@ -1,29 +1,37 @@
-"""The commands, after their arguments were parsed."""
+"""The commands about programs, schedules and files for runtimes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from collc.application.file_kinds import titles
+from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
-from collc.base.interrupts import OutOfTime, ended_after
-from collc.command.arguments import ENDED
-from collc.command.machine_commands import calibrate_command, import_command, topology_command
-from collc.command.terminal import print_json, print_messages, print_table, progress_bar
-from collc.command.values import settings_of
+from collc.base.tables import Table
+from collc.command import options as shared
+from collc.command.options import command, flag, option, settings_of
+from collc.command.terminal import Output, print_output, progress_bar
+from collc.command.values import number_from, positive
+from collc.emit.kinds import EMIT_KINDS
+from collc.passes.synthesizers import searching_synthesizers
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
+    from collc.msccl.inspecting.inspection import Inspection
+
+_KINDS = "also write this kind of file: " + ", ".join(EMIT_KINDS)
+_SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(searching_synthesizers())
+_PASSES = 'run these passes instead of the synthesizer\'s, as in "tacos{seed=7},invert,verify"'
 
 
 class CompilationEnded(Exception):
     """`collc compile` ended early, for the reason in `__cause__`, after some schedules were compiled.
 
-    report: those schedules. As text it is already printed; as JSON it is not, since it goes into one object with the
+    report: of these schedules. As text it is already printed; as JSON it is not, since it goes into one object with the
     message about the reason.
     """
 
@@ -32,8 +40,27 @@ class CompilationEnded(Exception):
         self.report: CompileReport = report
 
 
-def compile_command(chosen: argparse.Namespace) -> Exit:
-    """`collc compile`. Raises CompilationEnded where it ends early and a schedule was compiled before."""
+@command(
+    "compile",
+    "synthesize and verify the schedules of a program, and write their files",
+    shared.PROGRAM,
+    shared.FOLDER,
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    option("--emit KIND", _KINDS, action="append", default=[]),
+    option("--synthesizer, --algorithm NAME", _SYNTHESIZER),
+    *shared.SYNTHESIZER_OPTIONS.values(),
+    shared.CHUNKS,
+    option("--passes PIPELINE", _PASSES),
+    option("--print-after PASS", "print the module after this pass, as .ten", action="append", default=[]),
+    flag("--prove", "prove all properties with Z3, and look for a shorter schedule"),
+    option("--certificate FILE", "write the formulas given to Z3, as SMT-LIB text", Path),
+    shared.JSON,
+    shared.QUIET,
+    ends=False,
+)
+def compile_command(chosen: argparse.Namespace) -> Output:
+    """`collc compile`. Raises CompilationEnded if it ends early and a schedule was compiled before."""
     from collc.application.compile.compilation import compile_program
     from collc.application.compile.compile_report import CompileReport
     from collc.application.settings import Callbacks, Settings
@@ -48,96 +75,217 @@ def compile_command(chosen: argparse.Namespace) -> Exit:
             raise
         partial = CompileReport(tuple(finished))
         if not chosen.json:
-            print_report(partial, chosen)
+            print_output(_compile_output(partial, chosen), as_json=False, quiet=chosen.quiet)
         raise CompilationEnded(partial) from error
-    print_report(report, chosen)
-    return report.exit
+    return _compile_output(report, chosen)
 
 
-def print_report(report: CompileReport, chosen: argparse.Namespace) -> None:
-    """Print the report of a compilation: JSON or a table on stdout, notes and messages on stderr."""
-    from collc.application.compile.compile_report import COLUMNS
-    from collc.base.rendering import printable
-
-    messages = report.all_diagnostics
-    if chosen.json:
-        print_json(report.as_json(), messages)
-    elif not chosen.quiet and not chosen.print_after and report.schedules:
-        print_table(COLUMNS, [schedule.cells() for schedule in report.schedules])
-        for schedule in report.schedules:
-            for note in schedule.notes:
-                print(printable(f"{schedule.name}: {note}"), file=sys.stderr)
-    print_messages(messages)
+def _compile_output(report: CompileReport, chosen: argparse.Namespace) -> Output:
+    """The output of a compilation; only messages if modules were printed."""
+    shown = not chosen.print_after
+    notes = [f"{schedule.name}: {note}" for schedule in report.schedules for note in schedule.notes if shown]
+    tables = [report.table()] if shown else []
+    return Output(report.as_json, tables, notes=notes, diagnostics=report.all_diagnostics, exit=report.exit)
 
 
-def check_command(chosen: argparse.Namespace) -> Exit:
+@command(
+    "check",
+    "check syntax, names, types and units of a program, without synthesis",
+    shared.PROGRAM,
+    shared.DEFINITIONS,
+    shared.JSON,
+)
+def check_command(chosen: argparse.Namespace) -> Output:
     """`collc check`: the messages about a program, without synthesis."""
     from collc.source.elaboration.elaborate import load_program
 
-    diagnostics: tuple[Diagnostic, ...] = ()
-    code = Exit.DONE
     try:
         load_program(chosen.file, dict(chosen.definitions))
     except (SourceError, NoSchedule) as error:
-        diagnostics, code = error.diagnostics, error.exit
-    if chosen.json:
-        print_json({}, diagnostics)
-    print_messages(diagnostics)
-    return code
+        return Output(dict[str, object], diagnostics=error.diagnostics, exit=error.exit)
+    return Output(dict[str, object])
 
 
-def verify_command(chosen: argparse.Namespace) -> Exit:
+@command(
+    "verify",
+    "check a schedule, an MSCCL file or an MSCCL++ plan of any origin",
+    shared.RUNTIME_FILE.with_help(titles("verify")),
+    shared.COLLECTIVE,
+    shared.ROOT,
+    shared.PROFILE,
+    option("--program FILE.coll", "check the file against a schedule of this program", Path),
+    shared.SCHEDULE.with_help("the schedule of that program"),
+    shared.GPUS_PER_NODE.with_help("for an MSCCL++ plan: ranks of a node, which map each other's memory"),
+    shared.JSON,
+)
+def verify_command(chosen: argparse.Namespace) -> Output:
     """`collc verify`: all checks of a file."""
     from collc.application.verify.file_verification import Expectation, verify_file
 
-    expected = Expectation(
-        chosen.collective, chosen.root, chosen.profile, chosen.program, chosen.schedule, chosen.gpus_per_node
+    report = verify_file(chosen.file, settings_of(Expectation, chosen))
+    exit = Exit.DONE if report.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
+    if report.unreadable:
+        return Output(report.as_json, diagnostics=report.diagnostics, exit=exit)
+    table = Table(("check", "outcome"), report.rows())
+    return Output(report.as_json, [table], text=_wrap(report.description()), diagnostics=report.diagnostics, exit=exit)
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 80, break_long_words=False, break_on_hyphens=False)
+
+
+@command(
+    "run",
+    "run an MSCCL file or an MSCCL++ plan on random data and compare with NumPy",
+    shared.RUNTIME_FILE,
+    option("--dtype TYPE", "type of the elements: float32 (default), int32, ...", default="float32"),
+    option("--op OP", "reduction: sum, prod, max or min (default: what the file says, else sum)"),
+    option("--count N", "elements, as NCCL counts them (default: a few)", positive),
+    option("--runs N", "runs, each with its own data and timing", positive, default=1),
+    flag("--threads", "run each threadblock in a thread, instead of all in a random order"),
+    shared.COLLECTIVE,
+    option("--seed N", "the seed of data and timing", number_from(0), default=0),
+    shared.ROOT,
+    shared.PROFILE,
+    shared.JSON,
+)
+def run_command(chosen: argparse.Namespace) -> Output:
+    """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
+    from collc.application.run.file_runs import COLUMNS, RunOptions, run_program
+
+    report = run_program(chosen.file, **{name: getattr(chosen, name) for name in RunOptions.__annotations__})
+    exit = Exit.DONE if report.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
+    return Output(report.as_json, [Table(COLUMNS, report.rows())], diagnostics=report.diagnostics, exit=exit)
+
+
+@command(
+    "simulate",
+    "simulate a schedule, or Chakra traces as ASTRA-sim does",
+    shared.RUNTIME_FILE.with_help(titles("simulate")),
+    option("--network FILE.yml", "the network, as a network file of ASTRA-sim", Path),
+    shared.ON,
+    shared.SIZE,
+    shared.PROFILE,
+    flag("--astra", "ASTRA-sim's truncated nanoseconds in place of exact picoseconds"),
+    option(
+        "--model",
+        "whether messages queue at links: aware (default) or unaware, ASTRA-sim's two analytical models",
+        choices=("aware", "unaware"),
+        default="aware",
+    ),
+    shared.SYNTHESIZER_OPTIONS["link_model"].with_help(
+        "when a link is free again, for traces and files for runtimes: pipelined (default) or store"
+    ),
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    shared.JSON,
+)
+def simulate_command(chosen: argparse.Namespace) -> Output:
+    """`collc simulate`: the time of a schedule or of Chakra traces on a network."""
+    from collc.application.simulate.simulating import SimulationSettings, simulate_file
+    from collc.ten.schedule import LinkModel
+
+    link_model = None if chosen.link_model is None else LinkModel(chosen.link_model)
+    report = simulate_file(chosen.file, settings_of(SimulationSettings, chosen, link_model=link_model))
+    return Output(report.as_json, report.tables())
+
+
+@command(
+    "compare",
+    "simulate a schedule and textbook algorithms on the same network",
+    shared.RUNTIME_FILE.with_help("a program or a .ten file"),
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    shared.SVG.with_help("draw the times as bars"),
+    shared.JSON,
+    shared.QUIET.with_help("show no progress", dest="without_progress"),
+)
+def compare_command(chosen: argparse.Namespace) -> Output:
+    """`collc compare`: a schedule against textbook algorithms and the ideal."""
+    from collc.application.compare.comparing import compare_file
+    from collc.base.atomic_files import write_file
+
+    with progress_bar(chosen.without_progress) as progress:
+        report = compare_file(chosen.file, chosen.schedule, dict(chosen.definitions), progress)
+    if chosen.svg is not None:
+        write_file(chosen.svg, report.svg())
+    return Output(report.as_json, [report.table()], heading=report.title())
+
+
+@command(
+    "show",
+    "write a report with pictures of a program, a schedule or a file for a runtime",
+    shared.RUNTIME_FILE.with_help(titles("show")),
+    shared.OUTPUT.with_help("the report (default: NAME.html, without --svg or --png)", metavar="FILE.html"),
+    shared.SVG.with_help("write one picture"),
+    option("--png FILE.png", "write one picture; needs the extra collc[png]", Path),
+    option("--picture", "which one (default: topology)", choices=PICTURE_KINDS.keys()),
+    option("--theme", "the colours of that picture (default: light)", choices=("light", "dark")),
+    shared.SCHEDULE,
+    shared.DESIGN,
+    shared.DEFINITIONS,
+    shared.ON.with_help("the network on which an MSCCL file or a plan is simulated"),
+    shared.SIZE,
+    shared.PROFILE,
+    shared.JSON,
+    shared.QUIET,
+)
+def show_command(chosen: argparse.Namespace) -> Output:
+    """`collc show`: a report or a picture."""
+    from collc.application.show.showing import ShowSettings, show_file
+
+    single = chosen.svg is not None or chosen.png is not None
+    if not single and (chosen.picture is not None or chosen.theme is not None):
+        name = "--picture" if chosen.picture is not None else "--theme"
+        raise UsageError(Diagnostic("U0135", f"{name} is for single pictures", hint="name a file: --svg FILE.svg"))
+    page = chosen.output
+    if page is None and not single:
+        page = Path("report.html" if chosen.file == Path("-") else f"{chosen.file.stem}.html")
+    picture, theme = chosen.picture or "topology", chosen.theme or "light"
+    with progress_bar(chosen.quiet) as progress:
+        settings = settings_of(ShowSettings, chosen, page=page, picture=picture, theme=theme)
+        shown = show_file(chosen.file, settings, progress)
+    exit = Exit.DONE if shown.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
+    return Output(shown.as_json, text="\n".join(map(str, shown.files)), diagnostics=shown.messages, exit=exit)
+
+
+@command(
+    "inspect",
+    "show what an MSCCL file or an MSCCL++ plan contains",
+    shared.RUNTIME_FILE,
+    shared.PROFILE,
+    shared.SVG.with_help("draw a picture of the program"),
+    shared.JSON,
+)
+def inspect_command(chosen: argparse.Namespace) -> Output:
+    """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
+    from collc.application.file_kinds import call_for
+    from collc.application.rank_names import names_of_ranks
+    from collc.base.atomic_files import write_file
+
+    contents: Inspection = call_for(chosen.file, "inspect", chosen.profile)
+    names = names_of_ranks(chosen.file, len(contents.gpus))
+    if chosen.svg is not None:
+        write_file(chosen.svg, contents.svg())
+    columns, rows = contents.table()
+    if names:
+        columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]
+    totals = _wrap(", ".join(f"{name} {value}" for name, value in contents.totals.items()))
+    return Output(
+        lambda: contents.as_json() | ({"names": list(names)} if names else {}),
+        [Table(columns, rows)],
+        text=totals,
+        diagnostics=contents.warnings,
     )
-    report = verify_file(chosen.file, expected)
-    if chosen.json:
-        print_json(report.as_json(), report.diagnostics)
-    elif not report.unreadable:
-        print_table(("check", "outcome"), report.rows())
-        if description := report.description():
-            print(textwrap.fill(description, 80, break_long_words=False, break_on_hyphens=False))
-    print_messages(report.diagnostics)
-    return Exit.DONE if report.ok else Exit.CHECK_FAILED
 
 
-def design_command(chosen: argparse.Namespace) -> Exit:
-    """`collc design`: the best bandwidths for the designs of a program, or the parts of a network."""
-    from collc.application.design.design_report import COLUMNS
-    from collc.application.design.designs import DesignSettings, solve_designs
-
-    parts = [chosen.gpus, chosen.radix, chosen.domain]
-    if chosen.network is not None and chosen.file is None:
-        return _network_command(chosen)
-    if chosen.file is None or chosen.network is not None or any(parts):
-        message = "'collc design' takes a program, or --network with --gpus"
-        raise UsageError(Diagnostic("U0119", message, hint="as in: collc design --network rail_only --gpus 32768"))
-    report = solve_designs(chosen.file, DesignSettings(chosen.output, chosen.design, dict(chosen.definitions)))
-    if chosen.json:
-        print_json(report.as_json(compare=chosen.compare), report.diagnostics)
-    else:
-        rows = [row for design in report.designs for row in design.rows(compare=chosen.compare)]
-        if rows:
-            print_table(COLUMNS, rows)
-    print_messages(report.diagnostics)
-    return report.exit
-
-
-def _network_command(chosen: argparse.Namespace) -> Exit:
-    """`collc design --network`: the parts, cost and power of a network."""
-    from collc.application.topology.network_parts import COLUMNS, priced_networks
-
-    found = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
-    if chosen.json:
-        print_json({"networks": [network.as_json() for network in found]})
-    else:
-        print_table(COLUMNS, [network.cells() for network in found])
-    return Exit.DONE
-
-
+@command(
+    "fmt",
+    "rewrite programs in the canonical layout",
+    option("files FILE.coll", "a program", Path, nargs="+"),
+    flag("--check", "change no file; exit code 4 if one would change"),
+    ends=False,
+)
 def fmt_command(chosen: argparse.Namespace) -> Exit:
     """`collc fmt`: the canonical layout of programs."""
     from collc.base.atomic_files import write_file
@@ -160,6 +308,12 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
     return code
 
 
+@command(
+    "std",
+    "list the standard library, or print the source of one declaration",
+    option("name NAME", "print the source of this one", nargs="?"),
+    ends=False,
+)
 def std_command(chosen: argparse.Namespace) -> Exit:
     """`collc std`: the standard library, or the source of one of its declarations."""
     from collc.source.std_listing import std_entries, std_source
@@ -178,210 +332,15 @@ def std_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+@command(
+    "explain",
+    "explain the code of a message",
+    option("code CODE", "the code of a message, as in E0203"),
+    ends=False,
+)
 def explain_command(chosen: argparse.Namespace) -> Exit:
     """`collc explain`: the explanation of a message's code."""
     from collc.codes.explain import explain
 
     print(explain(chosen.code))
     return Exit.DONE
-
-
-def run_command(chosen: argparse.Namespace) -> Exit:
-    """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
-    from collc.application.run.file_runs import COLUMNS, run_program
-
-    found = run_program(
-        chosen.file,
-        dtype=chosen.dtype,
-        count=chosen.count,
-        seed=chosen.seed,
-        runs=chosen.runs,
-        op=chosen.op,
-        collective=chosen.collective,
-        root=chosen.root,
-        profile=chosen.profile,
-        threads=chosen.threads,
-    )
-    if chosen.json:
-        print_json(found.as_json(), found.diagnostics)
-    else:
-        print_table(COLUMNS, found.rows())
-    print_messages(found.diagnostics)
-    return Exit.DONE if found.ok else Exit.CHECK_FAILED
-
-
-def inspect_command(chosen: argparse.Namespace) -> Exit:
-    """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
-    from collc.application.rank_names import names_of_ranks
-    from collc.base.atomic_files import write_file
-    from collc.msccl.inspecting.inspect_file import inspection_of
-
-    found = inspection_of(chosen.file, chosen.profile)
-    names = names_of_ranks(chosen.file, len(found.gpus))
-    if chosen.svg is not None:
-        write_file(chosen.svg, found.svg())
-    if chosen.json:
-        print_json(found.as_json() | ({"names": list(names)} if names else {}), found.warnings)
-        return Exit.DONE
-    columns, rows = found.table()
-    if names:
-        columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]
-    print_table(columns, rows)
-    totals = ", ".join(f"{name} {value}" for name, value in found.totals().items())
-    print(textwrap.fill(totals, 80, break_long_words=False, break_on_hyphens=False))
-    print_messages(found.warnings)
-    return Exit.DONE
-
-
-def simulate_command(chosen: argparse.Namespace) -> Exit:
-    """`collc simulate`: the time of a schedule or of Chakra traces on a network."""
-    from collc.application.simulate.simulating import SimulationSettings, simulate_file
-    from collc.application.simulate.simulation_report import COLUMNS, LINK_COLUMNS
-    from collc.ten.schedule import LinkModel
-
-    link_model = None if chosen.link_model is None else LinkModel(chosen.link_model)
-    found = simulate_file(chosen.file, settings_of(SimulationSettings, chosen, link_model=link_model))
-    if chosen.json:
-        print_json(found.as_json())
-        return Exit.DONE
-    print_table(COLUMNS, list(found.rows()))
-    if rows := found.link_rows():
-        print_table(LINK_COLUMNS, rows)
-    return Exit.DONE
-
-
-def compare_command(chosen: argparse.Namespace) -> Exit:
-    """`collc compare`: a schedule against textbook algorithms and the ideal."""
-    from collc.application.compare.comparing import CompareSettings, compare_file
-    from collc.application.compare.comparison_report import COLUMNS
-    from collc.base.atomic_files import write_file
-
-    with progress_bar(chosen.quiet) as progress:
-        found = compare_file(chosen.file, settings_of(CompareSettings, chosen), progress)
-    if chosen.svg is not None:
-        write_file(chosen.svg, found.svg())
-    if chosen.json:
-        print_json(found.as_json())
-    else:
-        print(found.title())
-        print_table(COLUMNS, list(found.rows()))
-    return Exit.DONE
-
-
-def sweep_command(chosen: argparse.Namespace) -> Exit:
-    """`collc sweep`: a program for all combinations of values of its params, algorithms and seeds."""
-    from collc.application.sweep.sweep_chart import SweepPlot
-    from collc.application.sweep.sweeping import SweepSettings, sweep_program
-    from collc.parallel.processes import Processes
-
-    definitions: dict[str, tuple[str, ...]] = {}
-    for name, values in chosen.definitions:
-        definitions[name] = (*definitions.get(name, ()), *values)
-    settings = settings_of(
-        SweepSettings,
-        chosen,
-        definitions=tuple(definitions.items()),
-        algorithms=tuple(chosen.algorithm),
-        seeds=tuple(chosen.seed),
-        plot=None if chosen.plot is None else SweepPlot(chosen.plot, chosen.plot_x, chosen.plot_y),
-        processes=Processes(chosen.jobs, chosen.memory),
-    )
-    with progress_bar(chosen.quiet) as progress:
-        report = sweep_program(chosen.file, settings, progress)
-    if chosen.json:
-        print_json({"rows": report.table.rows}, report.failures())
-    elif not chosen.quiet:
-        print_table(report.table.columns(), report.table.cells())
-        for note in report.notes:
-            print(note, file=sys.stderr)
-    print_messages(report.failures())
-    return report.exit
-
-
-def show_command(chosen: argparse.Namespace) -> Exit:
-    """`collc show`: a report or a picture."""
-    from collc.application.show.showing import ShowSettings, show_file
-
-    single = chosen.svg is not None or chosen.png is not None
-    if not single and (chosen.picture is not None or chosen.theme is not None):
-        option = "--picture" if chosen.picture is not None else "--theme"
-        raise UsageError(Diagnostic("U0135", f"{option} is for single pictures", hint="name a file: --svg FILE.svg"))
-    page = chosen.output
-    if page is None and not single:
-        page = Path("report.html" if chosen.file == Path("-") else f"{chosen.file.stem}.html")
-    picture, theme = chosen.picture or "topology", chosen.theme or "light"
-    settings = settings_of(ShowSettings, chosen, page=page, picture=picture, theme=theme)
-    with progress_bar(chosen.quiet) as progress:
-        shown = show_file(chosen.file, settings, progress)
-    if chosen.json:
-        print_json(shown.as_json(), shown.messages)
-    elif not chosen.quiet:
-        print("\n".join(map(str, shown.files)))
-    print_messages(shown.messages)
-    return Exit.DONE if shown.ok else Exit.CHECK_FAILED
-
-
-def tune_command(chosen: argparse.Namespace) -> Exit:
-    """`collc tune`: files for all sizes of a collective."""
-    from collc.application.tune.tuning import TuningSettings, tune_program
-    from collc.application.tune.tuning_report import COLUMNS
-    from collc.msccl.options import Profile
-    from collc.parallel.processes import Processes
-    from collc.tuning.protocols import DEFAULT_COSTS
-
-    costs = {cost.name: cost for cost in chosen.protocol or DEFAULT_COSTS.values()}
-    settings = settings_of(
-        TuningSettings,
-        chosen,
-        definitions=tuple(dict(chosen.definitions).items()),
-        kinds=tuple(chosen.emit),
-        profile=Profile(chosen.profile),
-        algorithms=tuple(chosen.algorithm),
-        costs=tuple(costs.values()),
-        processes=Processes(chosen.jobs, chosen.memory),
-    )
-    with progress_bar(chosen.quiet) as progress:
-        report = tune_program(chosen.file, settings, progress)
-    if chosen.json:
-        print_json(report.as_json() | {"files": list(report.files)}, report.diagnostics)
-    elif not chosen.quiet:
-        print_table(COLUMNS, list(report.rows()))
-        for note in report.notes:
-            print(note, file=sys.stderr)
-    print_messages(report.diagnostics)
-    return Exit.DONE
-
-
-COMMANDS: Final[dict[str, Callable[[argparse.Namespace], Exit]]] = {
-    "compile": compile_command,
-    "check": check_command,
-    "verify": verify_command,
-    "run": run_command,
-    "simulate": simulate_command,
-    "compare": compare_command,
-    "sweep": sweep_command,
-    "show": show_command,
-    "tune": tune_command,
-    "calibrate": calibrate_command,
-    "inspect": inspect_command,
-    "design": design_command,
-    "topology": topology_command,
-    "import": import_command,
-    "fmt": fmt_command,
-    "std": std_command,
-    "explain": explain_command,
-}
-
-
-def run(chosen: argparse.Namespace) -> Exit:
-    """Run the chosen command; returns its exit code. Raises CollcError, NoSchedule S0207 where its time is over."""
-    command = COMMANDS[chosen.command]
-    if chosen.command not in ENDED or chosen.time_limit is None:
-        return command(chosen)
-    try:
-        with ended_after(chosen.time_limit):
-            return command(chosen)
-    except OutOfTime:
-        message = f"stopped at the time limit of {chosen.time_limit:g} s: there is no answer yet"
-        hint = "give it more time with --time-limit, or use a smaller file"
-        raise NoSchedule(Diagnostic("S0207", message, hint=hint)) from None

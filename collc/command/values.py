@@ -1,27 +1,35 @@
-"""The values of arguments: each function reads one, and raises ArgumentTypeError where it is none."""
+"""The values of arguments: each function reads one, and raises ArgumentTypeError for a text that is none."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, Final, TypeVar
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from collc.base.memory import LEAST
 from collc.base.units import PICOSECONDS, Dimension, quantity_in
 
+if TYPE_CHECKING:
+    from collc.tuning.protocols import ProtocolCost
+
 T = TypeVar("T")
 
 
-def settings_of(record: type[T], chosen: argparse.Namespace, /, **own: object) -> T:
-    """The settings whose fields are the arguments of the same names; lists are tuples, definitions a mapping.
+def reader(expected: str, read: Callable[[str], T | None]) -> Callable[[str], T]:
+    """A function that reads a value. expected: what the message says if `read` gives None or raises ValueError."""
 
-    own: the values of fields that are no argument, or another form of one.
-    """
-    values: dict[str, Any] = {f.name: getattr(chosen, f.name) for f in fields(record) if hasattr(chosen, f.name)}  # pyright: ignore[reportArgumentType]
-    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}  # pyright: ignore[reportUnknownArgumentType]
-    values |= {"definitions": dict(chosen.definitions)} if "definitions" in values else {}
-    return record(**values | own)
+    def read_or_raise(text: str) -> T:
+        try:
+            value = read(text)
+        except (ValueError, ZeroDivisionError):
+            value = None
+        if value is None:
+            raise argparse.ArgumentTypeError(f"{expected}, not {text!r}")
+        return value
+
+    return read_or_raise
 
 
 def definition_of(text: str) -> tuple[str, str]:
@@ -39,7 +47,7 @@ def values_of(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parts_of(text: str) -> list[str]:
-    """What commas separate, but for those in brackets and quotes."""
+    """What commas separate, but for commas in brackets and quotes."""
     parts = [""]
     depth, quoted = 0, False
     for letter in text:
@@ -60,21 +68,41 @@ def list_of(read: Callable[[str], T]) -> Callable[[str], list[T]]:
     return lambda text: [read(part) for part in parts_of(text)]
 
 
+def _whole_number(text: str, least: int) -> int | None:
+    return number if least <= (number := int(text)) < 2**63 else None
+
+
 def number_from(least: int) -> Callable[[str], int]:
     """A reader of whole numbers from `least` to 2**63 - 1."""
+    expected = f"a whole number of at least {least} and below 2**63 is expected"
+    return reader(expected, lambda text: _whole_number(text, least))
 
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = -1
-        if not least <= value < 2**63:
-            raise argparse.ArgumentTypeError(
-                f"a whole number of at least {least} and below 2**63 is expected, not {text!r}"
-            )
-        return value
 
-    return read
+positive: Final = number_from(1)
+"""Reads whole numbers from 1 on."""
+
+chunks_of: Final[Callable[[str], int | str]] = reader(
+    "auto or a whole number of at least 1 and below 2**63 is expected",
+    lambda text: text if text == "auto" else _whole_number(text, 1),
+)
+"""Reads a number of chunks, or "auto"."""
+
+channels_of: Final = reader(
+    "a number of channels from 1 to 32 is expected",
+    lambda text: n if (n := _whole_number(text, 1) or 33) <= 32 else None,
+)
+"""Reads a number of channels of a runtime."""
+
+share_of: Final = reader(
+    "a share from 0 to 1 is expected", lambda text: share if 0 <= (share := Fraction(text)) <= 1 else None
+)
+"""Reads a share, as in 0.02 or 1/50."""
+
+identifier_of: Final = reader(
+    "a name of small letters, digits and _ is expected",
+    lambda text: text if re.fullmatch(r"[a-z_][a-z0-9_]*", text) else None,
+)
+"""Reads the name of a let."""
 
 
 def nvlinks_of(text: str) -> int | str:
@@ -82,51 +110,37 @@ def nvlinks_of(text: str) -> int | str:
     return text if text == "dgx1" else number_from(0)(text)
 
 
-positive: Final = number_from(1)
-"""Reads whole numbers from 1 on."""
-
-
-def chunks_of(text: str) -> int | str:
-    """A number of chunks, or "auto"."""
-    if text == "auto":
-        return text
-    try:
-        return positive(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"auto or {error}") from None
-
-
-def seconds_of(text: str) -> float:
-    """A time limit in seconds, from a time as in 2s or 500ms; a number alone is seconds."""
-    value = _seconds(text)
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"a positive number of seconds is expected, not {text!r}")
-    return value
-
-
-def duration_of(text: str) -> float:
-    """Seconds, 0 included, from a time as in 3us; a number alone is seconds."""
-    value = _seconds(text)
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"a time is expected, as in 3us, not {text!r}")
-    return value
-
-
 def _seconds(text: str) -> float:
-    """The seconds of a time or a number; -1 for any other text."""
     time = quantity_in(text, Dimension.TIME)
-    try:
-        return float(text) if time is None else float(time / PICOSECONDS)
-    except ValueError:
-        return -1.0
+    return float(text) if time is None else float(time / PICOSECONDS)
 
 
-def size_of(text: str) -> int:
-    """Bytes, as in 64MiB."""
+seconds_of: Final = reader(
+    "a positive number of seconds is expected", lambda text: time if 0 < (time := _seconds(text)) < 1e9 else None
+)
+"""Reads a time limit in seconds, from a time as in 2s or 500ms; a number alone is seconds."""
+
+duration_of: Final = reader(
+    "a time is expected, as in 3us", lambda text: time if 0 <= (time := _seconds(text)) < 1e9 else None
+)
+"""Reads seconds, 0 included, from a time as in 3us; a number alone is seconds."""
+
+
+def _bytes(text: str) -> int | None:
     size = quantity_in(text if text[-1:].isalpha() else f"{text}B", Dimension.BYTES)
-    if size is None or size.denominator != 1 or not 0 < size < 2**60:
-        raise argparse.ArgumentTypeError(f"a size in whole bytes is expected, as in 64MiB, not {text!r}")
-    return int(size)
+    return int(size) if size is not None and size.denominator == 1 and 0 < size < 2**60 else None
+
+
+size_of: Final = reader("a size in whole bytes is expected, as in 64MiB", _bytes)
+"""Reads bytes, as in 64MiB."""
+
+
+def size_range_of(text: str) -> tuple[int, int]:
+    """The two ends of a range of sizes, as in 1KiB..4GiB."""
+    low, dots, high = text.partition("..")
+    if not dots or size_of(low.strip()) > size_of(high.strip()):
+        raise argparse.ArgumentTypeError(f"a range of sizes is expected, as in 1KiB..4GiB, not {text!r}")
+    return size_of(low.strip()), size_of(high.strip())
 
 
 def memory_of(text: str) -> int:
@@ -135,3 +149,11 @@ def memory_of(text: str) -> int:
     if size < LEAST:
         raise argparse.ArgumentTypeError(f"at least {LEAST >> 20}MiB are needed, not {text!r}")
     return size
+
+
+def protocol_cost_of(text: str) -> ProtocolCost:
+    """A protocol with its usual cost, or with the cost that the text gives."""
+    from collc.tuning.protocols import DEFAULT_COSTS, cost_of
+
+    expected = "a protocol is Simple, LL or LL128, alone or with its cost as in LL128=120/128:1.3us"
+    return DEFAULT_COSTS.get(text) or reader(expected, cost_of)(text)

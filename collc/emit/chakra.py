@@ -44,7 +44,7 @@ def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = No
 
     time_of_traces: see `algorithm_of`.
     Raises SourceError X0513 if a switch multicasts or reduces, CheckFailed if the schedule is wrong, ValueError
-    where a link has no bandwidth.
+    if a link has no bandwidth.
     """
     network, demand, schedule = module.network, module.demand, module.schedule
     if schedule is None:
@@ -89,7 +89,7 @@ def _algorithm_of_messages(
     reduce = rows.adds[hops.first][order]
     place = np.repeat(np.argsort(order), np.diff(routes.offsets)[route])
     starts = rows.start[hops.rows[np.argsort(place, kind="stable")]]
-    return algorithm_of(network, demand, moves.taken(order), routes, route[order], reduce, time_of_traces, starts)
+    return algorithm_of(network, demand, moves.select(order), routes, route[order], reduce, time_of_traces, starts)
 
 
 def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
@@ -131,9 +131,9 @@ def _time_of_schedule(module: Module) -> int:
 
 
 def _delay_note(module: Module, algorithm: Algorithm) -> str:
-    """A remark where the traces take another time than the schedule.
+    """A remark if the traces take another time than the schedule.
 
-    Both times are those of ASTRA-sim's model, and have 1 ns for each reduction; where NPUs have limits, that of the
+    Both times are those of ASTRA-sim's model, and have 1 ns for each reduction; if NPUs have limits, that of the
     schedule has none, and the traces may take so much longer.
     """
     time, least = algorithm.time, algorithm.schedule_time
@@ -214,7 +214,7 @@ class _PartialsApart:
 
 
 def _partials_apart(module: Module) -> _PartialsApart:
-    """What NPUs relay and keep apart; nothing where messages queue."""
+    """What NPUs relay and keep apart; nothing if messages queue."""
     schedule, found = module.schedule, _PartialsApart({}, set())
     if not isinstance(schedule, RowSchedule) or schedule.rows.messages is not None:
         return found
@@ -352,7 +352,7 @@ def network_text(network: Network, algorithm: Algorithm) -> tuple[str, str]:
     """(network file, ""), or ("", why ASTRA-sim's congestion-aware backend cannot express the network).
 
     That backend knows networks of one dimension with equal links. Where messages go between neighbours only, a
-    FullyConnected network of such links is exact; through one switch to which all NPUs are joined, a Switch; where NPUs
+    FullyConnected network of such links is exact; through one switch to which all NPUs are joined, a Switch; if NPUs
     forward messages, a Ring, if they take its shortest routes.
     """
     used = np.unique(algorithm.routes.of_tasks(algorithm.route)[1])

@@ -64,7 +64,7 @@ def _algo(program: Program) -> str:
     if program.profile is Profile.OLD:
         largest = _NO_LIMIT if high is None else high + 1
     values: dict[str, object] = {
-        "name": _plain(program.name),
+        "name": _plain_name(program.name),
         "nchunksperloop": program.chunks_per_loop,
         "nchannels": program.channels,
         "ngpus": len(program.gpus),
@@ -81,7 +81,7 @@ def _algo(program: Program) -> str:
     return f"<algo {_attributes(values)}>\n"
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """The name with `_` in place of all characters except letters, digits, `_`, `-` and `.`: it needs no escapes."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in name)
 

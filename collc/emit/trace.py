@@ -13,6 +13,7 @@ from typing import Final, TextIO
 import numpy as np
 
 from collc.base.units import format_time
+from collc.emit.output import Emission, WrittenFile
 from collc.simulation.schedule_tasks import transfer_edges
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
@@ -28,11 +29,17 @@ _LINKS, _NPUS = 1, 2
 """Numbers of the groups of tracks (processes, in the words of the format)."""
 
 FIRST_TRACK: Final = 100
-"""The number of the first track (thread) of links; those of NPUs follow. Perfetto takes thread 0 for the idle one, and
-one with the number of its process for the main one.
+"""The number of the first track (thread) of links; the tracks of NPUs follow. Perfetto takes thread 0 for the idle one,
+and one with the number of its process for the main one.
 """
 
 Event = dict[str, object]
+
+
+def emit_trace(emission: Emission) -> WrittenFile:
+    """Write the timeline. Raises what `write_trace` raises."""
+    with emission.destination.new().open("w", encoding="utf-8", newline="\n") as file:
+        return WrittenFile(notes=tuple(write_trace(emission.module, file)))
 
 
 def write_trace(module: Module, out: TextIO) -> list[str]:
@@ -65,13 +72,13 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
 
 
 def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
-    """The first transfers, as many as a file may have, and a remark where there are more."""
+    """The first transfers, as many as a file may have, and a remark if there are more."""
     if len(rows) <= MOST_TRANSFERS:
         return rows, []
     part = slice(0, MOST_TRANSFERS)
     end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
     note = f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}"
-    return rows.taken(part), [note]
+    return rows.select(part), [note]
 
 
 def _us(picoseconds: int) -> float:

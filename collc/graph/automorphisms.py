@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,10 +13,10 @@ from collc.ten.network import Network
 
 def kind_code(network: Network) -> NDArray[np.uint64]:
     """uint64[links]: a number for the kind of each link."""
-    return mixed(network.kind.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
+    return mix_bits(network.kind.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
 
 
-def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Each value scrambled, so that sums of different values differ (SplitMix64, Steele et al., OOPSLA 2014)."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -22,75 +24,102 @@ def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
+def refine_colours(
+    colour: NDArray[np.uint64], source: Int32Array, target: Int32Array, code: NDArray[np.uint64], first: int
+) -> NDArray[np.uint64]:
+    """uint64[devices]: colours that differ wherever neighbours do, of the devices from `first` on; others keep theirs.
+
+    source, target, code: of the links.
+    """
+    classes = 0
+    while (more := len(np.unique(colour[first:]))) > classes and not 0 < classes < more == len(colour) - first:
+        classes = more
+        total = np.zeros(len(colour), np.uint64)
+        np.add.at(total, target, mix_bits(colour[source] + code))
+        np.add.at(total, source, mix_bits(colour[target] - code))
+        colour = np.concatenate([colour[:first], mix_bits(colour[first:] + total[first:])])
+    return colour
+
+
+def match_keys(wanted: NDArray[Any], given: NDArray[Any]) -> Int32Array | None:
+    """int32[n]: for each wanted key the position of an equal one among those given, each once and equal ones in order;
+    None if there are others.
+    """
+    left, right = np.argsort(wanted, kind="stable"), np.argsort(given, kind="stable")
+    if not np.array_equal(wanted[left], given[right]):
+        return None
+    position = np.empty(len(left), np.int32)
+    position[left] = right
+    return position
+
+
+def link_keys(network: Network, source: NDArray[np.integer], target: NDArray[np.integer]) -> Int64Array:
+    """int64[links]: numbers that are equal for links between the same devices and of the same kind.
+
+    source, target: int[links], the ends that the links of a network are to have.
+    """
+    return (source.astype(np.int64) * network.device_count + target) * len(network.kinds) + network.kind
+
+
+def opposite_links(network: Network) -> Int32Array | None:
+    """int32[links]: for each link one of its kind in the other direction, each once; None if some link has none."""
+    source, target = network.source, network.target
+    return match_keys(link_keys(network, target, source), link_keys(network, source, target))
+
+
 class Automorphisms:
     """Extends permutations of the NPUs of a network to its switches and links.
 
     Switches are matched by what they are linked to: each has a colour, the NPUs different ones, which is refined by the
-    colours of its neighbours. Where several switches keep the same colour, they are matched by number, if that fails
+    colours of its neighbours. If several switches keep the same colour, they are matched by number, and if that fails
     one by one.
     """
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._count = network.npu_count
-        at = np.flatnonzero((network.source >= self._count) | (network.target >= self._count))
-        self._source, self._target, self._code = network.source[at], network.target[at], kind_code(network)[at]
+        switched = np.flatnonzero((network.source >= self._count) | (network.target >= self._count))
+        self._source, self._target = network.source[switched], network.target[switched]
+        self._code = kind_code(network)[switched]
         attributes = np.stack([network.present[self._count :], network.multicast, network.reduces, network.buffers])
-        self._first = mixed((attributes.T.astype(np.int64) @ np.array([1, 2, 4, 8])).astype(np.uint64))
-        self._keys = self._link_keys(np.arange(network.device_count))
-        self._order = np.argsort(self._keys, kind="stable")
-        self._sorted = self._keys[self._order]
+        self._first = mix_bits((attributes.T.astype(np.int64) @ np.array([1, 2, 4, 8])).astype(np.uint64))
+        self._keys = link_keys(network, network.source, network.target)
 
-    def extended(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
-        """(int32[devices], int32[links]) where the NPUs go to `npus`; None where that is no automorphism."""
+    def extend(self, npus: Int32Array) -> tuple[Int32Array, Int32Array] | None:
+        """(int32[devices], int32[links]), where all go if the NPUs go to `npus`; None if that is no automorphism."""
         network = self._network
         if len(network.endpoint) and not np.array_equal(network.endpoint[npus], network.endpoint):
             return None
         own, image = np.empty((2, network.device_count), np.uint64)
-        own[: self._count] = mixed(np.arange(self._count, dtype=np.uint64))
+        own[: self._count] = mix_bits(np.arange(self._count, dtype=np.uint64))
         image[npus] = own[: self._count]
         own[self._count :] = image[self._count :] = self._first
         for number in range(network.switch_count + 1):
-            own, image = self._refined(own), self._refined(image)
-            matched = self._matched(own, image)
-            if matched is None:
+            own, image = (
+                refine_colours(colour, self._source, self._target, self._code, self._count) for colour in (own, image)
+            )
+            switches = match_keys(own[self._count :], image[self._count :])
+            if switches is None:
                 return None
-            devices = np.concatenate([npus, matched]).astype(np.int32)
-            links = self._links(devices)
+            devices = np.concatenate([npus, switches + np.int32(self._count)]).astype(np.int32)
+            links = self.link_images(devices)
             if links is not None:
                 return devices, links
-            pair = self._pair(own, image)
+            pair = self._choose_pair(own, image)
             if pair is None:
                 return None
-            own[pair[0]] = image[pair[1]] = mixed(np.array([number], np.uint64))[0] ^ own[pair[0]]
+            own[pair[0]] = image[pair[1]] = mix_bits(np.array([number], np.uint64))[0] ^ own[pair[0]]
         return None
 
-    def _refined(self, colour: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Colours that differ wherever neighbours do."""
-        classes = 0
-        while True:
-            found = len(np.unique(colour[self._count :]))
-            if found <= classes or found == self._network.switch_count > 0 < classes:
-                return colour
-            classes = found
-            total = np.zeros(len(colour), np.uint64)
-            np.add.at(total, self._target, mixed(colour[self._source] + self._code))
-            np.add.at(total, self._source, mixed(colour[self._target] - self._code))
-            colour = colour.copy()
-            colour[self._count :] = mixed(colour[self._count :] + total[self._count :])
+    def link_images(self, devices: NDArray[np.integer]) -> Int32Array | None:
+        """int32[links]: where each link goes if devices go to `devices`; None if there is no such link. Parallel links
+        keep their order.
+        """
+        network = self._network
+        return match_keys(link_keys(network, devices[network.source], devices[network.target]), self._keys)
 
-    def _matched(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> Int64Array | None:
-        """int64[switches]: the image of each switch, by colour, then number; None where there are other colours."""
-        own, image = own[self._count :], image[self._count :]
-        left, right = np.argsort(own, kind="stable"), np.argsort(image, kind="stable")
-        if not np.array_equal(own[left], image[right]):
-            return None
-        found = np.empty(len(left), np.int64)
-        found[left] = right
-        return found + self._count
-
-    def _pair(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> tuple[int, int] | None:
-        """A switch among several of its colour, with its image: itself if possible; None where all colours differ."""
+    def _choose_pair(self, own: NDArray[np.uint64], image: NDArray[np.uint64]) -> tuple[int, int] | None:
+        """A switch among several of its colour, with its image: itself if possible; None if all colours differ."""
         colours, counts = np.unique(own[self._count :], return_counts=True)
         first: tuple[int, int] | None = None
         for colour in colours[counts > 1]:
@@ -99,18 +128,3 @@ class Automorphisms:
                 return int(left[0]), int(left[0])
             first = first or (int(left[0]), int(right[0]))
         return first
-
-    def _links(self, devices: Int32Array) -> Int32Array | None:
-        """int32[links]: the image of each link; None where there is none. Parallel links keep their order."""
-        keys = self._link_keys(devices)
-        order = np.argsort(keys, kind="stable")
-        if not np.array_equal(keys[order], self._sorted):
-            return None
-        found = np.empty(len(keys), np.int32)
-        found[order] = self._order
-        return found
-
-    def _link_keys(self, devices: NDArray[np.integer]) -> Int64Array:
-        network = self._network
-        ends = devices[network.source].astype(np.int64) * network.device_count + devices[network.target]
-        return ends * len(network.kinds) + network.kind

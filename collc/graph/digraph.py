@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-from collc.ten.arrays import BoolArray, Int32Array, grouped
+from collc.ten.arrays import BoolArray, Int32Array, group_positions
 
 
 class Links(Protocol):
@@ -56,14 +56,14 @@ class Digraph:
     @cached_property
     def out_edges(self) -> tuple[Int32Array, Int32Array]:
         """Edges by source in CSR form: (offsets int32[vertices + 1], edges int32[edges])."""
-        return grouped(self.source, self.vertex_count)
+        return group_positions(self.source, self.vertex_count)
 
     @cached_property
     def in_edges(self) -> tuple[Int32Array, Int32Array]:
         """Edges by target in CSR form: (offsets int32[vertices + 1], edges int32[edges])."""
-        return grouped(self.target, self.vertex_count)
+        return group_positions(self.target, self.vertex_count)
 
-    def reversed(self) -> Digraph:
+    def reverse(self) -> Digraph:
         """The graph with every edge turned round; edge numbers stay."""
         return self._reversed
 

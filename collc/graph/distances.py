@@ -179,7 +179,7 @@ def _relaxed_layers(graph: Digraph, layers: list[Int32Array], length: Int64Array
 
 def _row_by_row(graph: Digraph, length: Int64Array, start: Int64Array) -> Int64Array:
     """`distances_to` vertex by vertex. start: int64[targets, vertices], lengths of paths to each target."""
-    back = graph.reversed()
+    back = graph.reverse()
     return np.array([_nearest_first(back, length, row) for row in start], np.int64)
 
 

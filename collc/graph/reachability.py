@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,52 +29,15 @@ def reached(graph: Digraph, starts: Iterable[int]) -> BoolArray:
 
 
 def strongly_connected(graph: Digraph) -> Int32Array:
-    """int32[vertices]: the lowest number in the strongly connected component of each vertex (Tarjan)."""
-    offsets, edges = graph.out_edges
-    first: list[int] = offsets.tolist()
-    targets: list[int] = graph.target[edges].tolist()
-    label = np.arange(graph.vertex_count, dtype=np.int32)
-    done = bytearray(graph.vertex_count)
-    index = [-1] * graph.vertex_count  # in order of discovery
-    low = [0] * graph.vertex_count
-    cursor = first[:-1]
-    stack: list[int] = []
-    found = 0
-    for root in range(graph.vertex_count):
-        if index[root] >= 0:
-            continue
-        path = [root]
-        while path:
-            vertex = path[-1]
-            if index[vertex] < 0:
-                index[vertex] = low[vertex] = found
-                found += 1
-                stack.append(vertex)
-            place, last = cursor[vertex], first[vertex + 1]
-            while place < last:
-                there = targets[place]
-                if index[there] < 0:
-                    break
-                if not done[there]:
-                    low[vertex] = min(low[vertex], index[there])
-                place += 1
-            cursor[vertex] = place
-            if place < last:
-                path.append(targets[place])
-                continue
-            path.pop()
-            if path:
-                low[path[-1]] = min(low[path[-1]], low[vertex])
-            if low[vertex] == index[vertex]:
-                start = len(stack) - 1
-                while stack[start] != vertex:
-                    start -= 1
-                component = stack[start:]
-                del stack[start:]
-                label[component] = min(component)
-                for member in component:
-                    done[member] = 1
-    return label
+    """int32[vertices]: the lowest number in the strongly connected component of each vertex."""
+    from scipy.sparse import coo_array, csgraph  # pyright: ignore[reportMissingTypeStubs]
+
+    count, edges = graph.vertex_count, np.ones(graph.edge_count, np.int32)
+    matrix = cast("Any", coo_array)((edges, (graph.source, graph.target)), shape=(count, count))
+    component = cast("Any", csgraph).connected_components(matrix, connection="strong")[1]
+    lowest = np.full(count, count, np.int32)
+    np.minimum.at(lowest, component, np.arange(count, dtype=np.int32))
+    return lowest[component]
 
 
 def weakly_connected(graph: Digraph) -> Int32Array:

@@ -1,4 +1,4 @@
-"""Transfers placed between reserved intervals of a machine, one after another. Runs on lists or compiled on arrays."""
+"""Transfers placed between reserved intervals, one after another. Runs on lists or compiled on arrays."""
 
 from collections.abc import MutableSequence, Sequence
 
@@ -25,3 +25,13 @@ def first_gaps(
             reserved += 1
         start[number] = at
         free = at + taken
+
+
+def blocked_until(starts: Sequence[int], ends: Sequence[int], low: int, high: int, start: int, end: int) -> int:
+    """The end of the first of the reserved intervals low .. high - 1 that overlaps [start, end), or 0."""
+    for k in range(low, high):
+        if starts[k] >= end:
+            break
+        if start < ends[k]:
+            return ends[k]
+    return 0

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.kernels.compiled import inlined, trailing_zeros
+from collc.kernels.first_gaps import blocked_until
 
 DONE, RUNNING, STUCK, TOO_LONG = 0, 1, 2, 3
 """All have what they need; there is more to do; a wanted chunk cannot be reached; the limit is passed."""
@@ -316,9 +317,7 @@ def share_out(  # noqa: PLR0912 - one loop, since a call in compiled code counts
                         chunk = queued(links, devices, need, inside, order, row, needed, strict, shift, mask)
                     else:
                         scope = links[row + SCOPE] if strict else -1
-                        chunk = rarest(
-                            have, need, inside, exact, spread, words, shift, held, needed, scope
-                        )  # fmt: skip
+                        chunk = rarest(have, need, inside, exact, spread, words, shift, held, needed, scope)
                     if chunk >= 0 or not (
                         strict and late(links, total, busy, sizes, low, row, devices[lacks], now, deadline)
                     ):
@@ -474,10 +473,8 @@ def take_over(
         chunk, other = transfers[k * TRANSFER_ROW + CHUNK], transfers[k * TRANSFER_ROW + LINK] * LINK_ROW
         held = have[links[row + SOURCE] * words + (chunk >> shift)] >> (chunk & mask) & 1
         if held and links[other + LEVEL] == links[row + LEVEL]:
-            replacement = rarest(
-                have, need, inside, exact, spread, words, shift, links[other + SOURCE] * words, needed,
-                links[other + SCOPE],
-            )  # fmt: skip
+            its, scope = links[other + SOURCE] * words, links[other + SCOPE]
+            replacement = rarest(have, need, inside, exact, spread, words, shift, its, needed, scope)
             if replacement >= 0 and size[replacement] == size[chunk]:
                 transfers[k * TRANSFER_ROW + CHUNK] = exact[0] = replacement
                 return chunk
@@ -499,13 +496,3 @@ def late(
         lacks -= max(0, spare // busy[largest])
         other += LINK_ROW
     return lacks > 0
-
-
-def blocked_until(starts: Sequence[int], ends: Sequence[int], low: int, high: int, start: int, end: int) -> int:
-    """The end of the first of the reserved intervals low .. high - 1 that overlaps [start, end), or 0."""
-    for k in range(low, high):
-        if starts[k] >= end:
-            break
-        if start < ends[k]:
-            return ends[k]
-    return 0

@@ -106,7 +106,7 @@ def plan_by_steps(
 ) -> tuple[int, int, int]:
     """Plans the conditions order[position:] in that order, as far as the room of the tables is sure to do.
 
-    last: the last step that is used so far. offset: of the last search, 0 at first. non_minimal: a target at most so
+    last: the last step that is used so far. offset: of the last search, 0 at first. non_minimal: a target at most this
     many steps away is reached over any hops, others over hops that come nearer. work: its first entry grows by the
     work that was done, WORK for about a microsecond.
     Returns the first position that is not planned, and `last` and `offset` after it.

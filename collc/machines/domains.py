@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collc.machines.machine import Device, Family, Machine, Node, Wire, merged
+from collc.machines.machine import Device, Family, Machine, Node, Wire, merge_wires
 
 _SWITCH = "nvswitch"
 
@@ -36,4 +36,4 @@ def with_domains(machine: Machine) -> Machine:
         families = tuple(family for family in node.families if family.name != _SWITCH)
         nodes.append(replace(node, families=families, wires=tuple(own)))
     families = (Family(_SWITCH, len(names), True, tuple(names)), *machine.families)
-    return replace(machine, nodes=tuple(nodes), families=families, wires=merged(wires))
+    return replace(machine, nodes=tuple(nodes), families=families, wires=merge_wires(wires))

@@ -11,8 +11,8 @@ from typing import Final
 
 from collc.base.wording import listed, plural
 from collc.machines.hosts import Inside, Kinds, Port
-from collc.machines.machine import Device, Family, Machine, Wire, merged
-from collc.machines.reading import MICRO, ImportOptions, check_devices, missing, wrong
+from collc.machines.machine import Device, Family, Machine, Wire, merge_wires
+from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
 NIC_LATENCY: Final = (
@@ -26,9 +26,9 @@ _TIERS: Final = ("leaf", "spine", "core")
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A cable from a host to a switch. port: the name of its NIC; "" where the file names hosts only.
+    """A cable from a host to a switch. port: the name of its NIC; "" if the file names hosts only.
 
-    rate: bytes per second; None where the file does not say it. switch: its name in the file.
+    rate: bytes per second; None if the file does not say it. switch: its name in the file.
     """
 
     host: str
@@ -68,7 +68,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machine:
     """The machine of nodes on a fabric. insides: of each host, in the order of `fabric.hosts`.
 
-    Raises SourceError X0601 where the ports of a host do not fit the NICs of its node, UsageError X0602 where no
+    Raises SourceError X0601 if the ports of a host do not fit the NICs of its node, UsageError X0602 if no
     bandwidth is known.
     """
     check_devices(sum(family.count for inside in insides for family in inside.node.families) + len(fabric.switches))
@@ -82,14 +82,14 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     for host, attachments in by_host.items():
         inside = insides[node[host]]
         plugged = [one for one in attachments if one.port not in inside.unused]
-        matched = _matched(host, inside.ports, plugged)
+        matched = _match_ports(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
         if lost := [port.label for port in inside.ports if port not in cabled]:
             idle[listed(lost)].append(host)
         for port, attachment in matched:
             rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
             if rate is None:
-                raise missing(f"no bandwidth is known of the NICs of {host}", "give it: -D nic=400Gb/s")
+                raise option_error(f"no bandwidth is known of the NICs of {host}", "give it: -D nic=400Gb/s")
             kind = kinds.name("nic", rate, "from a node to the fabric: the NIC, its cable or PCIe", NIC_LATENCY)
             device = port.device._replace(node=node[host])
             wires.append(Wire(device, place[attachment.switch], kind))
@@ -97,7 +97,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     given = kinds.options.rates.get("uplink")
     if unknown and given is None:
         a, b, _ = unknown[0]
-        raise missing(f"no bandwidth is known between switches ({a} and {b})", "give it: -D uplink=400Gb/s")
+        raise option_error(f"no bandwidth is known between switches ({a} and {b})", "give it: -D uplink=400Gb/s")
     for a, b, known in fabric.cables:
         rate = given if known is None else known
         assert rate is not None
@@ -108,7 +108,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     without = [f"NICs that have no cable in the file of the fabric: {lost} of {_some(idle[lost])}" for lost in idle]
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped, *without])
     return Machine(
-        tuple(kinds.found.values()), nodes, families, merged(wires), dropped=tuple(dropped), assumed=fabric.assumed
+        tuple(kinds.found.values()), nodes, families, merge_wires(wires), dropped=tuple(dropped), assumed=fabric.assumed
     )
 
 
@@ -122,7 +122,7 @@ def _least(*rates: Fraction | None) -> Fraction | None:
     return min((rate for rate in rates if rate is not None), default=None)
 
 
-def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]) -> list[tuple[Port, Attachment]]:
+def _match_ports(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]) -> list[tuple[Port, Attachment]]:
     """Each cable of a host with the port of the node that it is plugged into."""
     if len(attachments) == 1 and not attachments[0].port:
         return [(port, attachments[0]) for port in ports]
@@ -134,9 +134,7 @@ def _matched(host: str, ports: Sequence[Port], attachments: Sequence[Attachment]
         message = f"host {host} has {cables} to the fabric, its node has {nics}"
         names = ", ".join(one.port for one in attachments[:8] if one.port)
         hint = f"the file calls the ports of the host {names}; name the same NICs inside the node"
-        raise wrong(
-            message, hint=hint if names else "which NIC is on which switch is clear only where they are as many"
-        )
+        raise flaw(message, hint=hint if names else "which NIC is on which switch is clear only if they are as many")
     ordered = sorted(attachments, key=lambda one: natural(one.port))
     return list(zip(ports, ordered, strict=True))
 
@@ -171,7 +169,7 @@ def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOption
     """NIC k of every node on leaf switch k, the leaves on a spine with the bandwidth of all their NICs."""
     counts = {len(inside.ports) for inside in insides}
     if len(counts) > 1:
-        raise wrong(f"--fabric rails needs as many NICs in each node; there are {sorted(counts)}")
+        raise flaw(f"--fabric rails needs as many NICs in each node; there are {sorted(counts)}")
     attachments: list[Attachment] = []
     for host, inside in zip(hosts, insides, strict=True):
         attachments += [Attachment(host, port.label, f"leaf{k}", None) for k, port in enumerate(inside.ports)]

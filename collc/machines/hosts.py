@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.machines.gpu_models import CUBE_MESH
-from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merged
-from collc.machines.reading import GIGA, MICRO, ImportOptions, wrong
+from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
+from collc.machines.reading import GIGA, MICRO, ImportOptions, flaw
 
 Hop = tuple[str, Fraction]
 """The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
@@ -47,7 +47,7 @@ class HostGpu:
 
 @dataclass(frozen=True, slots=True)
 class HostNic:
-    """A NIC. path: hops up to the CPU. rate: bytes per second of its ports; None where no file says it."""
+    """A NIC. path: hops up to the CPU. rate: bytes per second of its ports; None if no file says it."""
 
     label: str
     path: tuple[Hop, ...]
@@ -58,8 +58,8 @@ class HostNic:
 class Host:
     """What one node contains. cpu_links: between pairs of CPUs, bytes per second. link: name of the links of GPUs.
 
-    assumed_pcie: why the rates of PCIe are what they are, where no file says them. rate_source: of the links of GPUs.
-    domain: the name of the NVLink domain of several hosts that it is in; "" where its NVSwitches join its GPUs only.
+    assumed_pcie: why the rates of PCIe are what they are, if no file says them. rate_source: of the links of GPUs.
+    domain: the name of the NVLink domain of several hosts that it is in; "" if its NVSwitches join its GPUs only.
     """
 
     gpus: tuple[HostGpu, ...]
@@ -71,9 +71,16 @@ class Host:
     domain: str = ""
 
 
+class Hosts(NamedTuple):
+    """The nodes that a file describes, and remarks on what it says."""
+
+    hosts: list[Host]
+    remarks: list[str]
+
+
 @dataclass(slots=True)
 class Kinds:
-    """The kinds of links of a machine, named by what they are and, where there are several, by their rate."""
+    """The kinds of links of a machine, named by what they are and, if there are several, by their rate."""
 
     options: ImportOptions
     found: dict[tuple[str, Fraction, int], LinkKind] = field(default_factory=dict[tuple[str, Fraction, int], LinkKind])
@@ -88,7 +95,7 @@ class Kinds:
         times: int = 1,
         assumed_rate: bool = False,
     ) -> str:
-        """The name of a kind of links, which is added where it is new."""
+        """The name of a kind of links, which is added if it is new."""
         key = (stem, rate, times)
         if key not in self.found:
             taken = [kind for kind in self.found if kind[0] == stem]
@@ -105,7 +112,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where a node meets the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
+    """Where a node is attached to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
 
     device: Device
     rate: Fraction | None
@@ -125,7 +132,7 @@ class Inside:
 def with_mesh(gpus: Sequence[HostGpu]) -> list[HostGpu]:
     """The eight GPUs of a DGX-1 with its NVLinks, in their order. Raises SourceError X0601 for another number."""
     if len(gpus) != len(CUBE_MESH):
-        raise wrong(f"--nvlink dgx1 is for a node of {len(CUBE_MESH)} GPUs, and this one has {len(gpus)}")
+        raise flaw(f"--nvlink dgx1 is for a node of {len(CUBE_MESH)} GPUs, and this one has {len(gpus)}")
     return [
         replace(gpu, peers=tuple((gpus[at].label, count) for at, count in enumerate(row) if count))
         for gpu, row in zip(gpus, CUBE_MESH, strict=True)
@@ -161,7 +168,7 @@ def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: b
         unused = [nic.label for nic in host.nics if with_ports and nic.label not in used]
         if unused:
             dropped.append(f"NICs that are nearest to no GPU: {', '.join(unused)} (--pcie keeps them)")
-    node = Node(tuple(families), merged(wires), domain=host.domain)
+    node = Node(tuple(families), merge_wires(wires), domain=host.domain)
     return Inside(node, tuple(ports), tuple(dropped), frozenset(unused))
 
 
@@ -199,7 +206,7 @@ def _bottleneck(path: Sequence[Hop], other: Sequence[Hop]) -> Fraction:
 
 
 def distance(path: Sequence[Hop], other: Sequence[Hop]) -> int:
-    """Hops up to the nearest common bridge or CPU from both sides; a large number where there is none."""
+    """Hops up to the nearest common bridge or CPU from both sides; a large number if there is none."""
     names = [name for name, _ in other]
     return min((at + names.index(name) for at, (name, _) in enumerate(path) if name in names), default=1000)
 
@@ -216,7 +223,7 @@ def nearest_nics(host: Host) -> list[int]:
 
 
 def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds: Kinds) -> list[Port]:
-    """Where each GPU has a NIC of its own, the GPUs are the ports; else the NICs are devices between."""
+    """If each GPU has a NIC of its own, the GPUs are the ports; else the NICs are devices between."""
     if not host.nics:
         return []
     chosen = nearest_nics(host)

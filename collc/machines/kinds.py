@@ -1,82 +1,68 @@
 """The kinds of files that describe machines: how to tell them apart, and who reads them.
 
-A new kind is a record here, a reader, and a sample with tests. Names, hints and the choice of the reader follow from
-the record.
+A kind is one file of the folder `readers`, with its record and its reader. The help of `collc import`, the table of
+docs/machines.md, hints of messages and the choice of the reader follow from the record.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from typing import Any, Final, Literal
+from pkgutil import iter_modules
+from typing import Final, Literal
 
 from collc.base.diagnostics import SourceFile
-from collc.machines.reading import ImportOptions, wrong
+from collc.machines import readers
+from collc.machines.fabrics import Fabric
+from collc.machines.host_groups import HostGroups
+from collc.machines.hosts import Hosts
+from collc.machines.machine import Machine
+from collc.machines.reading import ImportOptions, flaw
+
+Description = Hosts | Fabric | HostGroups | Machine | str
+"""What a file describes: the inside of nodes, a fabric between nodes, or a network. A text is an expression of the
+language for the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportKind:
     """A kind of file that `collc import` reads.
 
-    describes: the inside of nodes, the fabric between them, or one network. reader: as MODULE.FUNCTION of this folder;
-    it takes the file and the options, and returns hosts and remarks for a node, a Fabric or HostGroups for a fabric, a
-    Machine or an expression of the language for a network. xml, json, text: a pattern that only files of this kind
-    contain, for each syntax that they have. White space in `text` is possessive and within a line, since each line of
-    a file of nothing else would be searched to its end.
+    describes: the inside of nodes (`read` returns Hosts), the fabric between them (a Fabric or HostGroups), or one
+    network (a Machine or text). file, contains, options: for the table of docs/machines.md: where the file comes from,
+    what it says, and which options say the rest. xml, json, text: a pattern that only files of this kind contain, for
+    each syntax that they have. White space in `text` is possessive and within a line, since each line of a file of
+    nothing else would be searched to its end.
     """
 
     name: str
     describes: Literal["node", "fabric", "network"]
-    reader: str
+    read: Callable[[SourceFile, ImportOptions], Description]
+    file: str
+    contains: str
+    options: str = ""
     xml: str = ""
     json: str = ""
     text: str = ""
 
-    def read(self, source: SourceFile, options: ImportOptions) -> Any:  # noqa: ANN401
-        """What the reader makes of a file. Raises as the reader does."""
-        module, _, function = self.reader.partition(".")
-        return getattr(import_module(f"collc.machines.{module}"), function)(source, options)
+
+_JSON_BUT_NO_TEXT: Final = re.compile(r"\{|\[(?!\d+\])")
+"""How JSON begins; a line of ibnetdiscover begins with a port, as `[1]`."""
 
 
-_RECORDS: Final = (
-    ImportKind("nccl", "node", "nccl.read_nccl", xml="<system"),
-    ImportKind("nvidia-smi", "node", "gpu_matrices.read_nvidia_smi", text=r"^[ \t]*+GPU0[ \t]++X\b"),
-    ImportKind(
-        "rocm-smi",
-        "node",
-        "gpu_matrices.read_rocm_smi",
-        json=r'"\(Topology\) ',
-        text=r"Link Type between two GPUs|ROCm System Management",
-    ),
-    ImportKind("amd-smi", "node", "gpu_matrices.read_rocm_smi", json=r'"bdf"\s*:', text=r"^[ \t]*+LINK TYPE TABLE"),
-    ImportKind(
-        "ibnetdiscover",
-        "fabric",
-        "infiniband.read_ibnetdiscover",
-        text=r'^(Switch|Ca|Rt)[ \t]++\d+[ \t]++"[SHR]-[0-9a-f]{16}"',
-    ),
-    ImportKind("iblinkinfo", "fabric", "infiniband.read_iblinkinfo", text=r"^(Switch|CA): .*:[ \t\r]*+$"),
-    ImportKind(
-        "slurm",
-        "fabric",
-        "slurm.read_slurm",
-        text=r"^[ \t]*+(SwitchName|BlockName|RingName)[ \t]*+=|^[ \t]*+-[ \t]*+topology[ \t]*+:",
-    ),
-    ImportKind("astra", "network", "astra.read_astra", text=r"^[ \t]*+npus_count[ \t]*+:"),
-    ImportKind("sccl", "network", "graphs.read_sccl", json=r'"msccl_type"'),
-    ImportKind("taccl", "network", "graphs.read_taccl", json=r'"betas"|"invbws"|"node_betas_list"'),
-    ImportKind("networkx", "network", "graphs.read_networkx", xml="<graphml", json=r'"nodes"\s*:'),
-    ImportKind("simgrid", "network", "simgrid.read_simgrid", xml="<platform"),
-)
-"""In the order in which their patterns are searched."""
-
-KINDS: Final = {kind.name: kind for kind in _RECORDS}
+@cache
+def import_kinds() -> Mapping[str, ImportKind]:
+    """All kinds by name, in the order in which their patterns are searched: of the names of the files in `readers`."""
+    modules = [import_module(f"{readers.__name__}.{module.name}") for module in iter_modules(readers.__path__)]
+    return {kind.name: kind for module in modules for kind in module.KINDS}
 
 
 def kinds_of(describes: str) -> list[str]:
     """The names of the kinds that describe a node, a fabric or a network."""
-    return [kind.name for kind in _RECORDS if kind.describes == describes]
+    return [kind.name for kind in import_kinds().values() if kind.describes == describes]
 
 
 def kind_of(source: SourceFile) -> str:
@@ -84,14 +70,14 @@ def kind_of(source: SourceFile) -> str:
     text = source.text.lstrip("\ufeff \t\r\n")
     if text.startswith("<"):
         syntax, text = "xml", text[:4096]
-    elif text.startswith(("{", "[")) and not re.match(r"\[\d+\]", text):
+    elif _JSON_BUT_NO_TEXT.match(text):
         syntax = "json"
     else:
         syntax, text = "text", re.sub(r"\x1b\[[0-9;]*m", "", source.text[: 1 << 20])
     flags = re.MULTILINE | re.IGNORECASE if syntax == "text" else re.NOFLAG
-    for kind in _RECORDS:
+    for kind in import_kinds().values():
         pattern: str = getattr(kind, syntax)
         if pattern and re.search(pattern, text, flags):
             return kind.name
     message = f"the kind of file of {source.name} cannot be recognized by its content"
-    raise wrong(message, hint=f"name the kind: collc import KIND {source.name}; there are {', '.join(KINDS)}")
+    raise flaw(message, hint=f"name the kind: collc import KIND {source.name}; there are {', '.join(import_kinds())}")

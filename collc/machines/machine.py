@@ -42,7 +42,7 @@ class LinkKind:
     name: of its rate in the program; its latency is NAME_latency. rate: bytes per second of one link. times:
     physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a comment. assumed:
     whether no file says the latency. assumed_rate: the same of the rate. share: a param of the program, the part of the
-    rate that each direction has; "" where it has all.
+    rate that each direction has; "" if it has all.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Node:
 class Machine:
     """What an importer found.
 
-    kinds: in the order in which the program declares them. nodes: those with an inside of their own; () where the
+    kinds: in the order in which the program declares them. nodes: those with an inside of their own; () if the
     machine is one network. families, wires: of the fabric. taken, dropped, assumed: sentences for the head of the
     program.
     """
@@ -88,14 +88,14 @@ class Machine:
     assumed: str = ""
 
     def flat(self) -> Machine:
-        """The machine as one network, where it is one node without a fabric."""
+        """The machine as one network, if it is one node without a fabric."""
         if len(self.nodes) != 1 or self.families or self.wires:
             return self
         node = self.nodes[0]
         return replace(self, nodes=(), families=node.families, wires=node.wires)
 
 
-def merged(wires: list[Wire]) -> tuple[Wire, ...]:
+def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
     """The wires in order, those between the same devices joined: equal ones as lanes, opposite ones as `both`."""
     lanes: dict[Wire, int] = {}
     for wire in wires:

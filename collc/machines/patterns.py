@@ -12,16 +12,16 @@ Pair = tuple[Index, Index]
 
 NAMES: Final = ("i", "j", "k", "m")
 MOST_LOOPS: Final = 4
-"""Loops into which the links of one kind between two families are split, where they are few."""
+"""Loops into which the links of one kind between two families are split, if they are few."""
 
 MOST_TRIED: Final = 64
 """Pairs of a step and a size up to which dimensions of a torus are looked for in any case."""
 
 MOST_PLACES: Final = 5_000_000
-"""Places times such pairs up to which they are looked for where there are more pairs."""
+"""Places times such pairs up to which they are looked for if there are more pairs."""
 
 FEWEST_LINKS: Final = 8
-"""Links that each loop stands for on average, where there are more loops; else links are listed."""
+"""Links that each loop stands for on average, if there are more loops; else links are listed."""
 
 
 class Loop(NamedTuple):
@@ -37,17 +37,17 @@ class Loop(NamedTuple):
 
 
 def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
-    """Loops that yield just these pairs of indices; None where a list of them is as short.
+    """Loops that yield just these pairs of indices; None if a list of them is as short.
 
     pairs: different ones; the sources have the same number of indices, and so have the targets.
     """
     whole = _one_loop(pairs)
     if whole is not None:
         return [whole]
-    return _shifted(pairs) or _torus(pairs) or _around_gaps(pairs) or _alike(pairs)
+    return _loops_by_difference(pairs) or _loops_of_torus(pairs) or _loops_by_run(pairs) or _loops_by_first_index(pairs)
 
 
-def _shifted(pairs: Sequence[Pair]) -> list[Loop] | None:
+def _loops_by_difference(pairs: Sequence[Pair]) -> list[Loop] | None:
     """A loop for each difference between the indices of both ends."""
     parts: dict[Index, list[Pair]] = defaultdict(list)
     for source, target in pairs:
@@ -59,8 +59,8 @@ def _shifted(pairs: Sequence[Pair]) -> list[Loop] | None:
     return every if every and len(every) == len(parts) else None
 
 
-def _around_gaps(pairs: Sequence[Pair]) -> list[Loop] | None:
-    """A loop for each run of the first index of the sources, where some of these have no links."""
+def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """A loop for each run of the first index of the sources, if some of these have no links."""
     if not pairs[0][0]:
         return None
     runs = _runs(sorted({source[0] for source, _ in pairs}))
@@ -71,8 +71,8 @@ def _around_gaps(pairs: Sequence[Pair]) -> list[Loop] | None:
     return every if len(every) == len(found) else None
 
 
-def _alike(pairs: Sequence[Pair]) -> list[Loop] | None:
-    """Loops over the first index of the sources, where all that have it are linked alike, as with some that fail."""
+def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """Loops over the first index of the sources, if all that have it are linked alike, as with some that fail."""
     if not pairs[0][0]:
         return None
     linked: dict[int, list[Pair]] = defaultdict(list)
@@ -101,7 +101,7 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return [(numbers[a], numbers[b - 1] + 1) for a, b in pairwise([*starts, len(numbers)])]
 
 
-def _torus(pairs: Sequence[Pair]) -> list[Loop] | None:
+def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
     """A loop for each dimension of a torus whose places are the first index; the other indices are the same."""
     edges = {(source[0], target[0]) for source, target in pairs if source and target and source[1:] == target[1:]}
     tails = {source[1:] for source, _ in pairs}
@@ -157,7 +157,7 @@ def _box(indices: Sequence[Index]) -> list[range] | None:
 
 
 def _names(box: Sequence[range], names: Sequence[str]) -> list[str]:
-    """A variable for each range; "" where it has one value only."""
+    """A variable for each range; "" if it has one value only."""
     free = iter(names)
     return [next(free) if len(span) > 1 else "" for span in box]
 
@@ -171,11 +171,11 @@ def _expressions(box: Sequence[range], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> tuple[str, ...] | None:
-    """An expression in the loop variables for each index of the targets; None where one has none."""
+    """An expression in the loop variables for each index of the targets; None if one has none."""
     found: list[str] = []
     for column in range(len(values[0][1])):
         wanted = [(source, target[column]) for source, target in values]
-        text = next(_fitting(wanted, box, names), None)
+        text = next(_value_formulas(wanted, box, names), None)
         if text is None:
             return None
         found.append(text)
@@ -183,7 +183,7 @@ def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]
 
 
 def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> Loop | None:
-    """A loop over rows [first, end, targets ...], where the targets are those of one index and stay over many of it."""
+    """A loop over rows [first, end, targets ...], if the targets depend on one index and change seldom."""
     for at, span in enumerate(box):
         table: dict[int, Index] = {}
         if not names[at] or any(table.setdefault(source[at], target) != target for source, target in values):
@@ -199,7 +199,7 @@ def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[st
     return None
 
 
-def _fitting(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
+def _value_formulas(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
     """Expressions that have the wanted value for each source."""
     first = wanted[0][1]
     if all(value == first for _, value in wanted):

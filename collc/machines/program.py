@@ -21,7 +21,7 @@ WIDTH: Final = 110
 PICOSECONDS: Final = 10**12
 GIGA: Final = 10**9
 _SHARED_SOURCE: Final = (
-    "assumed: both directions of some links share the bandwidth, so that each has this part of it at all times; 1 where"
+    "assumed: both directions of some links share the bandwidth, so that each has this part of it at all times; 1 if"
     " only one is busy"
 )
 
@@ -100,7 +100,7 @@ def _kind_lines(kind: LinkKind, measured: Collection[str]) -> list[str]:
 
 
 def _exact_rate(rate: Fraction) -> str:
-    """The rate as an expression that is exact, in GB/s where that is short."""
+    """The rate as an expression that is exact, in GB/s if that is short."""
     if (rate / 1000_000).denominator == 1:
         return decimal(rate / GIGA) + "GB/s"
     if (rate * 1000).denominator == 1:
@@ -122,7 +122,7 @@ def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
     positions_of: dict[Node, list[int]] = defaultdict(list)
     for at, node in enumerate(nodes):
         positions_of[node].append(at)
-    alike = {_shared([nodes[at] for at in positions]): positions for positions in positions_of.values()}
+    alike = {_common_node([nodes[at] for at in positions]): positions for positions in positions_of.values()}
     if len(alike) == 1:
         return [_Copies(f"{name}_node", "node", node, tuple(positions)) for node, positions in alike.items()]
     return [
@@ -131,7 +131,7 @@ def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
     ]
 
 
-def _shared(nodes: Sequence[Node]) -> Node:
+def _common_node(nodes: Sequence[Node]) -> Node:
     """One node for several that are alike, with the labels that are the same in all of them."""
     families = [
         one[0] if all(other.labels == one[0].labels for other in one) else replace(one[0], labels=())

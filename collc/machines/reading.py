@@ -25,7 +25,7 @@ class ImportOptions:
 
     gpu: name of a GPU model (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of
     each GPU to NVSwitches, 0 for none. mesh: the NVLinks are those of a DGX-1. mirror: NVLinks that a file has in one
-    direction are in both. pcie: keep or drop paths over PCIe; None: drop them where NVLinks join all GPUs.
+    direction are in both. pcie: keep or drop paths over PCIe; None: drop them if NVLinks join all GPUs.
     rates: bytes per second, by name of a LinkKind. latencies: seconds, by the same. npu: `attribute=value` of the nodes
     of a graph that are NPUs. capacity, latency: names of edge attributes, each with a unit. chunk: bytes of one chunk.
     part: of a file of Slurm: the topology, ring or torus to take.
@@ -56,25 +56,25 @@ def line_span(source: SourceFile, line: int) -> Span:
     return Span(source, start + len(text) - len(text.lstrip()), start + len(text.rstrip()))
 
 
-def wrong(message: str, span: Span | None = None, hint: str = "") -> SourceError:
-    """The error for a file that is not as its format says."""
+def flaw(message: str, span: Span | None = None, hint: str = "") -> SourceError:
+    """The error X0601 for a file that is not as its format says."""
     return SourceError(Diagnostic("X0601", message, span, hint=hint))
 
 
-def missing(message: str, hint: str) -> UsageError:
-    """The error for what a format cannot say and no option gives."""
+def option_error(message: str, hint: str) -> UsageError:
+    """The error X0602 for what a format cannot say and no option gives."""
     return UsageError(Diagnostic("X0602", message, hint=hint))
 
 
-def too_large(message: str, span: Span | None = None) -> SourceError:
-    """The error for a machine that is larger than the limits."""
+def size_error(message: str, span: Span | None = None) -> SourceError:
+    """The error X0603 for a machine that is larger than the limits."""
     return SourceError(Diagnostic("X0603", message, span, hint="import a part of the machine"))
 
 
 def check_devices(count: int) -> None:
     """Raise SourceError X0603 for more than MAX_DEVICES devices."""
     if count > MAX_DEVICES:
-        raise too_large(f"{count:,} devices exceed the limit of {MAX_DEVICES:,}")
+        raise size_error(f"{count:,} devices exceed the limit of {MAX_DEVICES:,}")
 
 
 def load_json(source: SourceFile) -> Any:  # noqa: ANN401
@@ -83,17 +83,17 @@ def load_json(source: SourceFile) -> Any:  # noqa: ANN401
         return json.loads(source.text)
     except json.JSONDecodeError as error:
         message = f"{source.name} is not JSON: {error.msg}"
-        raise wrong(message, line_span(source, error.lineno), "is the file cut off?") from error
+        raise flaw(message, line_span(source, error.lineno), "is the file cut off?") from error
     except RecursionError as error:
-        raise wrong(f"{source.name} is nested too deeply", line_span(source, 1)) from error
+        raise flaw(f"{source.name} is nested too deeply", line_span(source, 1)) from error
     except ValueError as error:
         digits = re.search(r"\d{1000}", source.text)
         line = source.text.count("\n", 0, digits.start()) + 1 if digits is not None else 1
-        raise wrong(f"{source.name} has a number of too many digits", line_span(source, line)) from error
+        raise flaw(f"{source.name} has a number of too many digits", line_span(source, line)) from error
 
 
 def field_span(source: SourceFile, key: str, value: object) -> Span:
-    """The first place of a JSON file where a key has a value; line 1 where none has, as with lists and records."""
+    """The first place in a JSON file of a key with a value; line 1 if none has, as with lists and records."""
     pattern = rf"{re.escape(json.dumps(key))}\s*:\s*{re.escape(json.dumps(value))}(?![\w.])"
     match = re.search(pattern, source.text)
     return line_span(source, 1) if match is None else Span(source, match.start(), match.end())
@@ -116,14 +116,14 @@ def compose_yaml(source: SourceFile, limit: int) -> Any:  # noqa: ANN401
     """
     yaml: Any = import_module("yaml")
     if len(source.text) > limit:
-        raise too_large(f"{source.name} has more than {limit >> 10} KiB of YAML")
+        raise size_error(f"{source.name} has more than {limit >> 10} KiB of YAML")
     try:
         return yaml.compose(source.text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else int(mark.line) + 1
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise wrong(f"{source.name} is not YAML: {what}", line_span(source, line)) from error
+        raise flaw(f"{source.name} is not YAML: {what}", line_span(source, line)) from error
 
 
 def yaml_fields(node: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -164,7 +164,7 @@ def parse_xml(source: SourceFile) -> Element:
         starts = line_starts(source.text)
         at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
         what = str(error.msg or "it cannot be read").partition(", line ")[0]
-        raise wrong(f"{source.name} is not XML: {what}", Span(source, at, at)) from error
+        raise flaw(f"{source.name} is not XML: {what}", Span(source, at, at)) from error
     return _element(source, etree, root)
 
 
@@ -172,7 +172,7 @@ def _element(source: SourceFile, etree: Any, node: Any) -> Element:  # noqa: ANN
     children: list[Element] = []
     for child in node:
         if child.tag is etree.Entity:
-            raise wrong(f"{source.name} refers to entities, which are not read", line_span(source, node.sourceline))
+            raise flaw(f"{source.name} refers to entities, which are not read", line_span(source, node.sourceline))
         if isinstance(child.tag, str):
             children.append(_element(source, etree, child))
     tag = str(node.tag).rpartition("}")[2]

@@ -14,6 +14,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.options import Profile
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 from collc.ten.network import Network
+from collc.ten.standard_collectives import shapes
 
 _FILE_NAMES: Final[dict[str, tuple[str, str | None]]] = {
     "all_gather": ("allgather", "allgather"),
@@ -26,10 +27,6 @@ _FILE_NAMES: Final[dict[str, tuple[str, str | None]]] = {
     "scatter": ("scatter", None),
 }
 """Name in the standard library -> names in files of the executor and RCCL, and of the old runtime; None: none."""
-
-_INPUT_IN_OUTPUT: Final = {"all_gather", "gather"}
-_OUTPUT_IN_INPUT: Final = {"reduce_scatter", "scatter"}
-_SAME_LAYOUT: Final = {"all_reduce", "broadcast", "reduce"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +54,11 @@ class Collective:
         return self.kind != "custom"
 
     @property
+    def ends(self) -> tuple[str, str]:
+        """Who holds a block at the start and at the end; each member its own in a custom collective."""
+        return (shapes()[self.kind].start, shapes()[self.kind].end) if self.has_in_place else ("sender", "receiver")
+
+    @property
     def contiguous_chunks(self) -> int:
         """Number of neighbouring chunks that are neighbours, in the same order, in all buffers of all ranks.
 
@@ -65,7 +67,7 @@ class Collective:
         """
         if self.kind == "custom":
             return 1
-        return max(1, self.chunks_per_loop if self.kind in _SAME_LAYOUT else self.block)
+        return max(1, self.chunks_per_loop if "block" not in self.ends and "sender" not in self.ends else self.block)
 
     def in_place_bases(self, rank: int) -> tuple[int, int]:
         """Offsets in chunks of the input and the output of a rank in the memory that they share in place.
@@ -75,7 +77,7 @@ class Collective:
         other than the root only one of the two buffers is used, so the offsets have no effect there.
         """
         offset = rank * self.block
-        return (offset if self.kind in _INPUT_IN_OUTPUT else 0, offset if self.kind in _OUTPUT_IN_INPUT else 0)
+        return (offset if self.ends[0] == "block" else 0, offset if self.ends[1] == "block" else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def collective_of(
     if run is not None and named is not None and np.array_equal(run.group, network.npus):
         kind, coll = named
         block = run.standard.chunks if run.standard else 1
-        total = len(run.pattern) // ranks if kind == "all_to_all" else len(run.pattern)
+        total = len(run.pattern) // ranks if shapes()[kind].pairs else len(run.pattern)
         per_loop = block if kind in {"gather", "scatter"} else total
         root = run.standard.root if run.standard else -1
         op = run.standard.op if run.standard else Op.COPY

@@ -17,7 +17,7 @@ from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
 from collc.ten.schedule import RowSchedule, Transfers
-from collc.ten.transform import without
+from collc.ten.transform import remove_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,9 @@ class Communicator:
             return module
         first, end = module.demand.first_chunk[self.run : self.run + 2].tolist()
         parts = [
-            rows.taken((rows.chunk >= first) & (rows.chunk < end)) for rows in module.schedule.blocks()
+            rows.select((rows.chunk >= first) & (rows.chunk < end)) for rows in module.schedule.blocks()
         ]  # in blocks, since a large schedule has no list of its transfers
-        rows = Transfers.joined([replace(part, chunk=part.chunk - np.int32(first)) for part in parts])
+        rows = Transfers.concatenate([replace(part, chunk=part.chunk - np.int32(first)) for part in parts])
         _check_relays(module, self, rows)
         schedule = RowSchedule(module.schedule.model, rows)
         return replace(module, network=self.network, demand=self.demand, schedule=schedule)
@@ -130,13 +130,13 @@ def relays_outside(module: Module) -> bool:
     first = module.demand.first_chunk
     for rows in module.schedule.blocks():
         for number, run in enumerate(module.demand.runs):
-            own = rows.taken((rows.chunk >= first[number]) & (rows.chunk < first[number + 1]))
+            own = rows.select((rows.chunk >= first[number]) & (rows.chunk < first[number + 1]))
             if len(_ends_outside(module.network, run.group, own)):
                 return True
     return False
 
 
-def confined(network: Network, demand: Demand) -> Network:
+def network_of_groups(network: Network, demand: Demand) -> Network:
     """The network without what no run can use if it stays inside its group.
 
     These are the NPUs in no group, and links between two NPUs that have no group in common. If nothing of that is
@@ -150,7 +150,7 @@ def confined(network: Network, demand: Demand) -> Network:
         together |= group[network.source] & group[network.target]
     idle = [npu for npu in network.npus.tolist() if not used[npu]]
     apart = np.flatnonzero(between & ~together)
-    return without(network, idle, apart) if idle or len(apart) else network
+    return remove_parts(network, idle, apart) if idle or len(apart) else network
 
 
 def _is_member(network: Network, group: Int32Array) -> BoolArray:

@@ -189,6 +189,20 @@ class Program:
         """Number of chunks of the buffer that the runtime counts, of all instances (`nchunksperloop`)."""
         return self.collective.chunks_per_loop * self.instances
 
+    def switch_of(self, step: Step) -> SwitchAccess | None:
+        """The operation over a switch that a step is, or a part of; None if it is none."""
+        return self.messages[step.send].switch if step.op is Op.SEND else step.switch
+
+    def memory_slot(self, rank: int, slot: Slot, instances: int = 1) -> Slot:
+        """The slot; in place, the one name of the memory that input and output of a rank share.
+
+        instances: those of the program, if `repeat` has run.
+        """
+        if slot.buffer == "s" or not self.placement.in_place:
+            return slot
+        bases = self.collective.in_place_bases(rank)
+        return Slot("o", slot.offset + bases[slot.buffer == "o"] * instances)
+
     def __str__(self) -> str:
         lines = [f"program {self.name}: {self.collective.coll}, {len(self.gpus)} GPUs, {self.channels} channels"]
         for gpu in self.gpus:

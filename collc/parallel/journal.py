@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from collc.base.atomic_files import locked
+from collc.base.atomic_files import try_lock
 from collc.base.diagnostics import Diagnostic, UsageError
 
 VERSION: Final = 1
@@ -44,8 +44,9 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def start(self, basis: str) -> None:
-        """Read what is there; begin anew where it is of another basis."""
-        lines = _whole_lines(self.handle)
+        """Read what is there; begin anew if it is of another basis."""
+        with os.fdopen(os.dup(self.handle), "rb") as file:
+            lines = file.read().split(b"\n")[:-1]  # a line without an end was cut off
         head = _parse_entry(lines[0]) if lines else None
         if head == {"collc_journal": VERSION, "basis": basis}:
             size = len(lines[0]) + 1
@@ -102,21 +103,13 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
 
 
 def _lock(handle: int) -> bool:
-    """Lock a file while it is open; False if another process has it. True where the system has no locks."""
+    """Lock a file while it is open; False if another process has it. True if the system has no locks."""
     if sys.platform == "win32":
         return True
     try:
-        return locked(handle)
+        return try_lock(handle)
     except OSError:  # a file system without locks
         return True
-
-
-def _whole_lines(handle: int) -> list[bytes]:
-    """The lines of a file that end with a newline."""
-    data = bytearray()
-    while part := os.read(handle, 1 << 20):
-        data += part
-    return bytes(data).split(b"\n")[:-1]
 
 
 def _parse_entry(line: bytes) -> dict[str, Any] | None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from collc.base.diagnostics import Span
 from collc.synthesis.task import Effort
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.module import Module
-
-if TYPE_CHECKING:
-    from collc.synthesis.auto.textbook import AlgorithmLibrary
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +25,14 @@ class HandwrittenRun:
 class PassContext:
     """What passes may know beside the module.
 
-    handwritten: the runs whose algorithms are written by hand, by number. effort: seed, trials and threads where a pass
-    does not set its own, the time limit, and where to report progress. allow_congestion: messages of
-    algorithms may meet on links, where they queue.
-    library: the textbook algorithms that auto may try, None for none.
+    handwritten: the runs whose algorithms are written by hand, by number. effort: seed, trials and threads if a pass
+    does not set its own, the time limit, and where to report progress. allow_congestion: messages of algorithms may
+    meet on links, where they queue.
     """
 
     handwritten: Mapping[int, HandwrittenRun] = field(default_factory=dict[int, HandwrittenRun])
     effort: Effort = field(default_factory=Effort)
     allow_congestion: bool = False
-    library: AlgorithmLibrary | None = None
 
 
 class Pass(Protocol):

@@ -10,7 +10,7 @@ from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
 from collc.base.wording import did_you_mean, listed
 from collc.passes.context import Pass
-from collc.passes.registry import PASSES
+from collc.passes.registry import pass_kinds
 
 Value = int | float | str | bool
 
@@ -23,9 +23,10 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
 
     Raises UsageError for unknown names and options, and for values of a wrong type or below the least.
     """
-    kind = PASSES.get(name)
+    kinds = pass_kinds()
+    kind = kinds.get(name)
     if kind is None:
-        raise UsageError(_unknown("pass", name, tuple(PASSES)))
+        raise UsageError(_unknown("pass", name, tuple(kinds)))
     given: dict[str, int] = {}
     for option, value in options.items():
         if option not in kind.options:

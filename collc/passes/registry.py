@@ -10,13 +10,55 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
+from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError
 from collc.base.options import Option, Options
-from collc.base.synthesizers import pass_options
 from collc.passes.context import Pass, PassContext
-from collc.passes.synthesize import SYNTHESIZERS, Synthesize
+from collc.passes.synthesizers import SEARCH, SYNTHESIZERS, pass_options, searching_synthesizers
+from collc.synthesis.auto.record import IntOptions, PhasePlanner
+from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesize:
+    """Runs a synthesizer.
+
+    name: a key of SYNTHESIZERS. options: of these the ones that are given; seed, trials and threads that are not given
+    are those of the context.
+    """
+
+    name: str
+    options: IntOptions = field(default_factory=dict[str, int])
+
+    def run(self, module: Module, context: PassContext) -> Module:
+        """See Pass. The schedule of each copy-only phase or, of some synthesizers, of the whole module."""
+        synthesizer = SYNTHESIZERS[self.name]
+        if not module.network.has_endpoints or synthesizer.chooses_others:
+            return self._synthesized(module, context)
+        from collc.synthesis.endpoints import limited_schedule
+
+        if synthesizer.is_optimal and len(Ports.of(module.network)):
+            message = f"{self.name} ignores the limits of NPUs, so that its schedules would not be optimal"
+            raise NoSchedule(Diagnostic("S0205", message, hint="use 'synthesize auto'; the bound counts the limits"))
+        return limited_schedule(module, lambda free: self._synthesized(free, context))
+
+    def _synthesized(self, module: Module, context: PassContext) -> Module:
+        """The module with a schedule, or with one of each phase."""
+        synthesizer = SYNTHESIZERS[self.name]
+        assert synthesizer.load is not None
+        planner = synthesizer.load()
+        effort = replace(context.effort, **{key: self.options[key] for key in SEARCH if key in self.options})
+        if isinstance(planner, PhasePlanner):
+            from collc.synthesis.reductions.compose import solve
+
+            solved = solve(module, lambda task: planner.plan(task, effort))
+        else:
+            solved = planner.plan(module, effort, self.options)
+        if synthesizer.chooses_others:
+            return solved
+        algorithm = f"{module.algorithm}+{self.name}" if module.algorithm else self.name
+        return replace(solved, algorithm=algorithm, seed=effort.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +79,7 @@ class Fixed:
             rows = lay_out_queued(network, demand, statements, module.model)
         else:
             parts = [lay_out(network, demand, n, run.sends, module.model, run.span) for n, run in runs.items()]
-            rows = Transfers.joined(parts)
+            rows = Transfers.concatenate(parts)
         names = dict.fromkeys(run.algorithm for run in context.handwritten.values())
         schedule = RowSchedule(module.model, rows)
         laid_out = replace(module, schedule=schedule, algorithm="+".join(names))
@@ -133,13 +175,18 @@ class PassKind:
     options: Options = field(default_factory=dict[str, Option])
 
 
-PASSES: Final[dict[str, PassKind]] = {
+_PASSES: Final[dict[str, PassKind]] = {
     "fixed": PassKind(lambda _: Fixed()),
     "unwind": PassKind(
         lambda given: Unwind(**given), {"degree": Option("int", "links from each NPU of a switch", 1, least=1)}
     ),
-    **{name: PassKind(partial(Synthesize, name), pass_options(name)) for name in SYNTHESIZERS},
     "invert": PassKind(lambda _: Invert()),
     "verify": PassKind(lambda _: Verify()),
 }
-"""All passes by name."""
+
+
+def pass_kinds() -> dict[str, PassKind]:
+    """All passes by name: the passes of this file, and one for each synthesizer that plans."""
+    return _PASSES | {
+        name: PassKind(partial(Synthesize, name), pass_options(SYNTHESIZERS[name])) for name in searching_synthesizers()
+    }

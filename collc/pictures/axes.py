@@ -69,7 +69,8 @@ class Range:
 
     def at(self, value: float) -> float:
         """The pixel of a value."""
-        low, high, found = (_measure(x, self.axis.scale) for x in (self.low, self.high, value))
+        ends = (self.low, self.high, value)
+        low, high, found = ends if self.axis.scale == "linear" else (math.log(max(x, 1e-300)) for x in ends)
         return self.begin + (self.end - self.begin) * ((found - low) / (high - low) if high > low else 0.5)
 
     def ticks(self, most: int) -> list[float]:
@@ -83,9 +84,9 @@ class Range:
 
 
 def range_of(axis: Axis, values: Sequence[float], begin: float, end: float, *, from_zero: bool = True) -> Range:
-    """The range of an axis for some values: linear ones from 0 where `from_zero`, to a round number at the top.
+    """The range of an axis for some values: linear ones from 0 if `from_zero`, to a round number at the top.
 
-    Raises ValueError where a value is not finite, or not positive on a logarithmic axis.
+    Raises ValueError if a value is not finite, or not positive on a logarithmic axis.
     """
     if not all(math.isfinite(value) for value in values):
         raise ValueError(f"axis '{axis.label}': values must be finite")
@@ -106,10 +107,6 @@ def range_of(axis: Axis, values: Sequence[float], begin: float, end: float, *, f
     return Range(axis, low, high, begin, end)
 
 
-def _measure(value: float, scale: Scale) -> float:
-    return value if scale == "linear" else math.log(max(value, 1e-300))
-
-
 def _step(span: float, most: int) -> float:
     """The least of 1, 2, 5 times a power of ten that divides a span into at most `most` parts."""
     power = 10.0 ** math.floor(math.log10(span / most))
@@ -124,7 +121,7 @@ def _linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def _log_ticks(low: float, high: float, most: int, base: int) -> list[float]:
-    """Powers of the base; of ten, with 2 and 5 times them too where few powers are inside."""
+    """Powers of the base; of ten, with 2 and 5 times them too if few powers are inside."""
     first = math.floor(math.log(low, base) - 1e-9)
     last = math.ceil(math.log(high, base) + 1e-9)
     factors = (1, 2, 5) if base == 10 and last - first <= max(2, most // 3) else (1,)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from collc.pictures.axes import Axis, Range, range_of
 from collc.pictures.picture import (
-    DASHES,
     LEVELS,
     SERIES,
     Picture,
-    joined,
+    escape_text,
+    join_lines,
     level_of,
     line,
     mark,
     marker,
     number,
-    plain,
     rect,
-    shortened,
+    shorten,
+    stroke,
     text,
     text_width,
 )
@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A named series of bars: one value for each label of the chart, None where there is none."""
+    """A named series of bars: one value for each label of the chart, None if there is none."""
 
     name: str
     values: Sequence[float | None]
@@ -78,9 +78,10 @@ def line_chart(
 ) -> Picture:
     """Lines over x, with a legend, markers with tooltips, and references as horizontal lines.
 
-    Raises ValueError where a value is not finite, or not positive on a logarithmic axis.
+    Raises ValueError if a value is not finite, or not positive on a logarithmic axis.
     """
-    legend, top = _legend([one.name for one in series] if len(series) > 1 else [], lines=True)
+    several = series if len(series) > 1 else series[:0]
+    names, top = legend((_line_symbol(k % SERIES), one.name) for k, one in enumerate(several))
     top += _ROW + 4
     bottom = height - 46
     values = [value for one in series for _, value in one.points] + [one.value for one in references]
@@ -89,7 +90,7 @@ def line_chart(
     across = [value for one in series for value, _ in one.points]
     columns = range_of(x, across, left, WIDTH - 2 * _PAD, from_zero=False)
     body = [
-        *legend,
+        *names,
         text(left, top - 10, y.label, "muted"),
         *_grid(rows, columns),
         *_column_ticks(columns, bottom),
@@ -97,31 +98,33 @@ def line_chart(
         *(_reference_row(one, rows, left, WIDTH - 2 * _PAD) for one in references),
         *(part for k, one in enumerate(series) for part in _line(one, k, columns, rows)),
     ]
-    return Picture(WIDTH, height, joined(body), title, description)
+    return Picture(WIDTH, height, join_lines(body), title, description)
 
 
-def _legend(names: Sequence[str], *, lines: bool) -> tuple[list[str], float]:
-    """The elements of a legend in rows that fit into the width, and where it ends."""
+def legend(
+    entries: Iterable[tuple[Callable[[float, float], str], str]], right: float = WIDTH - _PAD
+) -> tuple[list[str], float]:
+    """Symbols with their labels in rows up to `right`, and where the rows end.
+
+    entries: what draws the symbol of a series, 28 pixels wide, at (x, y), and its label.
+    """
     x, y, parts = float(_PAD), 16.0, list[str]()
-    for k, name in enumerate(names):
-        label = shortened(name, WIDTH - 2 * _PAD - 40)
+    for draw, name in entries:
+        label = shorten(name, right - _PAD - 40)
         needed = 34 + text_width(label) + 16
-        if x > _PAD and x + needed > WIDTH - _PAD:
+        if x > _PAD and x + needed > right:
             x, y = float(_PAD), y + _ROW
-        color = k % SERIES
-        if lines:
-            parts.append(_stroke(f"M{number(x)} {number(y - 4)}h26", color, 2))
-            parts.append(marker(color, x + 13, y - 4))
-        else:
-            parts.append(rect(x + 8, y - 10, 14, 12, f"f{color}"))
-        parts.append(text(x + 32, y, label))
+        parts += [draw(x, y), text(x + 32, y, label)]
         x += needed
-    return parts, y + 8 if names else 4.0
+    return parts, y + 8 if parts else 4.0
 
 
-def _stroke(path: str, color: int, width: float) -> str:
-    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
-    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+def _line_symbol(color: int) -> Callable[[float, float], str]:
+    return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", color) + "\n" + marker(color, x + 13, y - 4)
+
+
+def _bar_symbol(color: int) -> Callable[[float, float], str]:
+    return lambda x, y: rect(x + 8, y - 10, 14, 12, f"f{color}")
 
 
 def _grid(rows: Range, columns: Range) -> Iterator[str]:
@@ -167,17 +170,13 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
         path = f"M{number(at[0][0])} {number(at[0][1])}"
         for x, y in at[1:]:
             path += f"H{number(x)}V{number(y)}" if series.steps else f"L{number(x)} {number(y)}"
-        yield _stroke(path, color, series.width)
+        yield stroke(path, color, series.width)
     every = max(1, -(-len(at) // _MOST_MARKERS))
     for (x, y), (value_x, value_y) in list(zip(at, series.points, strict=True))[::every]:
         tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"
-        shape = marker(color, x, y) if every == 1 and not series.steps else _target(x, y)
+        hit = f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'  # a disc that the pointer can hit
+        shape = marker(color, x, y) if every == 1 and not series.steps else hit
         yield mark(tip, shape)
-
-
-def _target(x: float, y: float) -> str:
-    """An invisible disc that the pointer can hit."""
-    return f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'
 
 
 # Bars
@@ -194,15 +193,16 @@ def bar_chart(
 ) -> Picture:
     """Horizontal bars: a group for each label with a bar for each series, and each value at the end of its bar.
 
-    references: vertical lines. Raises ValueError where a value is negative or not finite, where a logarithmic axis has
-    one that is not positive, or where a series has not one value for each label.
+    references: vertical lines. Raises ValueError if a value is negative or not finite, where a logarithmic axis has
+    one that is not positive, or if a series has not one value for each label.
     """
     if any(len(one.values) != len(labels) for one in series):
         raise ValueError("each series has one value for each label")
     shown = [found for one in series for found in one.values if found is not None]
     if any(found < 0 for found in shown):
         raise ValueError("bars show no negative values")
-    legend, top = _legend([one.name for one in series] if len(series) > 1 else [], lines=False)
+    several = series if len(series) > 1 else series[:0]
+    names, top = legend((_bar_symbol(k % SERIES), one.name) for k, one in enumerate(several))
     top += 18 * len(references) + 6
     left = _PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
     room = max((text_width(value.text(found)) for found in shown), default=0) + 12
@@ -212,10 +212,10 @@ def bar_chart(
     values = range_of(value, measured, left, WIDTH - _PAD - room)
     thick, gap = (18, 10) if len(series) == 1 else (13, 12)
     bottom = top + len(labels) * (thick * len(series) + gap) + 4
-    body = [*legend, *_value_ticks(values, top, bottom)]
+    body = [*names, *_value_ticks(values, top, bottom)]
     for row, label in enumerate(labels):
         y = top + gap / 2 + row * (thick * len(series) + gap)
-        name = shortened(label, left - _PAD - 9)
+        name = shorten(label, left - _PAD - 9)
         body.append(text(left - 8, y + thick * len(series) / 2 + 4, name, "end"))
         for k, one in enumerate(series):
             body += _bar(label, one, row, k, values, y + k * thick, thick - 2)
@@ -223,7 +223,7 @@ def bar_chart(
         body += _reference_column(one, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
     height = bottom + 44
     body.append(text((left + WIDTH - _PAD) / 2, height - 8, value.label, "muted mid"))
-    return Picture(WIDTH, height, joined(body), title, description)
+    return Picture(WIDTH, height, join_lines(body), title, description)
 
 
 def _value_ticks(values: Range, top: float, bottom: float) -> Iterator[str]:
@@ -272,9 +272,9 @@ def heat_map(
     column_title: str = "",
     description: str = "",
 ) -> Picture:
-    """A cell for each row and column, coloured from 0 to the greatest value; none where the value is None.
+    """A cell for each row and column, coloured from 0 to the greatest value; none if the value is None.
 
-    Up to 2,500 cells each has a tooltip. Raises ValueError where a value is negative or not finite, or where the shape
+    Up to 2,500 cells each has a tooltip. Raises ValueError if a value is negative or not finite, or if the shape
     does not fit the labels.
     """
     if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
@@ -291,15 +291,14 @@ def heat_map(
     body = [
         *color_bar(most, value),
         text(left, 58, f"to: {column_title}" if column_title else "", "muted small"),
-        *_row_names(rows, left, top, cell),
-        *_column_names(columns, left, top, cell),
+        *_names(rows, columns, left, top, cell),
         rect(left, top, across, down, "box"),
         '<g shape-rendering="crispEdges">',
         *_cells(rows, columns, values, (left, top, cell), most, value),
         "</g>",
         text(left, top + down + 16, f"from: {row_title}" if row_title else "", "muted small"),
     ]
-    return Picture(WIDTH, top + down + 26, joined(body), title, description)
+    return Picture(WIDTH, top + down + 26, join_lines(body), title, description)
 
 
 def color_bar(most: float, value: Axis) -> Iterator[str]:
@@ -315,16 +314,12 @@ def color_bar(most: float, value: Axis) -> Iterator[str]:
     yield text(x + width + 6, 24, value.text(most), "small")
 
 
-def _row_names(rows: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
-    every = max(1, math.ceil(12 / cell)) if cell else 1
-    for k, name in list(enumerate(rows))[::every]:
-        yield text(left - 6, top + (k + 0.5) * cell + 4, shortened(name, left - _PAD - 6, 10.5), "small end")
-
-
-def _column_names(columns: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
-    every = max(1, math.ceil(15 / cell)) if cell else 1
-    for k, name in list(enumerate(columns))[::every]:
-        yield text(left + (k + 0.5) * cell + 3, top - 6, shortened(name, 110, 10.5), "small", -48)
+def _names(rows: Sequence[str], columns: Sequence[str], left: float, top: float, cell: float) -> Iterator[str]:
+    """The names of rows and columns, as many as have room."""
+    for k, name in list(enumerate(columns))[:: max(1, math.ceil(15 / cell)) if cell else 1]:
+        yield text(left + (k + 0.5) * cell + 3, top - 6, shorten(name, 110, 10.5), "small", -48)
+    for k, name in list(enumerate(rows))[:: max(1, math.ceil(12 / cell)) if cell else 1]:
+        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - _PAD - 6, 10.5), "small end")
 
 
 def _cells(
@@ -349,4 +344,4 @@ def _cells(
         levels.setdefault(level_of(one, most), []).append(path)
     for level in sorted(levels):
         about = f"from {value.text(level * most / LEVELS)} to {value.text((level + 1) * most / LEVELS)}"
-        yield f'<g><title>{plain(about)}</title><path class="h{level}" d="{"".join(levels[level])}"/></g>'
+        yield f'<g><title>{escape_text(about)}</title><path class="h{level}" d="{"".join(levels[level])}"/></g>'

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from collc.graph.coordinates import declared_coordinates
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.network import Network
 
 WIDTH: Final = 760.0
@@ -137,7 +137,7 @@ def _lattice(network: Network, axes: Int32Array) -> Layout:
         return _ring_or_line(network, sizes[0])
     if len(sizes) == 3 and sizes[2] <= 4 and max(sizes) <= 8:
         return _stacked_planes(axes, sizes)
-    columns, rows = _folded(axes[::2], sizes[::2]), _folded(axes[1::2], sizes[1::2])
+    columns, rows = _fold_axes(axes[::2], sizes[::2]), _fold_axes(axes[1::2], sizes[1::2])
     wide, high = float(columns.max()) + 1, float(rows.max()) + 1
     cell = min(84.0, (WIDTH - 2 * _MARGIN) / wide)
     found = Layout(radius=min(15.0, 0.3 * cell), cell=cell, height=cell * high + 2 * _MARGIN)
@@ -148,7 +148,7 @@ def _lattice(network: Network, axes: Int32Array) -> Layout:
     return found
 
 
-def _folded(axes: Int32Array, sizes: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _fold_axes(axes: Int32Array, sizes: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """float64[npus]: positions along one direction of the picture, with gaps between the blocks of outer axes."""
     position, span = axes[0].astype(np.float64), float(sizes[0])
     for axis, size in zip(axes[1:], sizes[1:], strict=True):
@@ -159,7 +159,7 @@ def _folded(axes: Int32Array, sizes: Sequence[int]) -> np.ndarray[tuple[int], np
 
 
 def _ring_or_line(network: Network, size: int) -> Layout:
-    """A circle where a link closes the ring; else a line, in rows that go to and fro."""
+    """A circle if a link closes the ring; else a line, in rows that go to and fro."""
     npus = network.npus.tolist()
     found = Layout(radius=0)
     closed = bool((np.abs(network.source - network.target) == size - 1).any()) and size > 2
@@ -249,7 +249,7 @@ def _tiers(network: Network, axes: Int32Array | None) -> Layout:
 
 
 def _first_nodes(found: Layout, nodes: list[list[int]], count: int) -> list[list[int]]:
-    """The nodes that are drawn; a note where some are not."""
+    """The nodes that are drawn; a note if some are not."""
     if count <= _MOST_BELOW_SWITCHES:
         return nodes
     shown = max(1, 64 // len(nodes[0]))
@@ -290,7 +290,7 @@ def _tiers_above(network: Network, drawn: set[int], inside: set[int]) -> list[li
 def _place_nodes(
     found: Layout, network: Network, nodes: Sequence[Sequence[int]], local: Sequence[Sequence[int]], top: float
 ) -> None:
-    """Put the NPUs of each node into its box: on a circle where they are linked to each other, else in rows."""
+    """Put the NPUs of each node into its box: on a circle if they are linked to each other, else in rows."""
     direct = bool(((network.source < network.npu_count) & (network.target < network.npu_count)).any())
     most = max(len(node) for node in nodes)
     rows, per_row = 1, len(nodes)
@@ -328,7 +328,7 @@ def _place_nodes(
 
 
 def _spread(found: Layout, network: Network, switches: Sequence[int], y: float) -> None:
-    """Put the switches of a tier above the middle of what they are linked to; evenly where that is too close."""
+    """Put the switches of a tier above the middle of what they are linked to; evenly if that is too close."""
     middles: list[tuple[float, int]] = []
     ends: dict[int, list[float]] = {switch: [] for switch in switches}
     for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
@@ -351,7 +351,7 @@ def node_label(name: str) -> str:
 
 
 def node_numbers(network: Network) -> Int64Array | None:
-    """int64[devices]: the outermost index of each NPU, -1 for switches; None where NPUs have one index only."""
+    """int64[devices]: the outermost index of each NPU, -1 for switches; None if NPUs have one index only."""
     axes = axes_of(network)
     if axes is None or len(axes) < 2:
         return None

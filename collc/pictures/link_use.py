@@ -67,16 +67,16 @@ class LinkUse:
 
 
 def use_of_schedule(module: Module) -> LinkUse:
-    """The transfers of a schedule, at the times that it says; those of links or chunks that do not exist are left out.
+    """The transfers of a schedule, at its times, without transfers of links or chunks that do not exist.
 
-    Raises ValueError where there is no schedule or links have no bandwidth.
+    Raises ValueError if there is no schedule or links have no bandwidth.
     """
     if module.schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
     network, demand = module.network, module.demand
     rows = module.schedule.transfers
     known = (rows.link >= 0) & (rows.link < network.link_count) & (rows.chunk >= 0)
-    rows = rows.taken(known & (rows.chunk < len(demand.chunks)))
+    rows = rows.select(known & (rows.chunk < len(demand.chunks)))
     clock = Clock.of(network, demand, module.schedule.model)
     arrive = rows.start + clock.total_of(rows)
     return LinkUse(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
@@ -15,18 +14,18 @@ import numpy as np
 from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
 from collc.pictures.axes import Axis, bytes_label, rate_label
-from collc.pictures.charts import color_bar
-from collc.pictures.layout import Box, Layout, layout_of, node_label
+from collc.pictures.charts import color_bar, legend
+from collc.pictures.layout import WIDTH, Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
-    DASHES,
     SERIES,
     Picture,
-    joined,
+    join_lines,
     level_of,
     mark,
     number,
     rect,
-    shortened,
+    shorten,
+    stroke,
     text,
     text_width,
 )
@@ -45,7 +44,7 @@ _MOST_TIPS: Final = 1_500
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Links that are drawn as one line: those of one kind between two devices, or in one direction."""
+    """Links that are drawn as one line: all of one kind between two devices, or in one direction."""
 
     source: int
     target: int
@@ -64,12 +63,12 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     lines = [
         line for line in _lines(network, load is not None) if line.source in layout.at and line.target in layout.at
     ]
-    legend, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
+    names, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
     moved = {device: (x, y + top) for device, (x, y) in layout.at.items()}
     boxes = [replace(box, y=box.y + top) for box in layout.boxes]
     shape = _Shapes(network, layout, moved, load, boxes)
     body = [
-        *legend,
+        *names,
         *(_box(network, layout, k, top) for k in range(len(layout.boxes))),
         *shape.lines(lines),
         *shape.devices(),
@@ -81,7 +80,7 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     switches = int(network.present[network.npu_count :].sum())
     counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, "
     description = counts + plural(network.link_count, "link")
-    return Picture(layout.width, height, joined(body), title or network.name, description)
+    return Picture(layout.width, height, join_lines(body), title or network.name, description)
 
 
 def _lines(network: Network, directed: bool) -> list[_Line]:
@@ -106,14 +105,11 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
 
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
-    texts = ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), _decimal(kind.bandwidth)]
+    texts = (
+        ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), rate_label(float(kind.bandwidth))]
+    )
     rate = min(texts, key=len)
     return rate if kind.latency is None else f"{rate}, {format_time(kind.latency)}"
-
-
-def _decimal(rate: Fraction) -> str:
-    """A rate in decimal units, rounded to four digits where it is not exact."""
-    return rate_label(float(rate))
 
 
 def _kinds_by_rate(network: Network) -> dict[int, int]:
@@ -129,19 +125,16 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
     kinds = sorted({line.kind for line in lines}, key=lambda kind: position[kind])
     if not kinds:
         return [], 0
-    x, y, parts = 14.0, 18.0, list[str]()
-    for kind in kinds[:SERIES]:
-        label = kind_label(network.kinds[kind])
-        needed = 40 + text_width(label) + 16
-        if x > 14 and x + needed > 746:
-            x, y = 14.0, y + 18
-        parts.append(_stroke(f"M{number(x)} {number(y - 4)}h26", position[kind], _width(network, kind)))
-        parts.append(text(x + 34, y, label))
-        x += needed
+
+    def symbol(kind: int) -> Callable[[float, float], str]:
+        width = _width(network, kind)
+        return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", position[kind], width)
+
+    parts, bottom = legend(((symbol(kind), kind_label(network.kinds[kind])) for kind in kinds[:SERIES]), WIDTH - 14)
     if len(kinds) > SERIES:
-        parts.append(text(14, y + 18, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
-        y += 18
-    return parts, y + 4
+        parts.append(text(14, bottom + 10, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
+        bottom += 18
+    return parts, bottom
 
 
 def _load_legend(load: Int64Array, layout: Layout) -> tuple[list[str], float]:
@@ -160,12 +153,6 @@ def _width(network: Network, kind: int) -> float:
     return 1 + 2.5 * math.log(float(own) / min(rates)) / math.log(max(rates) / min(rates))
 
 
-def _stroke(path: str, position: int, width: float) -> str:
-    color = min(position, SERIES - 1)
-    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
-    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
-
-
 # Shapes
 
 
@@ -182,7 +169,7 @@ def _box(network: Network, layout: Layout, index: int, top: float) -> str:
         label = host
     if text_width(label, 10.5) > box.width - 4:
         label = "".join(re.findall(r"\[\d+", label)[:1])[1:] or label
-    shown = shortened(label, box.width - 4, 10.5)
+    shown = shorten(label, box.width - 4, 10.5)
     frame = rect(box.x, box.y + top, box.width, box.height, "box", ' rx="8"')
     return frame + text(box.x + box.width / 2, box.y + top + box.height - 6, shown, "muted small mid")
 
@@ -198,13 +185,14 @@ class _Shapes:
     boxes: list[Box]
 
     def lines(self, lines: list[_Line]) -> Iterator[str]:
-        """All lines; where there are many, those that look alike as one shape without tooltips."""
+        """All lines; if there are many, those that look alike as one shape without tooltips."""
         position = _kinds_by_rate(self.network)
         bends = self._bends(lines)
         most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
         alike: dict[int, list[str]] = {}
         most = 0 if self.load is None else int(self.load.max(initial=0))
-        carried = self._carried(lines)
+        load = self.load
+        carried = [0 if load is None else int(load[line.links].sum()) for line in lines]
         order = sorted(range(len(lines)), key=lambda k: carried[k])  # so that the brightest are on top
         for k in order:
             line = lines[k]
@@ -213,25 +201,19 @@ class _Shapes:
             if len(lines) > _MOST_TIPS:
                 alike.setdefault(look, []).append(path)
             else:
-                yield mark(self._tip(line, carried[k]), self._drawn(path, look, line.kind, most_wide) + self._hit(path))
+                target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
+                yield mark(self._tip(line, carried[k]), self._draw(path, look, line.kind, most_wide) + target)
         for look in sorted(alike):
             kind = next((kind for kind, at in position.items() if at == look), 0)
-            yield self._drawn("".join(alike[look]), look, kind, most_wide)
+            yield self._draw("".join(alike[look]), look, kind, most_wide)
 
-    def _carried(self, lines: list[_Line]) -> list[int]:
-        load = self.load
-        return [0] * len(lines) if load is None else [int(load[line.links].sum()) for line in lines]
-
-    def _drawn(self, path: str, look: int, kind: int, most_wide: float) -> str:
+    def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
         """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""
         if self.load is None:
-            return _stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
+            return stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
         width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
-
-    def _hit(self, path: str) -> str:
-        return f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
 
     def _tip(self, line: _Line, carried: int) -> str:
         names = [self.network.shown_name(device) for device in (line.source, line.target)]
@@ -278,7 +260,7 @@ class _Shapes:
         return f"{begin}Q{number(x)} {number(y)} {number(bx)} {number(by)}"
 
     def devices(self) -> Iterator[str]:
-        """All devices, with labels where they fit."""
+        """All devices, with labels if they fit."""
         tiers: dict[float, list[int]] = {}
         for device, (x, y) in self.at.items():
             if device < self.network.npu_count:
@@ -305,7 +287,7 @@ class _Shapes:
         return mark(about, shapes)
 
     def _tier(self, switches: list[int], y: float) -> Iterator[str]:
-        """The switches at one height: with names where there is room, else those of the first and last beside them."""
+        """The switches at one height: with names if there is room, else those of the first and last beside them."""
         xs = sorted(self.at[switch][0] for switch in switches)
         room = min((b - a for a, b in pairwise(xs)), default=160.0)
         names = {switch: self.network.shown_name(switch) for switch in switches}

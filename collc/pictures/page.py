@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from collc.pictures.picture import Picture, Theme, attribute, colors_of, plain, style_sheet
+from collc.base.tables import Table
+from collc.pictures.picture import Picture, Theme, attribute, colors_of, escape_text, style_sheet
 
 _FOLDER: Final = Path(__file__).parent
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -19,15 +20,6 @@ class Figure:
 
     picture: Picture
     caption: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table with a title. A cell "failed", "ok" or "skipped" gets the colour and sign of its outcome."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +86,15 @@ class Page:
             if len(self.sections) == 1
             else _tabs([(section.name, f"s{k}") for k, section in enumerate(self.sections)], "schedules", body)
         )
-        subtitle = f"<p>{plain(self.subtitle)}</p>" if self.subtitle else ""
+        subtitle = f"<p>{escape_text(self.subtitle)}</p>" if self.subtitle else ""
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta name="color-scheme" content="light dark">\n'
-            f"<title>{plain(self.title)}</title>\n<style>\n{_styles()}</style>\n</head>\n<body>\n"
-            f"<header><h1>{plain(self.title)}</h1>{subtitle}</header>\n<main>\n{inner}\n</main>\n"
-            f'<footer>{plain(self.footer)}</footer>\n<div id="tip" role="tooltip" hidden></div>\n'
+            f"<title>{escape_text(self.title)}</title>\n<style>\n{_styles()}</style>\n</head>\n<body>\n"
+            f"<header><h1>{escape_text(self.title)}</h1>{subtitle}</header>\n<main>\n{inner}\n</main>\n"
+            f'<footer>{escape_text(self.footer)}</footer>\n<div id="tip" role="tooltip" hidden></div>\n'
             f"<script>\n{(_FOLDER / 'page.js').read_text('utf-8')}</script>\n</body>\n</html>\n"
         )
 
@@ -123,7 +115,7 @@ def _tabs(names: Sequence[tuple[str, str]], label: str, panels: str) -> str:
     """A list of tabs and their panels. names: of the tabs, with the idents of their panels."""
     buttons = "".join(
         f'<button type="button" role="tab" id="{ident}-tab" aria-controls="{ident}" '
-        f'aria-selected="{"false" if k else "true"}" tabindex="{-1 if k else 0}">{plain(name)}</button>'
+        f'aria-selected="{"false" if k else "true"}" tabindex="{-1 if k else 0}">{escape_text(name)}</button>'
         for k, (name, ident) in enumerate(names)
     )
     return f'<div class="tabs"><div role="tablist" aria-label={attribute(label)}>{buttons}</div>\n{panels}</div>'
@@ -131,8 +123,8 @@ def _tabs(names: Sequence[tuple[str, str]], label: str, panels: str) -> str:
 
 def _section(section: Section, ident: str) -> str:
     text, outcome = section.badge
-    badge = f'<span class="badge {outcome}">{plain(text)}</span>' if text else ""
-    head = f"<h2>{plain(section.name)} {badge}</h2>\n<p>{plain(section.summary)}</p>\n"
+    badge = f'<span class="badge {outcome}">{escape_text(text)}</span>' if text else ""
+    head = f"<h2>{escape_text(section.name)} {badge}</h2>\n<p>{escape_text(section.summary)}</p>\n"
     panels = "\n".join(
         f'<div role="tabpanel" id="{ident}p{k}" aria-labelledby="{ident}p{k}-tab" tabindex="0">\n'
         + "\n".join(_block(block, f"{ident}p{k}b{n}") for n, block in enumerate(panel.blocks))
@@ -148,39 +140,40 @@ def _block(block: Block, ident: str) -> str:
         return _figure(block, ident)
     if isinstance(block, Drawing):
         region = f'class="sheet" role="region" tabindex="0" aria-label={attribute(block.title)}'
-        caption = f"<figcaption>{plain(block.caption)}</figcaption>" if block.caption else ""
-        return f"<figure><h3>{plain(block.title)}</h3><div {region}>{block.svg}</div>{caption}</figure>"
+        caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""
+        return f"<figure><h3>{escape_text(block.title)}</h3><div {region}>{block.svg}</div>{caption}</figure>"
     if isinstance(block, Table):
         return _table(block, ident)
     if isinstance(block, Facts):
         tiles = "".join(
-            f"<div><dt>{plain(name)}</dt><dd>{plain(value)}</dd>"
-            + (f"<dd class=remark>{plain(remark)}</dd>" if remark else "")
+            f"<div><dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>"
+            + (f"<dd class=remark>{escape_text(remark)}</dd>" if remark else "")
             + "</div>"
             for name, value, remark in block.rows
         )
         return f'<dl class="facts">{tiles}</dl>'
     kind = "pre" if block.code else "p"
-    lines = "".join(f"<{kind}>{plain(line)}</{kind}>" for line in block.lines)
-    return f'<div class="remarks{" wrong" if block.bad else ""}"><h3>{plain(block.title)}</h3>{lines}</div>'
+    lines = "".join(f"<{kind}>{escape_text(line)}</{kind}>" for line in block.lines)
+    return f'<div class="remarks{" wrong" if block.bad else ""}"><h3>{escape_text(block.title)}</h3>{lines}</div>'
 
 
 def _figure(block: Figure, ident: str) -> str:
     title = block.picture.title
-    caption = f"<figcaption>{plain(block.caption)}</figcaption>" if block.caption else ""
+    caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""
     region = f'class="picture" role="region" tabindex="0" aria-label={attribute(title)}'
-    return f"<figure><h3>{plain(title)}</h3><div {region}>{block.picture.inline(ident)}</div>{caption}</figure>"
+    return f"<figure><h3>{escape_text(title)}</h3><div {region}>{block.picture.inline(ident)}</div>{caption}</figure>"
 
 
 def _table(block: Table, ident: str) -> str:
-    head = "".join(f'<th scope="col">{plain(column)}</th>' for column in block.columns)
+    """A table with its title. A cell "failed", "ok", ... gets the colour and sign of its outcome."""
+    head = "".join(f'<th scope="col">{escape_text(column)}</th>' for column in block.columns)
     body = "\n".join("<tr>" + "".join(_cell(cell, k) for k, cell in enumerate(row)) + "</tr>" for row in block.rows)
     scroll = f'class="table" role="region" tabindex="0" aria-labelledby="{ident}-t"'
     table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-    return f'<div><h3 id="{ident}-t">{plain(block.title)}</h3><div {scroll}>{table}</div></div>'
+    return f'<div><h3 id="{ident}-t">{escape_text(block.title)}</h3><div {scroll}>{table}</div></div>'
 
 
 def _cell(cell: str, column: int) -> str:
     if cell in ("ok", "failed", "skipped", "allowed"):
         return f'<td><span class="badge {cell}">{cell}</span></td>'
-    return f"<td>{plain(cell)}</td>" if column else f'<th scope="row">{plain(cell)}</th>'
+    return f"<td>{escape_text(cell)}</td>" if column else f'<th scope="row">{escape_text(cell)}</th>'

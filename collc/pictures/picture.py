@@ -52,7 +52,7 @@ THEMES: Final[Mapping[Theme, Mapping[str, str]]] = {
         "c7": "#e6edf3",
     },
 }
-"""Colours by role. c0 to c7: of series, after Okabe and Ito (Color Universal Design, 2008), darker or lighter where the
+"""Colours by role. c0 to c7: of series, after Okabe and Ito (Color Universal Design, 2008), darker or lighter if the
 contrast with the paper would be below 3:1."""
 
 LEVELS: Final = 16
@@ -114,8 +114,8 @@ class Picture:
         return (
             f'<svg id="{ident}" viewBox="0 0 {number(self.width)} {number(self.height)}" '
             f'width="{number(self.width)}" height="{number(self.height)}" {label}>'
-            f'<title id="{ident}-t">{plain(self.title)}</title>'
-            f"<desc>{plain(self.description)}</desc>{self.body}</svg>"
+            f'<title id="{ident}-t">{escape_text(self.title)}</title>'
+            f"<desc>{escape_text(self.description)}</desc>{self.body}</svg>"
         )
 
     def file(self, theme: Theme = "light") -> str:
@@ -123,8 +123,8 @@ class Picture:
         width, height = math.ceil(self.width), math.ceil(self.height)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}">\n<title>{plain(self.title)}</title>\n'
-            f"<desc>{plain(self.description)}</desc>\n<style>\n{style_sheet(colors_of(theme))}\n</style>\n"
+            f'height="{height}">\n<title>{escape_text(self.title)}</title>\n'
+            f"<desc>{escape_text(self.description)}</desc>\n<style>\n{style_sheet(colors_of(theme))}\n</style>\n"
             f'<rect class="paper" width="100%" height="100%"/>\n{self.body}\n</svg>\n'
         )
 
@@ -134,13 +134,13 @@ class Picture:
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text inside an element: escaped, without characters that XML does not allow."""
     return escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def attribute(text: str) -> str:
-    """The same as the value of an attribute, in quotes."""
+    """Text as the value of an attribute: escaped, in quotes."""
     return quoteattr(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
@@ -154,12 +154,19 @@ def text(x: float, y: float, words: str, classes: str = "", turn: float = 0) -> 
     """A line of text that begins at (x, y); the classes `mid` and `end` move it. turn: degrees clockwise."""
     style = f' class="{classes}"' if classes else ""
     turned = f' transform="rotate({number(turn)} {number(x)} {number(y)})"' if turn else ""
-    return f'<text x="{number(x)}" y="{number(y)}"{style}{turned}>{plain(words)}</text>'
+    return f'<text x="{number(x)}" y="{number(y)}"{style}{turned}>{escape_text(words)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, classes: str, more: str = "") -> str:
     """A straight line."""
     return f'<path class="{classes}" d="M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"{more}/>'
+
+
+def stroke(path: str, series: int, width: float = 2) -> str:
+    """A line in the colour and the dashes of a series. path: as in SVG."""
+    color = min(series, SERIES - 1)
+    dashes = f' stroke-dasharray="{DASHES[color]}"' if DASHES[color] else ""
+    return f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
 
 
 def rect(x: float, y: float, width: float, height: float, classes: str, more: str = "") -> str:
@@ -172,7 +179,7 @@ def rect(x: float, y: float, width: float, height: float, classes: str, more: st
 
 def mark(tip: str, shapes: str) -> str:
     """Shapes with a tooltip. A page lets the keyboard reach them."""
-    return f'<g class="mark"><title>{plain(tip)}</title>{shapes}</g>'
+    return f'<g class="mark"><title>{escape_text(tip)}</title>{shapes}</g>'
 
 
 def marker(shape: int, x: float, y: float, size: float = 4) -> str:
@@ -205,8 +212,8 @@ def text_width(words: str, size: float = 12) -> float:
     return size * sum(ems)
 
 
-def shortened(words: str, width: float, size: float = 12) -> str:
-    """The text with its middle left out where it is wider than `width` pixels."""
+def shorten(words: str, width: float, size: float = 12) -> str:
+    """The text with its middle left out if it is wider than `width` pixels."""
     if text_width(words, size) <= width:
         return words
     for keep in range(len(words) - 1, 1, -1):
@@ -239,6 +246,6 @@ def colors_of(theme: Theme) -> dict[str, str]:
     return {**THEMES[theme], **{f"h{level}": heat_color(theme, level) for level in range(LEVELS)}}
 
 
-def joined(parts: Iterable[str]) -> str:
+def join_lines(parts: Iterable[str]) -> str:
     """The elements as lines of text."""
     return "\n".join(parts)

@@ -28,7 +28,7 @@ class _Resvg(Protocol):
 def png_of(picture: Picture, theme: Theme = "light") -> bytes:
     """The bytes of a PNG file.
 
-    Raises MissingConverter where resvg-py is not installed, MissingFonts where texts would be left out.
+    Raises MissingConverter if resvg-py is not installed, MissingFonts if texts would be left out.
     """
     from importlib import import_module
 
@@ -37,9 +37,9 @@ def png_of(picture: Picture, theme: Theme = "light") -> bytes:
     except ImportError as error:
         raise MissingConverter from error
 
-    def rendered(one: Picture) -> bytes:
+    def render(one: Picture) -> bytes:
         return bytes(resvg.svg_to_bytes(one.file(theme), zoom=SCALE))
 
-    if rendered(Picture(40, 20, text(4, 16, "NPU"), "")) == rendered(Picture(40, 20, "", "")):
+    if render(Picture(40, 20, text(4, 16, "NPU"), "")) == render(Picture(40, 20, "", "")):
         raise MissingFonts
-    return rendered(picture)
+    return render(picture)

@@ -16,12 +16,12 @@ from collc.pictures.link_use import LinkUse
 from collc.pictures.picture import (
     SERIES,
     Picture,
-    joined,
+    join_lines,
     line,
     mark,
     number,
     rect,
-    shortened,
+    shorten,
     text,
     text_width,
 )
@@ -73,7 +73,7 @@ def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[
     times = range_of(Axis("time", text=time_label), [0, max(time, 1)], left, _WIDTH - 26, from_zero=False)
     frame = _Frame(times, top, pitch, len(labels))
     parts = [
-        text(left - 8, frame.y(row) + 4, shortened(label, widest + 0.5, 10.5), "small end")
+        text(left - 8, frame.y(row) + 4, shorten(label, widest + 0.5, 10.5), "small end")
         for row, label in enumerate(labels)
     ]
     for tick in times.ticks(7):
@@ -85,7 +85,7 @@ def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[
 
 
 def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
-    """The legend of the colours: which NPU each stands for, where they are few. sums: how what is added is drawn."""
+    """The legend of the colours: which NPU each stands for, if they are few. sums: how what is added is drawn."""
     owners = sorted(set(use.owner[rows].tolist()))
     added = f"{sums}: is added" if bool(use.reduce[rows].any()) else ""
     parts = [text(_WIDTH - 26, 18, added, "muted small end")] if added else []
@@ -97,7 +97,7 @@ def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
     x, room = _PAD + text_width(words, 10.5) + 8, _WIDTH - 230 - text_width(added, 10.5)
     for owner in owners:
         name = use.network.shown_name(owner) if 0 <= owner < use.network.device_count else str(owner)
-        name = shortened(name, room / len(owners) - 25, 10.5)
+        name = shorten(name, room / len(owners) - 25, 10.5)
         parts.append(rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'))
         parts.append(text(x + 15, 18, name, "small"))
         x += 15 + text_width(name, 10.5) + 10
@@ -126,7 +126,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     parts += _colors(use, rows, "dashed")
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
     parts += (_hop(use, row, frame, row_of, width) for row in rows.tolist())
-    return _finished(frame, parts, notes, title, use)
+    return _finish(frame, parts, notes, title, use)
 
 
 def _nearest(network: Network, most: int) -> Int64Array:
@@ -205,7 +205,7 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
         notes.append(f"bars of the same link that touch are drawn as one: {len(rows)} transfers")
         for link in busiest.tolist():
             parts += _blocks(use, rows[use.link[rows] == link], frame, position[link])
-    return _finished(frame, parts, notes, title, use)
+    return _finish(frame, parts, notes, title, use)
 
 
 def _bar(use: LinkUse, row: int, frame: _Frame, at: int) -> str:
@@ -245,14 +245,14 @@ def _notes(shown: int, devices: int, drawn: int, transfers: int) -> list[str]:
     return found
 
 
-def _finished(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, use: LinkUse) -> Picture:
+def _finish(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, use: LinkUse) -> Picture:
     """The picture with its notes below the axis."""
     height = frame.bottom + 30
     if notes:
         height += 16
         parts.append(text(_WIDTH / 2, height - 8, "; ".join(notes), "muted small mid"))
     description = f"{len(use)} transfers on {use.network.name}, {format_time(use.time)}"
-    return Picture(_WIDTH, height, joined(parts), title, description)
+    return Picture(_WIDTH, height, join_lines(parts), title, description)
 
 
 # Bytes
@@ -306,7 +306,7 @@ def _heat_groups(network: Network) -> tuple[list[str], Int64Array]:
 
 
 def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
-    """(int64[npus], labels): the node of each NPU, or where there are too many nodes, blocks of consecutive NPUs."""
+    """(int64[npus], labels): the node of each NPU, or if there are too many nodes, blocks of consecutive NPUs."""
     nodes = node_numbers(network)
     if nodes is not None and int(nodes.max()) < MOST_CELLS // 2 + MOST_CELLS // 4:
         first = [int(np.flatnonzero(nodes == node)[0]) for node in range(int(nodes.max()) + 1)]

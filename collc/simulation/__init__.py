@@ -1,5 +1,1 @@
-"""Replay of schedules: when things happen, and how loaded links are."""
-
-from collc.simulation.replay import Replay, replay
-
-__all__ = ["Replay", "replay"]
+"""The simulator: tasks that wait for one another, and messages that queue at links."""

@@ -45,100 +45,75 @@ def read_astra_file(source: SourceFile) -> list[AstraDimension]:
         root = yaml.compose(source.text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        at = 0 if mark is None else min(mark.index, len(source.text))
+        begin = 0 if mark is None else min(mark.index, len(source.text))
         what = getattr(error, "problem", None) or "it cannot be read"
-        raise _file_error(f"{source.name} is not YAML: {what}", Span(source, at, at)) from error
+        raise _file_error(f"{source.name} is not YAML: {what}", Span(source, begin, begin)) from error
     except RecursionError as error:
         raise _file_error(f"{source.name} is nested too deeply") from error
-    reader = _Fields(source, root)
-    return [reader.dimension(number) for number in range(reader.dimensions)]
+    columns = _columns(source, root)
+    return [_dimension(source, *nodes) for nodes in zip(*(columns[name] for name in _KEYS), strict=True)]
 
 
 def _file_error(message: str, span: Span | None = None, hint: str = "") -> SourceError:
     return SourceError(Diagnostic("X0509", message, span, hint=hint))
 
 
-class _Fields:
-    """The values of the keys, each a list of nodes of PyYAML with their positions. dimensions: items of each list."""
+def _span(source: SourceFile, node: Any) -> Span:  # noqa: ANN401
+    return Span(source, node.start_mark.index, node.end_mark.index)
 
-    def __init__(self, source: SourceFile, root: Any) -> None:  # noqa: ANN401
-        self._source = source
-        self._nodes: dict[str, list[Any]] = {}
-        if root is None or root.id != "mapping":
-            raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {listed(_KEYS)}")
-        for key, value in root.value:
-            name = key.value if key.id == "scalar" else "?"
-            if name not in _KEYS:
-                hint = did_you_mean(name, _KEYS, f"the keys are {listed(_KEYS)}")
-                raise _file_error(f"a network file has no key '{name}'", self._span_of(key), hint)
-            if name in self._nodes:
-                raise _file_error(f"'{name}' occurs twice", self._span_of(key))
-            self._nodes[name] = self._items(name, value)
-        for name in _KEYS:
-            if name not in self._nodes:
-                at = root.start_mark.index
-                raise _file_error(
-                    f"{source.name} has no '{name}'", Span(source, at, at), f"the keys are {listed(_KEYS)}"
-                )
-        self.dimensions = len(self._nodes["topology"])
-        for name, items in self._nodes.items():
-            if len(items) != self.dimensions:
-                message = f"'{name}' has {len(items)} items, and 'topology' has {self.dimensions}"
-                raise _file_error(message, self._span_of(items[0]), "each list has one item for each dimension")
 
-    def dimension(self, number: int) -> AstraDimension:
-        """One dimension, counted from 0."""
-        return AstraDimension(
-            self._shape(number),
-            self._whole_number("npus_count", number, 2, MAX_NPUS),
-            self._number("bandwidth", number, positive=True),
-            self._number("latency", number, positive=False),
-            self._span_of(self._nodes["npus_count"][number]),
-        )
-
-    def _span_of(self, node: Any) -> Span:  # noqa: ANN401
-        return Span(self._source, node.start_mark.index, node.end_mark.index)
-
-    def _items(self, name: str, value: Any) -> list[Any]:  # noqa: ANN401
-        """The items of a list."""
+def _columns(source: SourceFile, root: Any) -> dict[str, list[Any]]:  # noqa: ANN401
+    """The items of each key, as nodes of PyYAML with their positions; equally many of all keys."""
+    columns: dict[str, list[Any]] = {}
+    keys = f"the keys are {listed(_KEYS)}"
+    if root is None or root.id != "mapping":
+        raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {listed(_KEYS)}")
+    for key, value in root.value:
+        name = key.value if key.id == "scalar" else "?"
+        if name not in _KEYS:
+            hint = did_you_mean(name, _KEYS, keys)
+            raise _file_error(f"a network file has no key '{name}'", _span(source, key), hint)
+        if name in columns:
+            raise _file_error(f"'{name}' occurs twice", _span(source, key))
         if value.id != "sequence" or not value.value:
-            raise _file_error(f"'{name}' is a list with an item for each dimension, as in [ 8 ]", self._span_of(value))
+            message = f"'{name}' is a list with an item for each dimension, as in [ 8 ]"
+            raise _file_error(message, _span(source, value))
         if len(value.value) > MAX_DIMENSIONS:
             message = f"'{name}' has {len(value.value)} items, more than {MAX_DIMENSIONS}"
-            raise SourceError(Diagnostic("X0508", message, self._span_of(value)))
-        return list(value.value)
+            raise SourceError(Diagnostic("X0508", message, _span(source, value)))
+        columns[name] = list(value.value)
+    for name in _KEYS:
+        if name not in columns:
+            begin = root.start_mark.index
+            raise _file_error(f"{source.name} has no '{name}'", Span(source, begin, begin), keys)
+    for name, items in columns.items():
+        if len(items) != len(columns["topology"]):
+            message = f"'{name}' has {len(items)} items, and 'topology' has {len(columns['topology'])}"
+            raise _file_error(message, _span(source, items[0]), "each list has one item for each dimension")
+    return columns
 
-    def _text(self, name: str, number: int) -> str:
-        node = self._nodes[name][number]
-        return str(node.value) if node.id == "scalar" else "?"
 
-    def _shape(self, number: int) -> str:
-        """The name of the topology."""
-        name = self._text("topology", number)
-        if name not in SHAPES:
-            hint = did_you_mean(name, SHAPES, f"there are {listed(SHAPES)}")
-            raise _file_error(
-                f"there is no topology '{name[:80]}'", self._span_of(self._nodes["topology"][number]), hint
-            )
-        return name
-
-    def _number(self, name: str, number: int, positive: bool) -> Fraction:
-        """A number of at least 0: the shortest decimal of the 64-bit number that ASTRA-sim reads."""
+def _dimension(source: SourceFile, *nodes: Any) -> AstraDimension:  # noqa: ANN401
+    """One dimension, from the nodes of its values in the order of the keys."""
+    shape, npus, *rates = (str(node.value) if node.id == "scalar" else "?" for node in nodes)
+    spans = [_span(source, node) for node in nodes]
+    if shape not in SHAPES:
+        hint = did_you_mean(shape, SHAPES, f"there are {listed(SHAPES)}")
+        raise _file_error(f"there is no topology '{shape[:80]}'", spans[0], hint)
+    count = int(npus) if npus.isascii() and npus.isdigit() and len(npus) < 10 else -1
+    if not 2 <= count <= MAX_NPUS:
+        message = f"'npus_count' is a whole number from 2 to {MAX_NPUS}, not '{npus[:80]}'"
+        raise _file_error(message, spans[1])
+    values: list[Fraction] = []
+    for name, text, span in zip(_KEYS[2:], rates, spans[2:], strict=True):
         try:
-            value = float(self._text(name, number))
+            value = float(text)
         except ValueError:
             value = -1.0
-        if not 0 <= value <= MAX_RATE or (positive and value == 0):
-            least = "above 0" if positive else "of at least 0"
-            message = f"'{name}' is a number {least}, at most {MAX_RATE:.0e}, not '{self._text(name, number)[:80]}'"
-            raise _file_error(message, self._span_of(self._nodes[name][number]))
-        return Fraction(repr(value))
-
-    def _whole_number(self, name: str, number: int, least: int, most: int) -> int:
-        """A whole number in a range."""
-        text = self._text(name, number)
-        value = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        if not least <= value <= most:
-            message = f"'{name}' is a whole number from {least} to {most}, not '{text[:80]}'"
-            raise _file_error(message, self._span_of(self._nodes[name][number]))
-        return value
+        if not 0 <= value <= MAX_RATE or (name == "bandwidth" and value == 0):
+            least = "above 0" if name == "bandwidth" else "of at least 0"
+            message = f"'{name}' is a number {least}, at most {MAX_RATE:.0e}, not '{text[:80]}'"
+            raise _file_error(message, span)
+        values.append(Fraction(repr(value)))  # the shortest decimal of the 64-bit number that ASTRA-sim reads
+    bandwidth, latency = values
+    return AstraDimension(shape, count, bandwidth, latency, spans[1])

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final
 
 from collc.base.units import PICOSECONDS
-
-_PER_BLOCK: Final = ("all_gather", "reduce_scatter", "all_to_all", "scatter", "gather")
-_WHOLE_BUFFER: Final = ("broadcast", "reduce", "send_recv")
-
-COLLECTIVES: Final = ("all_reduce", *_PER_BLOCK, *_WHOLE_BUFFER)
-"""The collectives that nccl-tests know."""
+from collc.ten.standard_collectives import shapes
 
 
 def algorithm_bandwidth(size: int, time_ps: int) -> Fraction | None:
@@ -21,8 +15,21 @@ def algorithm_bandwidth(size: int, time_ps: int) -> Fraction | None:
 
 def bus_factor(collective: str, ranks: int) -> Fraction | None:
     """Bus bandwidth by algorithm bandwidth; None for a collective that nccl-tests do not know."""
-    if collective == "all_reduce":
-        return Fraction(2 * (ranks - 1), ranks)
-    if collective in _PER_BLOCK:
-        return Fraction(ranks - 1, ranks)
-    return Fraction(1) if collective in _WHOLE_BUFFER else None
+    shape = shapes().get(collective)
+    if shape is None or not shape.equal or shape.end == "some":
+        return None
+    return Fraction(max(1, shape.phases) * (ranks - 1), ranks) if shape.divides_size else Fraction(1)
+
+
+def collectives_of_nccl_tests() -> list[str]:
+    """The collectives that nccl-tests know."""
+    return [name for name in shapes() if bus_factor(name, 1) is not None]
+
+
+def bandwidths(
+    collective: str, size: int | None, ranks: int, time_ps: int | None
+) -> tuple[Fraction | None, Fraction | None]:
+    """Algorithm and bus bandwidth in bytes per second; None if size, time or collective are not known."""
+    algorithm = algorithm_bandwidth(size, time_ps) if size and time_ps else None
+    factor = bus_factor(collective, ranks)
+    return algorithm, None if algorithm is None or factor is None else algorithm * factor

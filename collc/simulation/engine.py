@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,7 @@ class Simulation:
     def utilisation(self, spans: int) -> NDArray[np.float64]:
         """float64[spans]: the mean share of all links that is occupied in each of equal parts of the time.
 
-        Empty under a timing that is not aware of congestion, and where nothing takes time.
+        Empty under a timing that is not aware of congestion, and if nothing takes time.
         """
         if not len(self.hops.begin) or not self.time:
             return np.zeros(0)
@@ -106,58 +106,35 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     Raises Deadlock if tasks wait for one another, ValueError if a link that is used has no bandwidth or latency,
     OverflowError if a time does not fit in 64 bits.
     """
-    return Simulator(network, graph, timing).run()
-
-
-class Simulator:
-    """Runs one task graph on a network as often as wanted, with other orders of the messages that tie.
-
-    Raises ValueError if a link that is used has no bandwidth or latency, OverflowError if a time does not fit in
-    64 bits.
-    """
-
-    def __init__(self, network: Network, graph: TaskGraph, timing: Timing) -> None:
-        self._network, self._graph, self._timing = network, graph, timing
-        self._hops = self._passed = Hops.of(network, graph, timing)
-        self._rows = PortRows.same(len(self._hops.link))
-        duration = graph.duration
-        if not timing.aware:
-            duration, self._passed = durations_alone(network, graph, timing), Hops.none(len(graph))
-        elif network.has_endpoints:
-            self._passed, self._rows = with_ports(network, self._hops, timing)
-        _check_range(self._passed.busy, self._passed.delay, duration)
-        self._links = max(network.link_count, int(self._passed.link.max(initial=-1)) + 1)
-        self._columns = _columns(graph, duration, self._passed, _lanes(network, self._links, graph.any_lane))
-
-    def run(self, hop_order: Int64Array | None = None) -> Simulation:
-        """One run. hop_order: int64[tasks], in place of that of the graph.
-
-        Raises Deadlock if tasks wait for one another.
-        """
-        graph, hops, passed, rows = self._graph, self._hops, self._passed, self._rows
-        large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
-        columns = self._columns if hop_order is None else self._columns._replace(hop_rank=hop_order)
-        table = TaskTable(*(numbers(column, large) for column in columns))
-        progress = _nothing_done(graph, len(passed.link), self._links, large)
-        done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not self._timing.issues_at_once)
-        start, end, begin, queued = (
-            np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
-        )
-        if done < len(graph):
-            raise Deadlock(np.flatnonzero(end < 0))
-        if self._timing.aware:
-            arrived = (begin + passed.delay)[rows.received]
-            taken = np.asarray(progress.taken, np.int32)[rows.hop]
-            hops = replace(hops, link=taken, begin=begin[rows.hop], injected=begin[rows.sent], arrived=arrived)
-        shown = hops if self._timing.aware else passed
-        queued = queued[: self._network.link_count]
-        return Simulation(self._network, graph, self._timing.unit, start, end, shown, hops, queued)
+    hops = passed = Hops.of(network, graph, timing)
+    rows, duration = PortRows.same(len(hops.link)), graph.duration
+    if not timing.aware:
+        duration, passed = durations_alone(network, graph, timing), Hops.none(len(graph))
+    elif network.has_endpoints:
+        passed, rows = with_ports(network, hops, timing)
+    _check_range(passed.busy, passed.delay, duration)
+    links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
+    large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
+    table = _task_table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
+    progress = _nothing_done(graph, len(passed.link), links, large)
+    done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
+    start, end, begin, queued = (
+        np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
+    )
+    if done < len(graph):
+        raise Deadlock(np.flatnonzero(end < 0))
+    if timing.aware:
+        arrived = (begin + passed.delay)[rows.received]
+        taken = np.asarray(progress.taken, np.int32)[rows.hop]
+        hops = replace(hops, link=taken, begin=begin[rows.hop], injected=begin[rows.sent], arrived=arrived)
+    shown = hops if timing.aware else passed
+    return Simulation(network, graph, timing.unit, start, end, shown, hops, queued[: network.link_count])
 
 
 def _lanes(network: Network, links: int, any_lane: bool) -> Int64Array:
-    """int64[links]: for each link the next of those that lead from where it begins to where it ends, and are equal.
+    """int64[links]: for each link the next of the equal links between its ends, in a circle.
 
-    Where messages do not choose, each link itself.
+    If messages do not choose, each link itself.
     """
     following = np.arange(links, dtype=np.int64)
     if any_lane:
@@ -176,33 +153,16 @@ def _check_range(*columns: Int64Array) -> None:
         raise OverflowError("the times of the simulation exceed 64 bits")
 
 
-class _Columns(NamedTuple):
-    """The columns of a TaskTable as arrays."""
-
-    duration: Int64Array
-    hops: Int64Array
-    link: Int64Array
-    busy: Int64Array
-    delay: Int64Array
-    edges: Int64Array
-    followers: Int64Array
-    start_rank: Int64Array
-    hop_rank: Int64Array
-    parallel: Int64Array
-
-
-def _columns(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64Array) -> _Columns:
+def _task_table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64Array, large: bool) -> TaskTable:
     edges = graph.edges
     key = 3 * edges.before.astype(np.int64) + edges.phase
     offsets = np.zeros(3 * len(graph) + 1, np.int64)
     np.cumsum(np.bincount(key, minlength=3 * len(graph)), out=offsets[1:])
     followers = edges.after[np.argsort(key, kind="stable")]
     natural = np.arange(len(graph), dtype=np.int64)
-    order = natural if graph.order is None else graph.order
-    hop_order = natural if graph.hop_order is None else graph.hop_order
-    taken = hops.offsets, hops.link, hops.busy, hops.delay
-    columns = duration, *taken, offsets, followers, order, hop_order, lanes
-    return _Columns(*(np.ascontiguousarray(column, np.int64) for column in columns))
+    orders = (natural if order is None else order for order in (graph.order, graph.hop_order))
+    columns = duration, hops.offsets, hops.link, hops.busy, hops.delay, offsets, followers, *orders, lanes
+    return TaskTable(*(numbers(np.ascontiguousarray(column, np.int64), large) for column in columns))
 
 
 def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskProgress:

@@ -66,8 +66,8 @@ def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Tim
     pair = network.kind[link].astype(np.int64) * max(1, len(sizes)) + size_of
     pairs, pair_of = np.unique(pair, return_inverse=True)
     rows: list[int] = pairs.tolist()
-    found = [timing.hop(int(sizes[row % len(sizes)]), network.kinds[row // len(sizes)]) for row in rows]
-    times = np.array(found, np.int64).reshape(len(found), 2)[pair_of]
+    pair_times = [timing.hop(int(sizes[row % len(sizes)]), network.kinds[row // len(sizes)]) for row in rows]
+    times = np.array(pair_times, np.int64).reshape(len(pair_times), 2)[pair_of]
     return times[:, 0], times[:, 1]
 
 
@@ -77,22 +77,22 @@ def durations_alone(network: Network, graph: TaskGraph, timing: Timing) -> Int64
     pair = graph.route.astype(np.int64) * max(1, len(sizes)) + size_of
     messages = np.flatnonzero(graph.route >= 0)
     pairs, pair_of = np.unique(pair[messages], return_inverse=True)
-    found: list[int] = []
+    route_times: list[int] = []
     for number in pairs.tolist():
         route = number // len(sizes)
         links = graph.routes.links[graph.routes.offsets[route] : graph.routes.offsets[route + 1]]
         used: list[int] = network.kind[links].tolist()
         kinds = [network.kinds[kind] for kind in used]
-        found.append(timing.alone(int(sizes[number % len(sizes)]), kinds))
+        route_times.append(timing.alone(int(sizes[number % len(sizes)]), kinds))
     duration = graph.duration.copy()
-    duration[messages] = np.array(found, np.int64)[pair_of]
+    duration[messages] = np.array(route_times, np.int64)[pair_of]
     return duration
 
 
 @dataclass(frozen=True, eq=False)
 class PortRows:
-    """Where hops are among those over ports: int64[hops]. sent, received: the port of the sender, and of the receiver,
-    or the hop itself where there is none.
+    """The places of hops among those over ports: int64[hops]. sent, received: the ports of sender and receiver,
+    or the hop itself if there is none.
     """
 
     hop: Int64Array
@@ -107,7 +107,7 @@ class PortRows:
 
 
 def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, PortRows]:
-    """The hops with those over ports, and where the given ones are among them. Port p is number link_count + p."""
+    """The hops with those over ports, and the places of the given ones among them. Port p is number link_count + p."""
     link, busy, delay = hops.link, hops.busy, hops.delay
     ports = Ports.of(network)
     sizes, size_of = np.unique(hops.size, return_inverse=True)

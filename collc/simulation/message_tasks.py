@@ -16,7 +16,7 @@ from collc.ten.schedule import Transfers
 def message_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> TaskGraph:
     """One task for each message, over all its hops, which waits for its chunk only (`chunk_edges`).
 
-    A chunk that a switch passes on is one message with what brought it there, and where the switch multicasts, a
+    A chunk that a switch passes on is one message with what brought it there, and if the switch multicasts, a
     message to each end. A sum begins at the switch that adds it up. A transfer between NPUs that belongs to no message
     is one by itself. ends: int64[transfers], when each arrives in the schedule.
     Raises CheckFailed (S0401) if a chunk is never at the source of its message.
@@ -53,14 +53,14 @@ def routes_of(paths: list[tuple[int, ...]]) -> tuple[Routes, Int32Array]:
 
 
 def _hops_before(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Int64Array:
-    """int64[transfers]: the transfer that brought what each one passes on; -1 where its message begins."""
+    """int64[transfers]: the transfer that brought what each one passes on; -1 if its message begins."""
     before = np.full(len(rows), -1, np.int64)
     alone = np.arange(len(rows), dtype=np.int64)
     if rows.messages is not None:
         hops = MessageHops.of(rows.messages.number, rows.start)
         before[hops.after] = hops.before
         alone = np.flatnonzero(rows.messages.number < 0).astype(np.int64)
-    moves = ChunkMoves.of(network, rows, ends).taken(alone.astype(np.intp))
+    moves = ChunkMoves.of(network, rows, ends).select(alone.astype(np.intp))
     order, first, last = arrivals_before(network, moves)
     inside = moves.source >= network.npu_count
     adds = np.append(np.zeros(network.npu_count, np.bool_), network.reduces)[moves.source]

@@ -26,7 +26,7 @@ def shortest_routes(
     """(routes, int32[messages]): the routes with the fewest hops, and the row of each message.
 
     source, target: int32[messages], different devices. length: int64[links], at least 1; the routes are then those of
-    the least length, but the direct link where there is one. Of several shortest routes it is the one that at each
+    the least length, but the direct link if there is one. Of several shortest routes it is the one that at each
     device takes the neighbour with the next number (after the last comes 0), so that on a ring half of the way round
     goes towards higher numbers, as in ASTRA-sim. Messages between devices with parallel links take them in turn.
     Raises NoRoute.
@@ -77,7 +77,7 @@ def _variants(network: Network, pair_of: Int64Array, lanes: dict[tuple[int, int]
 
 
 def _links_towards(network: Network, length: Int64Array, distance: Int64Array) -> list[int]:
-    """By device, the link on a shortest path, to the neighbour with the next number; -1 where there is none."""
+    """By device, the link on a shortest path, to the neighbour with the next number; -1 if there is none."""
     nearer = np.flatnonzero(distance[network.source] == distance[network.target] + length)
     nearer = nearer[distance[network.source[nearer]] < UNREACHABLE]
     ahead_by = (network.target[nearer] - network.source[nearer]) % network.device_count
@@ -104,12 +104,12 @@ def send_order(
     """int64[tasks]: `order` of a TaskGraph whose `hop_order` is the number of each task: messages arrive first.
 
     Threadblocks run side by side. If all began with the same receiver, messages would queue there; so each rank serves
-    the next one first. rank: int32[tasks]. receiver: int32[tasks], -1 or the rank itself where nothing is sent.
+    the next one first. rank: int32[tasks]. receiver: int32[tasks], -1 or the rank itself if nothing is sent.
     position: int64[tasks], in the threadblock; of equals the first step goes first, then the first task.
     """
     count = len(rank)
     ahead = (receiver - rank) % max(1, ranks)
     order = np.empty(count, np.int64)
-    where = np.zeros(count, np.int64) if position is None else position
-    order[np.lexsort((where, ahead))] = count + np.arange(count)
+    place = np.zeros(count, np.int64) if position is None else position
+    order[np.lexsort((place, ahead))] = count + np.arange(count)
     return order

@@ -49,7 +49,7 @@ class ChunkMoves:
         source, target = network.source[rows.link[first]], network.target[rows.link[last]]
         return ChunkMoves(rows.chunk[first], source, target, ready[first], ends[last])
 
-    def taken(self, rows: NDArray[np.intp]) -> ChunkMoves:
+    def select(self, rows: NDArray[np.intp]) -> ChunkMoves:
         """Some of the moves, or all in another order."""
         return ChunkMoves(self.chunk[rows], self.source[rows], self.target[rows], self.start[rows], self.end[rows])
 
@@ -69,7 +69,7 @@ def schedule_tasks(
     """One task for each transfer. ends: int64[transfers], when each arrives in the schedule.
 
     A transfer waits for its chunk (`chunk_edges`) and, `in_turn`, until the transfer before it has left its link, and
-    the one before it has left its source where this sends one after another.
+    the one before it has left its source if this sends one after another.
     Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
     edges = transfer_edges(network, demand, rows, ends)
@@ -112,7 +112,7 @@ def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int6
 
 
 def order_edges(network: Network, rows: Transfers) -> list[Edges]:
-    """Each transfer waits until the one before it has left its link, and where an NPU limits what it sends, for the
+    """Each transfer waits until the one before it has left its link, and if an NPU limits what it sends, for the
     start of the one that it sends before.
 
     Messages that queue wait for their link when their NPU has sent them, so that its order is that on its links too.
@@ -142,7 +142,7 @@ def chunk_edges(network: Network, demand: Demand, rows: ChunkMoves) -> Edges:
     """The arrivals of its chunk for which each move waits.
 
     One of a copied chunk waits for the first arrival of the chunk at its source, one of a reduced chunk for all
-    arrivals that precede it in the schedule, one out of a switch for the last of them; none where the source holds
+    arrivals that precede it in the schedule, one out of a switch for the last of them; none if the source holds
     a copied chunk from the beginning. Raises CheckFailed (S0401) if a chunk is never at the source of its transfer.
     """
     before, first, last = arrivals_before(network, rows)

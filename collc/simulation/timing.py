@@ -31,9 +31,14 @@ class Timing(ABC):
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """How long `size` bytes occupy a link, and how long they take to its other end."""
 
-    @abstractmethod
     def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
-        """How long `size` bytes take over links of these kinds where nothing else is on them."""
+        """How long `size` bytes take over links of these kinds if nothing else is on them.
+
+        That is as long as over one link with the sum of the latencies and the smallest bandwidth.
+        """
+        rates = [_rates(kind) for kind in kinds]
+        latency, bandwidth = sum(latency for latency, _ in rates), min(bandwidth for _, bandwidth in rates)
+        return self.hop(size, LinkKind(latency, bandwidth))[1]
 
 
 def _rates(kind: LinkKind) -> tuple[int, Fraction]:
@@ -60,14 +65,8 @@ class ExactTiming(Timing):
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """See Timing."""
         latency, bandwidth = _rates(kind)
-        busy = serialization_time(size, bandwidth * self.instances)
-        return (busy + latency if self.model is LinkModel.STORE else busy), busy + latency
-
-    def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
-        """See Timing."""
-        rates = [_rates(kind) for kind in kinds]
-        slowest = min(bandwidth for _, bandwidth in rates)
-        return sum(latency for latency, _ in rates) + serialization_time(size, slowest * self.instances)
+        sent = serialization_time(size, bandwidth * self.instances)
+        return self.model.busy(sent, sent + latency), sent + latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,3 @@ class AstraTiming(Timing):
         latency, bandwidth = _rates(kind)
         taken = size / float(bandwidth / 10**9)
         return int(taken), int(latency / 1000 + taken)
-
-    def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
-        """See Timing."""
-        rates = [_rates(kind) for kind in kinds]
-        slowest = min(bandwidth for _, bandwidth in rates)
-        return int(sum(latency for latency, _ in rates) / 1000 + size / float(slowest / 10**9))

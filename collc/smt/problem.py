@@ -3,7 +3,7 @@
 Shifting a schedule to the left means: keep the order of the transfers on each link and the arrivals that each transfer
 waits for, and let each transfer start as early as it then can. After that every start is a sum of durations, of link
 occupancies (`busy`) and of times until arrival (`total`). It is therefore enough to look for schedules whose starts are
-such sums. Where all transfers take equal time the sums are the steps of SCCL (PPoPP 2021, section 3); unlike links,
+such sums. If all transfers take equal time, the sums are the steps of SCCL (PPoPP 2021, section 3); unlike links,
 unlike chunks and the model `pipelined` make more of them.
 
 A schedule that is shifted to the left can become wrong in two cases: a reduction may pick up a contribution that used
@@ -98,7 +98,7 @@ class ScheduleProblem:
         sizes = {goal.size for goal in self.goals if not goal.post <= goal.pre or goal.reduced}
         return tuple(sorted({of[kind][size] for of in (self.busy, self.total) for kind in kinds for size in sizes}))
 
-    def limited(self, device: int) -> bool:
+    def is_limited(self, device: int) -> bool:
         """Whether a device is a switch with a limited buffer."""
         number = device - self.network.npu_count
         return number >= 0 and int(self.network.buffers[number]) >= 0
@@ -110,23 +110,23 @@ class ScheduleProblem:
 
     @property
     def step(self) -> int | None:
-        """Picoseconds of a step, where all transfers take equal time; else None."""
+        """Picoseconds of a step if all transfers take equal time; else None."""
         return self.durations[0] if len(self.durations) == 1 else None
 
     def times(self, until: int) -> tuple[int, ...]:
         """All sums of durations from 0 to `until` picoseconds, ascending.
 
-        Raises Undecided where there are more than MOST_TIMES.
+        Raises Undecided if there are more than MOST_TIMES.
         """
-        found, queue = {0}, [0]
+        sums, queue = {0}, [0]
         for time in queue:
             for more in self.durations:
-                if time + more <= until and time + more not in found:
-                    found.add(time + more)
+                if time + more <= until and time + more not in sums:
+                    sums.add(time + more)
                     queue.append(time + more)
-            if len(found) > MOST_TIMES:
+            if len(sums) > MOST_TIMES:
                 raise Undecided(f"there are more than {MOST_TIMES} times at which a transfer could start")
-        return tuple(sorted(found))
+        return tuple(sorted(sums))
 
     def distances(self, goal: ChunkGoal, roots: Iterable[int], backward: bool) -> dict[int, int]:
         """The least picoseconds that a chunk takes from the roots to each device, or, backward, from it to them.
@@ -143,7 +143,7 @@ class ScheduleProblem:
 def problem_of(network: Network, demand: Demand, model: LinkModel, relays: bool) -> ScheduleProblem:
     """The problem of a demand; `relays`: switches send each arrival once.
 
-    A demand whose chunks are all reductions for one NPU is inverted. Raises Undecided where links have no bandwidth or
+    A demand whose chunks are all reductions for one NPU is inverted. Raises Undecided if links have no bandwidth or
     latency, or transfers take no time, or NPUs have limits.
     """
     if network.has_endpoints:
@@ -156,12 +156,12 @@ def problem_of(network: Network, demand: Demand, model: LinkModel, relays: bool)
     try:
         clock = Clock.of(network, demand, model)
     except (ValueError, OverflowError) as error:
-        raise Undecided(f"transfers take no known time: {error}") from error
+        raise Undecided(f"transfers have no duration: {error}") from error
     goals = tuple(
         ChunkGoal(b if inverted else a, a if inverted else b, size, sums and not inverted)
         for a, b, sums, size in zip(pre, post, reduced, clock.size_of.tolist(), strict=True)
     )
-    edges = edges_of(network.reversed() if inverted else network)
+    edges = edges_of(network.reverse() if inverted else network)
     rules = _switch_rules(network, relays, inverted)
     problem = ScheduleProblem(network, edges, goals, clock.busy.tolist(), clock.total.tolist(), rules, inverted)
     if problem.durations and problem.durations[0] <= 0:
@@ -173,22 +173,22 @@ def edges_of(network: Network) -> tuple[Edge, ...]:
     """The links grouped by source, target and kind, in order of their first link; equal kinds count as one."""
     first: dict[LinkKind, int] = {}
     kinds = [first.setdefault(kind, number) for number, kind in enumerate(network.kinds)]
-    found: dict[tuple[int, int, int], list[int]] = {}
+    links_of: dict[tuple[int, int, int], list[int]] = {}
     sources: list[int] = network.source.tolist()
     targets: list[int] = network.target.tolist()
     kind_of: list[int] = network.kind.tolist()
     for link, (source, target, kind) in enumerate(zip(sources, targets, kind_of, strict=True)):
         if source != target:
-            found.setdefault((source, target, kinds[kind]), []).append(link)
-    return tuple(Edge(*ends, tuple(links)) for ends, links in found.items())
+            links_of.setdefault((source, target, kinds[kind]), []).append(link)
+    return tuple(Edge(*ends, tuple(links)) for ends, links in links_of.items())
 
 
 def _switch_rules(network: Network, relays: bool, inverted: bool) -> dict[int, SwitchRule]:
     """The rule of each switch. Reversed in time, a switch that reduces is one that multicasts."""
-    found: dict[int, SwitchRule] = {}
+    rules: dict[int, SwitchRule] = {}
     for number in range(network.switch_count):
         free = bool((network.reduces if inverted else network.multicast)[number])
         once = relays or (inverted and not free)
         rule = SwitchRule.ONCE if once else SwitchRule.FREE if free else SwitchRule.SINGLE
-        found[network.npu_count + number] = rule
-    return found
+        rules[network.npu_count + number] = rule
+    return rules

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from collc.smt.context import EncodingContext
+from collc.smt.context import EncodingContext, PossibleTransfer
 from collc.smt.problem import ChunkGoal, SwitchRule
 from collc.smt.script import all_of, any_of
-from collc.smt.start_times import PossibleTransfer
-from collc.smt.switch_slots import SlotFormulas
-from collc.smt.switch_sums import SwitchSumFormulas
+from collc.smt.switches import SlotFormulas, SwitchSumFormulas
 
 
 class ReductionFormulas:
@@ -45,9 +43,10 @@ class ReductionFormulas:
         if not network.reduces[switch - network.npu_count]:
             self.slots[switch] = SlotFormulas(context, switch, partials=not context.relaxed)
         elif not context.relaxed:
-            rule, name = self.problem.rules[switch], f"w_{self.chunk}_{switch}"
-            nothing = ["false"] * len(self.holders)
-            self.switch_sums[switch] = SwitchSumFormulas(self.script, context.times, name, self._of, rule, nothing)
+            name, rule = f"w_{self.chunk}_{switch}", self.problem.rules[switch]
+            self.switch_sums[switch] = SwitchSumFormulas(
+                self.script, context.times, name, len(self.holders), self._terms_of, rule
+            )
 
     def add(self) -> None:
         """Add all formulas to the script."""
@@ -107,7 +106,7 @@ class ReductionFormulas:
             brought = [
                 f"(and {transfer.name} {term})"
                 for transfer in coming
-                if (term := self._of(transfer)[number]) != "false"
+                if (term := self._terms_of(transfer)[number]) != "false"
             ]
             if not brought:
                 continue
@@ -121,10 +120,10 @@ class ReductionFormulas:
         if switch in self.switch_sums:
             self.passed[transfer.name] = self.switch_sums[switch].depart(transfer)
             return
-        there = [a for time, found in self.into[switch].items() if time <= transfer.start for a in found]
+        there = [a for time, arrivals in self.into[switch].items() if time <= transfer.start for a in arrivals]
         parts: list[list[str]] = [[] for _ in self.holders]
         for name, arrival in zip(self.slots[switch].add_departure(transfer, there).values(), there, strict=True):
-            for part, term in zip(parts, self._of(arrival), strict=True):
+            for part, term in zip(parts, self._terms_of(arrival), strict=True):
                 if term != "false":
                     part.append(f"(and {name} {term})")
         self.passed[transfer.name] = [
@@ -132,14 +131,14 @@ class ReductionFormulas:
             for i, part in zip(self.holders, parts, strict=True)
         ]
 
-    def _of(self, transfer: PossibleTransfer) -> list[str]:
-        """For each contribution, the term that is true where a transfer brings it."""
+    def _terms_of(self, transfer: PossibleTransfer) -> list[str]:
+        """For each contribution, the term that is true if a transfer brings it."""
         source = self.context.edge(transfer).source
         return self.has[source][transfer.start] if source in self.has else self.passed[transfer.name]
 
     def _add_sent(self, transfer: PossibleTransfer) -> None:
         """A transfer carries something, and the whole sum unless the receiver combines it."""
-        value = self._of(transfer)
+        value = self._terms_of(transfer)
         self.script.require(f"(=> {transfer.name} {any_of(term for term in value if term != 'false')})")
         if not self.context.relaxed:
             self.script.require(f"(=> (and {transfer.name} (not {transfer.reduces})) {all_of(value)})")
@@ -148,16 +147,16 @@ class ReductionFormulas:
         """What is combined has no contribution that the NPU holds, or that arrives at the same time."""
         before = self.has[npu][time - 1]
         for transfer in transfers:
-            brings, combined = self._of(transfer), f"(and {transfer.name} {transfer.reduces})"
+            brings, combined = self._terms_of(transfer), f"(and {transfer.name} {transfer.reduces})"
             self._require_disjoint(combined, brings, before)
             for other in transfers:
                 if other is not transfer:
-                    self._require_disjoint(f"(and {combined} {other.name})", brings, self._of(other))
+                    self._require_disjoint(f"(and {combined} {other.name})", brings, self._terms_of(other))
 
-    def _require_disjoint(self, where: str, one: list[str], other: list[str]) -> None:
-        for a, b in zip(one, other, strict=True):
+    def _require_disjoint(self, condition: str, left: list[str], right: list[str]) -> None:
+        for a, b in zip(left, right, strict=True):
             if "false" not in (a, b):
-                self.script.require(f"(not {all_of([where, *(term for term in (a, b) if term != 'true')])})")
+                self.script.require(f"(not {all_of([condition, *(term for term in (a, b) if term != 'true')])})")
 
     def _add_leaves_once(self, slots: SlotFormulas, transfers: list[PossibleTransfer]) -> None:
         """A partial leaves a switch that does not reduce, and leaves it once."""

@@ -83,18 +83,18 @@ class Script:
                 elif before:
                     self.require(f"(=> (and {name} {before[k - 1]}) {count})")
 
-    def counted(self, counts: Sequence[str], term: str, most: int) -> list[str]:
+    def count_one_more(self, counts: Sequence[str], term: str, most: int) -> list[str]:
         """Count one term more: terms for "at least 1, 2, ..., `most` are true".
 
         counts: the same for the terms that were counted before.
         """
         self._counters += 1
-        found: list[str] = []
+        counted: list[str] = []
         for k in range(min(most, len(counts) + 1)):
             now = term if k == 0 else f"(and {counts[k - 1]} {term})"
             either_way = f"(or {counts[k]} {now})" if k < len(counts) else now
-            found.append(self.define(f"c{self._counters}_{k}", "Bool", either_way))
-        return found
+            counted.append(self.define(f"c{self._counters}_{k}", "Bool", either_way))
+        return counted
 
     def text(self) -> str:
         """The whole script, which ends by asking for an answer."""
@@ -102,12 +102,12 @@ class Script:
 
 
 def any_of(terms: Iterable[str]) -> str:
-    """The disjunction of terms; "false" where there is none."""
-    found = list(terms)
-    return f"(or {' '.join(found)})" if len(found) > 1 else found[0] if found else "false"
+    """The disjunction of terms; "false" if there is none."""
+    listed = list(terms)
+    return f"(or {' '.join(listed)})" if len(listed) > 1 else listed[0] if listed else "false"
 
 
 def all_of(terms: Iterable[str]) -> str:
-    """The conjunction of terms; "true" where there is none."""
-    found = list(terms)
-    return f"(and {' '.join(found)})" if len(found) > 1 else found[0] if found else "true"
+    """The conjunction of terms; "true" if there is none."""
+    listed = list(terms)
+    return f"(and {' '.join(listed)})" if len(listed) > 1 else listed[0] if listed else "true"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from collc.smt.encoding import DeadlineEncoding
-from collc.smt.problem import ChunkGoal, ScheduleProblem, SwitchRule
+from collc.smt.problem import ChunkGoal, ScheduleProblem
 from collc.ten.schedule import Transfers
 
 
@@ -28,8 +27,8 @@ class _FoundTransfer:
 def transfers_of(encoding: DeadlineEncoding, true: frozenset[str]) -> Transfers:
     """The transfers of a model; `true`: the names of its true constants.
 
-    Of chunks that are copied only the transfers on the paths to where they are wanted are kept. The order in time of an
-    inverted problem is reversed.
+    On networks without switches, of chunks that are copied only the transfers on the paths to NPUs that want them are
+    kept. The order in time of an inverted problem is reversed.
     """
     problem = encoding.problem
     by_chunk: dict[int, list[_FoundTransfer]] = defaultdict(list)
@@ -40,68 +39,35 @@ def transfers_of(encoding: DeadlineEncoding, true: frozenset[str]) -> Transfers:
         reduce = goal.reduced and possible.reduces in true
         free = start + problem.busy_of(goal, edge)
         by_chunk[possible.chunk].append(_FoundTransfer(start, possible.edge, possible.chunk, free, arrival, reduce))
-    found: list[_FoundTransfer] = []
+    kept: list[_FoundTransfer] = []
     for chunk, transfers in by_chunk.items():
         goal, ordered = problem.goals[chunk], sorted(transfers, key=lambda transfer: (transfer.start, transfer.edge))
-        found += ordered if goal.reduced else _needed(problem, goal, ordered)
-    return _on_links(problem, found)
+        kept += ordered if goal.reduced or problem.rules else _needed_transfers(problem, goal, ordered)
+    return _on_links(problem, kept)
 
 
-def _needed(problem: ScheduleProblem, goal: ChunkGoal, transfers: list[_FoundTransfer]) -> list[_FoundTransfer]:
-    """The transfers of a copied chunk, by start, that lie on paths to where it is wanted."""
-    origin: list[int | None] = []
-    read: dict[int, int] = {}
-    arrivals: dict[int, list[int]] = defaultdict(list)
-    for number, transfer in enumerate(transfers):
-        edge = problem.edges[transfer.edge]
-        origin.append(_read(problem, goal, transfer, transfers, arrivals[edge.source], read))
-        arrivals[edge.target].append(number)
-    needed: set[int] = set()
-    for npu in sorted(goal.post - goal.pre):
-        at: int | None = min(arrivals[npu], key=lambda number: transfers[number].arrival)
-        while at is not None and at not in needed:
-            needed.add(at)
-            at = origin[at]
-    return [transfers[number] for number in sorted(needed)]
+def _needed_transfers(
+    problem: ScheduleProblem, goal: ChunkGoal, transfers: list[_FoundTransfer]
+) -> list[_FoundTransfer]:
+    """The transfers of a copied chunk, by start, that lie on paths to NPUs that want it."""
+    first: dict[int, _FoundTransfer] = {}  # by NPU, the first to arrive
+    for transfer in sorted(transfers, key=lambda transfer: transfer.arrival):
+        first.setdefault(problem.edges[transfer.edge].target, transfer)
+    needed: dict[int, _FoundTransfer] = {}
+    for wanting in sorted(goal.post - goal.pre):
+        npu = wanting
+        while npu not in goal.pre and npu not in needed:
+            needed[npu] = first[npu]
+            npu = problem.edges[first[npu].edge].source
+    return list(needed.values())
 
 
-def _read(
-    problem: ScheduleProblem,
-    goal: ChunkGoal,
-    departure: _FoundTransfer,
-    transfers: list[_FoundTransfer],
-    arrivals: Iterable[int],
-    read: dict[int, int],
-) -> int | None:
-    """The arrival that a departure sends on, None where the device held the chunk at first.
-
-    read: by arrival, when the departures that read it have left their links; this one is added.
-    """
-    source = problem.edges[departure.edge].source
-    if source in goal.pre:
-        return None
-    rule = problem.rules.get(source, SwitchRule.FREE)
-    there = [number for number in arrivals if transfers[number].arrival <= departure.start]
-    if rule is SwitchRule.FREE:
-        return min(there, key=lambda number: transfers[number].arrival)
-    idle = [number for number in there if read.get(number, -1) <= departure.start]
-    if rule is SwitchRule.ONCE and not problem.limited(source):
-        idle = [number for number in there if number not in read]
-    if problem.limited(source):
-        taken = max(idle, key=lambda number: (transfers[number].arrival, problem.edges[transfers[number].edge].links))
-    else:
-        # One that was read before, if there is one, so that few arrivals are needed.
-        taken = max(idle, key=lambda number: (number in read, -transfers[number].arrival))
-    read[taken] = departure.link_free
-    return taken
-
-
-def _on_links(problem: ScheduleProblem, found: list[_FoundTransfer]) -> Transfers:
+def _on_links(problem: ScheduleProblem, transfers: list[_FoundTransfer]) -> Transfers:
     """Give each transfer a link of its edge that is free."""
     free: dict[int, list[int]] = {}
     rows: list[tuple[int, int, int, bool]] = []
-    end = max((transfer.arrival for transfer in found), default=0)
-    for transfer in sorted(found, key=lambda transfer: (transfer.start, transfer.edge, transfer.chunk)):
+    end = max((transfer.arrival for transfer in transfers), default=0)
+    for transfer in sorted(transfers, key=lambda transfer: (transfer.start, transfer.edge, transfer.chunk)):
         links = problem.edges[transfer.edge].links
         until = free.setdefault(transfer.edge, [0] * len(links))
         lane = next(number for number, time in enumerate(until) if time <= transfer.start)

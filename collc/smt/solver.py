@@ -22,7 +22,7 @@ _LONGEST: Final = 2**31
 """Milliseconds that a call may take at most, which Z3 keeps in 32 bits."""
 
 _ENDED: Final = ("canceled", "resource", "timeout")
-"""What Z3's reason for an unknown answer has in it where a call ended by a limit."""
+"""What Z3's reason for an unknown answer has in it if a call ended by a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
     """Ask Z3 for a model of a script.
 
     propositional: the script has only Booleans, and goes to Z3's SAT solver. Returns the certificate, and the Boolean
-    constants that are true in the model where the answer is "sat". Raises Interrupted at Ctrl-C, or
-    KeyboardInterrupt where Python's handler of the signal does: Z3 catches the signal first.
+    constants that are true in the model if the answer is "sat". Raises Interrupted at Ctrl-C, or
+    KeyboardInterrupt if Python's handler of the signal does: Z3 catches the signal first.
     """
     z3: Any = import_module("z3")
     began = monotonic()

@@ -30,7 +30,7 @@ class RunCall:
         """parameters, module: of the collective; module: of the standard library, or None. is_declared: whether the
         program declares a name: then it is `auto` that means that value.
 
-        Raises SourceError E0417 where the collective is not in the standard library.
+        Raises SourceError E0417 if the collective is not in the standard library.
         """
         names = [parameter.name.name for parameter in parameters]
         for place, argument in enumerate(call.arguments):

@@ -57,7 +57,7 @@ class Loader:
         """The file at a path, with its imports.
 
         name: what messages call the file. module: "std.topologies" for one of the standard library. at: the import
-        statement. Raises SourceError where the file cannot be read or parsed.
+        statement. Raises SourceError if the file cannot be read or parsed.
         """
         real = real_path(path)
         if real in self.files:

@@ -37,14 +37,14 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
 
 
 def check_count(what: str, count: int, span: Span) -> None:
-    """Raise SourceError where a count exceeds its limit; what: "links", "chunks" or another key of the table above."""
+    """Raise SourceError if a count exceeds its limit; what: "links", "chunks" or another key of the table above."""
     code, limit = _CODES[what]
     if count > limit:
         raise fail(code, f"{count:,} {what} exceed the limit of {limit:,}", span)
 
 
 def check_chunks(count: int, span: Span) -> None:
-    """Raise SourceError where there are too many chunks (E0803), or more than there is memory for (U0109)."""
+    """Raise SourceError if there are too many chunks (E0803), or more than there is memory for (U0109)."""
     check_count("chunks", count, span)
     require(CHUNK_BYTES * count, f"{count:,} chunks", "use fewer chunks", span)
 
@@ -61,6 +61,6 @@ def too_deep(what: str, span: Span) -> SourceError:
 
 
 def check_loop_depth(depth: int, span: Span) -> None:
-    """Raise SourceError where more than MAX_LOOP_DEPTH loop variables and bodies are inside one another."""
+    """Raise SourceError if more than MAX_LOOP_DEPTH loop variables and bodies are inside one another."""
     if depth > MAX_LOOP_DEPTH:
         raise fail("E0806", f"loops are nested deeper than {MAX_LOOP_DEPTH} levels", span)

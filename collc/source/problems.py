@@ -39,7 +39,7 @@ class Problems:
     def collect(self) -> Generator[None]:
         """Run a block; if it raises SourceError, keep its messages and go on after the block.
 
-        Raises what `stop` raises where MAX_PROBLEMS messages were found.
+        Raises what `stop` raises if MAX_PROBLEMS messages were found.
         """
         try:
             yield

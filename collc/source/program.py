@@ -59,7 +59,7 @@ class ChunkChoice:
 
     automatic: whether collc is to pick the number, for the runs with `chunks: auto`; otherwise it is for all runs of
     standard collectives that take `chunks`. numbers: those per block that divide the size of each of these runs,
-    ascending. request: the schedule with one of these numbers; raises SourceError where that has too many chunks.
+    ascending. request: the schedule with one of these numbers; raises SourceError if that has too many chunks.
     """
 
     automatic: bool
@@ -71,7 +71,7 @@ class ChunkChoice:
 class ScheduleRequest:
     """A schedule to build. synthesizer: "auto" where the program does not say.
 
-    choice: None where no run takes `chunks`. Where it is automatic, the demand has one chunk per block.
+    choice: None if no run takes `chunks`. Where it is automatic, the demand has one chunk per block.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Deadline:
 class DesignRequest:
     """A design to find: the bandwidth of each dimension of a network.
 
-    network: its `axes` are the dimensions (`graph/network_axes.py`). One without has a single dimension of `kind`, its
+    network: its `axes` are the dimensions (`graph/dimensions.py`). One without has a single dimension of `kind`, its
     template, over all NPUs. network_span: where the design names it. objective: "time", "cost" or "time * cost".
     tiers: the cost tier of each dimension, () for the defaults. prices: of the parts of all tiers. deadlines: of the
     weighted times of all workloads together.

@@ -10,51 +10,37 @@ from collc.base.diagnostics import Note, SourceError, SourceFile, Span
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.elaboration.builtins import BUILTINS
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Identifier
 from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import (
-    Algorithm,
-    Collective,
-    Design,
-    Group,
-    Import,
-    Let,
-    Param,
-    PriceTable,
-    ScheduleDeclaration,
-    Statement,
-    TopologyInstance,
-    TopologyTemplate,
-    Workload,
-)
 from collc.source.problems import Problems, fail
 
 Declaration = (
-    Algorithm
-    | Collective
-    | Design
-    | Group
-    | Let
-    | Param
-    | PriceTable
-    | ScheduleDeclaration
-    | TopologyInstance
-    | TopologyTemplate
-    | Workload
+    s.Algorithm
+    | s.Collective
+    | s.Design
+    | s.Group
+    | s.Let
+    | s.Param
+    | s.PriceTable
+    | s.ScheduleDeclaration
+    | s.TopologyInstance
+    | s.TopologyTemplate
+    | s.Workload
 )
 
 NAME_SPACES: dict[type, str] = {
-    TopologyTemplate: "topology",
-    TopologyInstance: "topology",
-    Collective: "collective",
-    Algorithm: "algorithm",
-    Let: "value",
-    Param: "value",
-    Group: "value",
-    ScheduleDeclaration: "schedule",
-    Workload: "workload",
-    PriceTable: "price table",
-    Design: "design",
+    s.TopologyTemplate: "topology",
+    s.TopologyInstance: "topology",
+    s.Collective: "collective",
+    s.Algorithm: "algorithm",
+    s.Let: "value",
+    s.Param: "value",
+    s.Group: "value",
+    s.ScheduleDeclaration: "schedule",
+    s.Workload: "workload",
+    s.PriceTable: "price table",
+    s.Design: "design",
 }
 """The name space of each kind of declaration."""
 
@@ -87,14 +73,14 @@ class FileScope:
     """
 
     source: SourceFile
-    statements: tuple[Statement, ...]
+    statements: tuple[s.Statement, ...]
     module: str | None
     folder: str
     names: dict[str, dict[str, list[Declaration]]] = field(default_factory=dict[str, dict[str, list[Declaration]]])
-    imports: list[tuple[FileScope, Import]] = field(default_factory=list["tuple[FileScope, Import]"])
-    chosen: list[Statement] = field(default_factory=list[Statement])
+    imports: list[tuple[FileScope, s.Import]] = field(default_factory=list["tuple[FileScope, s.Import]"])
+    chosen: list[s.Statement] = field(default_factory=list[s.Statement])
 
-    def declare(self, statements: Sequence[Statement], problems: Problems) -> None:
+    def declare(self, statements: Sequence[s.Statement], problems: Problems) -> None:
         """Add declarations; a second declaration of a name is reported to `problems`."""
         for node in statements:
             if isinstance(node, Declaration):
@@ -103,13 +89,13 @@ class FileScope:
                     _check_new(node, space, self.named(space, node.name.name))
                 self.names.setdefault(space, {}).setdefault(node.name.name, []).append(node)
 
-    def all_statements(self) -> Iterator[Statement]:
+    def all_statements(self) -> Iterator[s.Statement]:
         """All statements at the top of the file and those of chosen branches, in order."""
         yield from (*self.statements, *self.chosen)
 
     def params(self) -> list[str]:
         """The names of all params, in order."""
-        return [node.name.name for node in self.all_statements() if isinstance(node, Param)]
+        return [node.name.name for node in self.all_statements() if isinstance(node, s.Param)]
 
     def declared(self, space: str) -> list[Declaration]:
         """All declarations of a name space, in order."""
@@ -132,7 +118,7 @@ class FileScope:
         return set[str]().union(*(file.names.get(space, {}) for file in files))
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
-        """The declaration of a name, None where there is none. Raises SourceError where two imports declare it."""
+        """The declaration of a name, None if there is none. Raises SourceError if two imports declare it."""
         found = self.candidates(space, name)
         if len(found) > 1 and found[0].file is not found[1].file:
             notes = [Note(f"one is declared here, in {f.file.source.name}", f.node.name.span) for f in found[:2]]
@@ -141,7 +127,7 @@ class FileScope:
         return found[0] if found else None
 
     def get(self, space: str, name: Identifier) -> FoundDeclaration:
-        """The declaration of a name. Raises SourceError where there is none, or two imports declare it."""
+        """The declaration of a name. Raises SourceError if there is none, or two imports declare it."""
         found = self.find(space, name.name, name.span)
         if found is None:
             raise self.unknown(space, name.name, name.span)
@@ -161,7 +147,7 @@ class FileScope:
 
 @cache
 def _module_with(space: str, name: str) -> str | None:
-    """The module of the standard library that declares a name, such as "clusters"; None where there is none."""
+    """The module of the standard library that declares a name, such as "clusters"; None if there is none."""
     for module, path in standard_library().items():
         for node in parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements:
             if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space and node.name.name == name:
@@ -175,11 +161,11 @@ def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:
     if taken:
         raise fail("E0207", f"'{name.name}' is a function of the language", name.span, hint="choose another name")
     clash = known
-    if isinstance(node, Algorithm):
+    if isinstance(node, s.Algorithm):
         wanted = node.implements.function.name
-        clash = [n for n in known if isinstance(n, Algorithm) and n.implements.function.name == wanted]
+        clash = [n for n in known if isinstance(n, s.Algorithm) and n.implements.function.name == wanted]
     if clash:
         what = f"{space} '{name.name}'" + (
-            f" for {node.implements.function.name}" if isinstance(node, Algorithm) else ""
+            f" for {node.implements.function.name}" if isinstance(node, s.Algorithm) else ""
         )
         raise fail("E0205", f"{what} is declared twice", name.span, Note("first here", clash[0].name.span))

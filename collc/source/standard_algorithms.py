@@ -24,7 +24,7 @@ class StandardAlgorithms:
         """The sends of an algorithm for a standard collective. NPUs are ranks, chunks are numbered from 0.
 
         members: of the group. shape: of its dimensions, for an algorithm that takes one; () for none. Raises
-        SourceError where the algorithm does not serve these arguments.
+        SourceError if the algorithm does not serve these arguments.
         """
         arguments = [f"size: {standard.size}B", f"chunks: {standard.chunks}"]
         arguments += [f"root: {standard.root}"] if standard.root >= 0 else []

@@ -50,7 +50,7 @@ def std_source(name: str) -> str:
     """The source, with comments, of the declarations that a name denotes.
 
     name: `ring`, `topologies.ring` or `std.topologies.ring`, or a module such as `std.topologies`, whose whole text is
-    returned. All declarations of that name are returned. Raises UsageError where there is none.
+    returned. All declarations of that name are returned. Raises UsageError if there is none.
     """
     whole = standard_library().get(name.removeprefix("std."))
     if whole is not None:

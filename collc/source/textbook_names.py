@@ -25,7 +25,7 @@ def textbook_names(kind: str | None = None) -> tuple[str, ...]:
 
 
 def synthesizer_hint(name: str, synthesizers: Iterable[str], algorithms: Iterable[str] = ()) -> str:
-    """What to try where no synthesizer has a name: that of an algorithm goes after `using`.
+    """What to try if no synthesizer has a name: the name of an algorithm goes after `using`.
 
     algorithms: those of a program, besides the ones of the standard library.
     """

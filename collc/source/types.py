@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """The kind of a value. The static check uses ANY, NUMBER and DEVICES where only evaluation tells the exact kind."""
+    """The kind of a value. The static check uses ANY, NUMBER and DEVICES if only evaluation tells the exact kind."""
 
     ANY = "anything"
     NUMBER = "number"
@@ -90,7 +90,7 @@ def set_of(item: Type) -> Type:
 
 
 def item_type(container: Type) -> Type | None:
-    """The type of the loop variable of a `for` over a container, None where it cannot be iterated over."""
+    """The type of the loop variable of a `for` over a container, None if it cannot be iterated over."""
     match container.kind:
         case Kind.RANGE:
             return INT if container.item is None else None
@@ -112,7 +112,7 @@ def holds(container: Kind, item: Type) -> bool:
 
 
 def fits(given: Type, wanted: Type) -> bool:
-    """Whether a value of type `given` is accepted where `wanted` is required."""
+    """Whether a value of type `given` is accepted if `wanted` is required."""
     a, b = given.kind, wanted.kind
     if Kind.ANY in (a, b):
         return True
@@ -128,7 +128,7 @@ def fits(given: Type, wanted: Type) -> bool:
 
 
 def join(a: Type, b: Type) -> Type | None:
-    """The common type of two items of a list or arguments of `max`, None where there is none."""
+    """The common type of two items of a list or arguments of `max`, None if there is none."""
     if a == b or b.kind is Kind.ANY:
         return a
     if a.kind is Kind.ANY:
@@ -208,7 +208,7 @@ def _bits(operator: str, left: Type, right: Type) -> Type | None:
 
 
 def binary_type(operator: str, left: Type, right: Type) -> Type | None:
-    """The type of `left operator right`, None where the operator is not defined for the two types."""
+    """The type of `left operator right`, None if the operator is not defined for the two types."""
     if operator in ("and", "or"):
         return BOOL if fits(left, BOOL) and fits(right, BOOL) else None
     if Kind.ANY in (left.kind, right.kind):
@@ -228,7 +228,7 @@ def binary_type(operator: str, left: Type, right: Type) -> Type | None:
 
 
 def unary_type(operator: str, operand: Type) -> Type | None:
-    """The type of `operator operand`, None where the operator is not defined for it."""
+    """The type of `operator operand`, None if the operator is not defined for it."""
     if operator == "not":
         return BOOL if fits(operand, BOOL) else None
     if operand.kind is Kind.ANY:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from collc.graph.coordinates import declared_coordinates
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.network import Network
 
 SHARE = 8

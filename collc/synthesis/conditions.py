@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,17 +113,22 @@ class Conditions:
         )
 
 
-def clock_of(task: Task) -> Clock:
-    """How long the transfers of a task take. Raises SourceError S0105 if a link has no bandwidth or latency."""
+@contextmanager
+def rates_required() -> Generator[None]:
+    """Raise SourceError for the ValueError that links without bandwidth or latency cause."""
     try:
-        return Clock.of(task.network, task.demand, task.model)
+        yield
     except ValueError as error:
         raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
 
 
 def conditions_of(task: Task) -> Conditions:
-    """The conditions of a task, without chunks that need not move. Raises SourceError as `clock_of` does."""
-    table, clock = task.demand.chunks, clock_of(task)
+    """The conditions of a task, without chunks that need not move. Raises SourceError where a link has no bandwidth or
+    latency.
+    """
+    table = task.demand.chunks
+    with rates_required():
+        clock = Clock.of(task.network, task.demand, task.model)
     chunks = task.chunks.astype(np.int32)
     sizes = table.sets.sizes
     one_to_one = (sizes[table.pre[chunks]] == 1) & (sizes[table.post[chunks]] == 1)
@@ -148,7 +155,7 @@ def _missing(
     for chunk in chunks.tolist():
         key = (int(table.pre[chunk]), int(table.post[chunk]))
         if key not in missing:
-            missing[key] = table.sets.without(key[1], key[0])
+            missing[key] = table.sets.difference(key[1], key[0])
         if len(missing[key]):
             rows.append((chunk, table.sets[key[0]], missing[key]))
 

@@ -34,22 +34,16 @@ RULES: Final = tuple((seed, busiest_first) for seed in range(8) for busiest_firs
 FEWER_RULES = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
 """(transfers, rules that are tried up to this number of transfers)."""
 
-REFUSED: Final = frozenset({"exact"})
-"""Synthesizers whose result would not be what they promise."""
 
-
-def limited_schedule(name: str, module: Module, synthesize: Callable[[str, Module], Module]) -> Module:
+def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> Module:
     """The module with the shortest schedule found by a synthesizer that does not count limits, for a network with some.
 
-    synthesize: what runs a synthesizer, by name. Raises NoSchedule (S0205, S0206) where the synthesizer does not go
-    with limits, or its schedule cannot be retimed, and what `synthesize` raises.
+    synthesize: runs the synthesizer. Raises NoSchedule S0206 if its schedule cannot be retimed, and what `synthesize`
+    raises.
     """
     if not len(Ports.of(module.network)):
-        return synthesize(name, module)
-    if name in REFUSED:
-        message = f"{name} ignores the limits of NPUs, so that its schedules would not be optimal"
-        raise NoSchedule(Diagnostic("S0205", message, hint="use 'synthesize auto'; the bound counts the limits"))
-    tried = [_Tried(name, module, network, synthesize) for network in networks_without_limits(module.network)]
+        return synthesize(module)
+    tried = [_Tried(module, network, synthesize) for network in networks_without_limits(module.network)]
     best = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
     if best is None or best.module is None:
         raise next(one.failure for one in tried if one.failure is not None)
@@ -65,14 +59,12 @@ class _Tried:
     time: picoseconds of the schedule with the limits.
     """
 
-    def __init__(
-        self, name: str, module: Module, network: Network, synthesize: Callable[[str, Module], Module]
-    ) -> None:
+    def __init__(self, module: Module, network: Network, synthesize: Callable[[Module], Module]) -> None:
         self.module: Module | None = None
         self.time = math.inf
         self.failure: CollcError | None = None
         try:
-            solved = join(synthesize(name, replace(module, network=network)))
+            solved = join(synthesize(replace(module, network=network)))
             self.module = retimed_for_endpoints(solved, _with_limits(solved.network, module.network))
             self.time = self.module.collective_time()
         except CollcError as error:

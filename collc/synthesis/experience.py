@@ -15,15 +15,14 @@ MUCH_LONGER: Final = Fraction(11, 10)
 class Experience:
     """How the candidates of `auto` did, by name: in each search where one was tried, its time by that of the best.
 
-    None: it found no schedule. spent, last: the work of all searches, and of the last. left: what they may still take;
-    None where that is not counted. is_used_up: whether that is nothing.
+    None: it found no schedule. spent: the work of all searches. left: the work that they may still take; None if it is
+    not counted. is_used_up: whether nothing is left.
     best: the candidate with the best schedule of the last search.
     is_last: whether the numbers are known that are worth what is left; until then, long searches are held back.
     held_back: those searches, which can go on, by what they search for.
     """
 
     spent: int = 0
-    last: int = 0
     left: int | None = None
     is_used_up: bool = False
     best: str = ""
@@ -34,7 +33,6 @@ class Experience:
     def add(self, work: int, ratios: dict[str, Fraction | None]) -> None:
         """Notes one search: its work, and the candidates that it tried."""
         self.spent += work
-        self.last = work
         for name, ratio in ratios.items():
             self._ratios.setdefault(name, []).append(ratio)
 

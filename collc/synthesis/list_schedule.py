@@ -56,7 +56,7 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.link)
 
-    def reversed(self) -> Tasks:
+    def reverse(self) -> Tasks:
         """The tasks with time reversed."""
         return replace(self, before=self.after, after=self.before)
 
@@ -105,7 +105,7 @@ def best_starts(
     np.add.at(loads, tasks.link, tasks.busy)
     least = int(loads.max())
     forward = _OneWay.of(tasks, np.zeros_like(tasks.total), tasks.total, compile_it)
-    backward = _OneWay.of(tasks.reversed(), tasks.total - tasks.busy, tasks.busy, compile_it)
+    backward = _OneWay.of(tasks.reverse(), tasks.total - tasks.busy, tasks.busy, compile_it)
     rank = np.arange(len(tasks), dtype=np.int32)
     best: tuple[int, Int64Array] | None = None
     for _ in range(1 + (turns if len(tasks) < LONG else min(turns, 1))):

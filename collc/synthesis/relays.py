@@ -48,7 +48,7 @@ class Relays:
         inside[members] = True
         graph = self._graph.with_edges(inside[self._graph.source] & inside[self._graph.target])
         start = members[:1].tolist()
-        return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reversed()))
+        return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reverse()))
 
     def _on_paths(self, holders: list[int], wanting: list[int], chunk: int) -> list[int]:
         tree, missing, relays = set(holders), set(wanting) - set(holders), set[int]()

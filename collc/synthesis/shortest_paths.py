@@ -19,7 +19,7 @@ from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, send
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
-from collc.ten.arrays import Int32Array, Int64Array, grouped
+from collc.ten.arrays import Int32Array, Int64Array, group_positions
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 COMPILED: Final = 100_000
@@ -33,7 +33,7 @@ def along_shortest_paths(task: Task) -> Schedule:
     """A schedule of copies on any network. Raises SourceError if no path leads to a device that wants a chunk."""
     conditions = conditions_of(task)
     trees = _trees(conditions)
-    offsets, order = grouped(trees, int(trees.max(initial=-1)) + 1)
+    offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
     messages = _Messages.joined(
         [
             _messages(conditions, trees, order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]])
@@ -119,7 +119,7 @@ def _links_into(conditions: Conditions, rows: Int32Array) -> Int64Array:
     for size in np.unique(sizes).tolist():
         length = np.maximum(1, conditions.clock.total[network.kind, size])
         holders = np.unique(np.concatenate([conditions.row(int(row))[0] for row in rows[sizes == size]]))
-        distances = distances_to(Digraph.of(network).reversed(), length, holders)
+        distances = distances_to(Digraph.of(network).reverse(), length, holders)
         for tree in np.flatnonzero(sizes == size).tolist():
             distance = distances[np.searchsorted(holders, conditions.row(int(rows[tree]))[0])].min(axis=0)
             reached = distance[network.source] < UNREACHABLE

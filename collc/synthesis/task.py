@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from collc.synthesis.experience import Experience
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.demand import Demand
+from collc.ten.demand import Demand, Standard
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Transfers
 
@@ -77,6 +79,22 @@ class WorkMeter:
         return self.limit is not None and self.spent >= self.limit
 
 
+class AlgorithmLibrary(Protocol):
+    """Algorithms for standard collectives.
+
+    `collc.source.standard_algorithms.StandardAlgorithms` has those of the standard library. Synthesis imports nothing
+    of the language, so whoever calls it hands the library in.
+    """
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The algorithms for a kind of collective ("all_reduce")."""
+        ...
+
+    def sends(self, standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
+        """The sends of an algorithm, between ranks, with chunks from 0. Raises SourceError if it does not fit."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How hard to try.
@@ -85,7 +103,9 @@ class Effort:
     not depend on it. stop: called now and then; where it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None where it will not for lack of time. work: what has been spent, and how
-    much may be. unwinds: whether `auto` also tries direct links in the place of switches.
+    much may be. unwinds: whether `auto` also tries direct links in the place of switches. library: the textbook
+    algorithms that `auto` may try. bound: picoseconds at which a search ends; None: the lower bound, which the
+    synthesizer computes.
     """
 
     seed: int = 0
@@ -97,3 +117,5 @@ class Effort:
     work: WorkMeter = field(default_factory=WorkMeter)
     experience: Experience | None = None
     unwinds: bool = True
+    library: AlgorithmLibrary | None = None
+    bound: int | None = None

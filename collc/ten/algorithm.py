@@ -15,7 +15,7 @@ class AlgorithmSends:
     """The statements `send x from a to b at s` and `reduce ...` of one run, one row each, in order of declaration.
 
     chunk: int32, chunk numbers of the demand. source, target: int32, NPU numbers. step: int32, the logical
-    step, -1 where the statement has no `at`. reduce: bool, True for `reduce`.
+    step, -1 if the statement has no `at`. reduce: bool, True for `reduce`.
     """
 
     chunk: Int32Array
@@ -27,13 +27,13 @@ class AlgorithmSends:
     def __len__(self) -> int:
         return len(self.chunk)
 
-    def taken(self, rows: NDArray[np.intp]) -> AlgorithmSends:
+    def select(self, rows: NDArray[np.intp]) -> AlgorithmSends:
         """Some of the statements."""
         return AlgorithmSends(
             self.chunk[rows], self.source[rows], self.target[rows], self.step[rows], self.reduce[rows]
         )
 
-    def placed(self, group: Int32Array, first_chunk: int) -> AlgorithmSends:
+    def renumber(self, group: Int32Array, first_chunk: int) -> AlgorithmSends:
         """The statements of a run, from its ranks and own chunk numbers to NPUs and chunk numbers of the demand.
 
         group: int32[ranks], NPU numbers. first_chunk: the number of the run's first chunk.
@@ -42,7 +42,7 @@ class AlgorithmSends:
         return AlgorithmSends(chunk, group[self.source], group[self.target], self.step, self.reduce)
 
     @staticmethod
-    def joined(parts: list[AlgorithmSends]) -> AlgorithmSends:
+    def concatenate(parts: list[AlgorithmSends]) -> AlgorithmSends:
         """All statements of all parts."""
         return AlgorithmSends(
             np.concatenate([part.chunk for part in parts]),

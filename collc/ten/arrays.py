@@ -16,7 +16,7 @@ StepTable = NDArray[np.uint16] | NDArray[np.uint32]
 """[steps, links]: the chunk that each link carries in each step; the largest number of the type for none."""
 
 
-def grouped(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:
+def group_positions(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:
     """Positions by key in CSR form: (offsets int32[count + 1], positions int32, ascending for each key).
 
     keys: int32, each from 0 to count - 1.

@@ -1,6 +1,6 @@
 """The binary form of a module: one file, an uncompressed `.npz` archive whose columns can be memory-mapped.
 
-Members: `module.ten`, the module without its schedule in the text form; where there is a schedule, `schedule.json`, its
+Members: `module.ten`, the module without its schedule in the text form; if there is a schedule, `schedule.json`, its
 layout, and the columns as `.npy` arrays: `chunk.npy` for a step-by-link table, `chunk.npy`, `link.npy`, `start.npy` and
 `reduce.npy` for rows. `numpy.load` opens the file as well. Nothing is pickled, equal modules give equal bytes, and the
 data of each array begins at a multiple of 64 bytes.
@@ -13,7 +13,6 @@ import math
 import re
 import struct
 import zipfile
-import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, cast
@@ -22,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile
+from collc.base.reading import read_text
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text.read import parse_module
 from collc.ten.text.write import format_module
 
 VERSION: Final = 1
-SIGNATURE: Final = b"PK\x03\x04"
+_SIGNATURE: Final = b"PK\x03\x04"
 """The first bytes of a file in the binary form."""
 
 _MOST_TEXT: Final = 1 << 30
@@ -40,17 +40,16 @@ _ALIGNMENT: Final = 64
 _BLOCK: Final = 1 << 24
 """Bytes that are read or written at once."""
 _COLUMNS: Final = {"chunk": "int32", "link": "int32", "start": "int64", "reduce": "bool"}
-_RELAYED: Final = "relayed"
-"""The column of `Transfers.relayed`, which is there only if some transfer relays."""
-_KEPT: Final = "kept"
-"""The column of `Transfers.kept`, which is there only if some arrival is kept apart."""
-_MESSAGE: Final = "message"
-_READY: Final = "ready"
-_INJECTED: Final = "injected"
-_RECEIVED: Final = "received"
-"""The columns of `Transfers.messages`, which are there only if some transfer is a hop of a message."""
-_OPTIONAL: Final = (_RELAYED, _KEPT, _MESSAGE, _READY, _INJECTED, _RECEIVED)
-_MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in (*_COLUMNS, *_OPTIONAL))})
+_OPTIONAL: Final = {
+    "relayed": "int32",
+    "kept": "bool",
+    "message": "int32",
+    "ready": "int64",
+    "injected": "int64",
+    "received": "int64",
+}
+"""Columns of `Transfers` and of its messages that are there only if some transfer needs them."""
+_MEMBERS: Final = frozenset({"module.ten", "schedule.json", *(f"{name}.npy" for name in _COLUMNS | _OPTIONAL)})
 _ARRAY_PREFIX: Final = struct.Struct("<6s2sH")
 """The first bytes of an array: a signature, the version of the format, and the number of bytes of the header."""
 _ARRAY_HEADER: Final = re.compile(
@@ -67,23 +66,20 @@ _NUMBERS: Final = {
 _LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 _ZIP64_BYTES: Final = 20
 """Bytes that `zipfile` adds to the extra field of a member that may be larger than 4 GiB."""
-_IN_EXTRA: Final = 0xFFFFFFFF
-"""The size of a member whose size is in its extra field."""
-_DIRECTORY: Final = b"PK\x01\x02"
-_END: Final = b"PK\x05\x06"
-_END_BYTES: Final = 22
+_MOST_HEADER: Final = 512
+"""Bytes of the name and the extra field of the first member, at most."""
 _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def save_module(module: Module, path: Path) -> None:
-    """Write a module to a file. Raises OSError where it cannot be written."""
+    """Write a module to a file. Raises OSError if it cannot be written."""
     schedule = module.schedule
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         _write_bytes(archive, "module.ten", format_module(replace(module, schedule=None)).encode())
         if schedule is None:
             return
         fields: dict[str, int | str] = {"version": VERSION, "model": schedule.model.value}
-        columns: dict[str, NDArray[Any]]
+        columns: dict[str, NDArray[Any] | None]
         if isinstance(schedule, StepSchedule):
             fields |= {"layout": "steps", "step": schedule.step, "reduce_steps": schedule.reduce_steps}
             columns = {"chunk": schedule.chunk}
@@ -91,17 +87,17 @@ def save_module(module: Module, path: Path) -> None:
             fields |= {"layout": "rows"}
             rows = schedule.transfers
             columns = {"chunk": rows.chunk, "link": rows.link, "start": rows.start, "reduce": rows.reduce}
-            columns |= {} if rows.relayed is None else {_RELAYED: rows.relayed}
-            columns |= {} if rows.kept is None else {_KEPT: rows.kept}
-            queued = rows.messages
-            columns |= {} if queued is None else {_MESSAGE: queued.number, _READY: queued.ready}
-            if queued is not None and not np.array_equal(queued.injected, rows.start):
-                columns |= {_INJECTED: queued.injected}
-            if queued is not None and queued.received is not None:
-                columns |= {_RECEIVED: queued.received}
+            columns |= {"relayed": rows.relayed, "kept": rows.kept}
+            if rows.messages is not None:
+                columns |= {"message": rows.messages.number, "ready": rows.messages.ready}
+                columns["injected"] = (
+                    None if np.array_equal(rows.messages.injected, rows.start) else rows.messages.injected
+                )
+                columns["received"] = rows.messages.received
         _write_bytes(archive, "schedule.json", (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode())
         for name, column in columns.items():
-            _write_array(archive, f"{name}.npy", column)
+            if column is not None:
+                _write_array(archive, f"{name}.npy", column)
 
 
 def _write_bytes(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -127,28 +123,69 @@ def _write_array(archive: zipfile.ZipFile, name: str, column: NDArray[Any]) -> N
 def load_module(path: Path) -> Module:
     """Read a module that `save_module` wrote; the columns of the schedule stay on disk (memory-mapped, read-only).
 
-    Raises SourceError (T0110) where the file is damaged or its parts do not fit, and what `parse_module` raises.
+    Raises SourceError (T0110) if the file is damaged or its parts do not fit, and what `parse_module` raises.
     """
     try:
         with path.open("rb") as file:
-            archive = _Archive.of(path, file)
+            archive = _Archive(path, file, _find_members(path, file))
             text = archive.content("module.ten", _MOST_TEXT)
             try:
                 module = parse_module(SourceFile(f"{path}/module.ten", text.decode()))
             except UnicodeDecodeError:
-                _damaged(path, "module.ten is not text in UTF-8")
+                _fail(path, "module.ten is not text in UTF-8")
             if "schedule.json" not in archive.members:
                 return module
             return replace(module, schedule=_schedule(archive, module))
     except OSError as error:
-        _damaged(path, f"it cannot be read ({error.strerror or error})")
+        _fail(path, f"it cannot be read ({error.strerror or error})")
 
 
-def _damaged(path: Path, why: str) -> NoReturn:
+def read_module(path: Path) -> Module:
+    """Read a module in either form, which the first bytes of the file tell apart. Raises SourceError.
+
+    The text form may also come from a pipe, or from standard input (`-`).
+    """
+    try:
+        is_binary = False
+        if path.is_file():  # a pipe must not be opened twice
+            with path.open("rb") as file:
+                is_binary = file.read(len(_SIGNATURE)) == _SIGNATURE
+    except OSError:
+        is_binary = False
+    return load_module(path) if is_binary else parse_module(read_text(path))
+
+
+def _fail(path: Path, why: str) -> NoReturn:
     hint = "write it anew with emit ten(..., binary: true)"
-    raise SourceError(
-        Diagnostic("T0110", f"{path} is not a module in the binary form, or was damaged: {why}", hint=hint)
-    )
+    message = f"{path} is not a module in the binary form, or was damaged: {why}"
+    raise SourceError(Diagnostic("T0110", message, hint=hint))
+
+
+def _find_members(path: Path, file: IO[bytes]) -> dict[str, tuple[int, int]]:
+    """The members by name: the first byte of the content and its number of bytes.
+
+    Raises SourceError if the file is no archive of plain members with known names, or a checksum is wrong.
+    """
+    members: dict[str, tuple[int, int]] = {}
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for info in archive.infolist():
+                if info.filename not in _MEMBERS or info.filename in members:
+                    other = "two members" if info.filename in members else "a member"
+                    _fail(path, f"it has {other} called {info.filename[:40]!r}")
+                if info.compress_type != zipfile.ZIP_STORED or info.flag_bits or info.compress_size != info.file_size:
+                    _fail(path, f"{info.filename!r} is compressed, encrypted or written by another program")
+                with archive.open(info) as member:  # at the end of the content it compares the checksums
+                    while member.read(_BLOCK):
+                        pass
+                file.seek(info.header_offset)
+                *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+                members[info.filename] = file.tell() + name_bytes + extra_bytes, info.file_size
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error) as error:
+        _fail(path, f"it is no archive ({str(error)[:100] or type(error).__name__})")
+    if min((begin for begin, _ in members.values()), default=0) > _LOCAL_HEADER.size + _MOST_HEADER:
+        _fail(path, "it does not begin with its first member")
+    return members
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,113 +196,39 @@ class _Archive:
     file: IO[bytes]
     members: dict[str, tuple[int, int]]
 
-    @staticmethod
-    def of(path: Path, file: IO[bytes]) -> _Archive:
-        """Find the members and compare their checksums. Raises SourceError.
-
-        The members are read one after another from the start of the file, and its directory is only looked for: a
-        damaged or hostile one cannot name places or sizes that are not there.
-        """
-        size = file.seek(0, 2)
-        found: dict[str, tuple[int, int]] = {}
-        position = 0
-        while True:
-            file.seek(position)
-            head = file.read(_LOCAL_HEADER.size)
-            if head.startswith(_DIRECTORY):
-                break
-            member = _Member.of(path, head, file)
-            if member.name not in _MEMBERS or member.name in found:
-                other = "two members" if member.name in found else "a member"
-                _damaged(path, f"it has {other} called {member.name!r}")
-            begin = file.tell()
-            position = begin + member.size
-            if position > size:
-                _damaged(path, f"{member.name} is cut off")
-            if _checksum(file, member.size) != member.checksum:
-                _damaged(path, f"the checksum of {member.name} is wrong")
-            found[member.name] = begin, member.size
-        file.seek(max(0, size - _END_BYTES))
-        if not file.read(_END_BYTES).startswith(_END):
-            _damaged(path, "its end is cut off")
-        return _Archive(path, file, found)
-
     def content(self, name: str, most: int) -> bytes:
-        """The bytes of a member. Raises SourceError where there are more than `most`."""
+        """The bytes of a member. Raises SourceError if there are more than `most`."""
         if name not in self.members:
-            _damaged(self.path, f"{name} is missing")
+            _fail(self.path, f"{name} is missing")
         begin, size = self.members[name]
         if size > most:
-            _damaged(self.path, f"{name} has more than {most} bytes")
+            _fail(self.path, f"{name} has more than {most} bytes")
         self.file.seek(begin)
         return self.file.read(size)
 
     def array(self, name: str) -> NDArray[Any]:
-        """A member as an array on disk. Raises SourceError where it is no plain array in C order."""
+        """A member as an array on disk. Raises SourceError if it is no plain array in C order."""
         if name not in self.members:
-            _damaged(self.path, f"{name} is missing")
+            _fail(self.path, f"{name} is missing")
         begin, size = self.members[name]
         self.file.seek(begin)
         prefix = self.file.read(_ARRAY_PREFIX.size).ljust(_ARRAY_PREFIX.size, b"\0")
         magic, version, length = _ARRAY_PREFIX.unpack(prefix)
         if magic == np.lib.format.MAGIC_PREFIX and version != b"\1\0":
-            _damaged(self.path, f"{name} is not a NumPy array of format 1.0")
+            _fail(self.path, f"{name} is not a NumPy array of format 1.0")
         header = _ARRAY_HEADER.fullmatch(self.file.read(length))
         if magic != np.lib.format.MAGIC_PREFIX or header is None:
-            _damaged(self.path, f"{name} is not a NumPy array of plain numbers")
+            _fail(self.path, f"{name} is not a NumPy array of plain numbers")
         dtype = _NUMBERS.get(header["descr"].decode())
         shape = tuple(int(count) for count in header["shape"].split(b",") if count)
         bytes_of_all = math.prod(shape) * (dtype.itemsize if dtype is not None else 1)
         data = begin + _ARRAY_PREFIX.size + length
         if dtype is None or header["fortran"] == b"True" or data + bytes_of_all != begin + size:
-            _damaged(self.path, f"{name} is not an array of plain numbers in C order, or has other than {size} bytes")
+            _fail(self.path, f"{name} is not an array of plain numbers in C order, or has other than {size} bytes")
         if bytes_of_all == 0:
             return np.zeros(shape, dtype)
         mapped = np.memmap(self.path, dtype, "r", data, shape)
         return mapped.view(np.ndarray)
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """The header of a member. size: bytes of the content."""
-
-    name: str
-    size: int
-    checksum: int
-
-    @staticmethod
-    def of(path: Path, head: bytes, file: IO[bytes]) -> _Member:
-        """Parse a header, of which `head` is already read. Raises SourceError."""
-        if len(head) < _LOCAL_HEADER.size or not head.startswith(SIGNATURE):
-            _damaged(path, f"there is no member at byte {file.tell() - len(head)}")
-        _, _, flags, method, _, _, checksum, stored, size, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(head)
-        name, extra = file.read(name_bytes)[:40].decode("ascii", "replace"), file.read(extra_bytes)
-        if flags or method != zipfile.ZIP_STORED:
-            _damaged(path, f"{name!r} is compressed, encrypted or written by another program")
-        if size == stored == _IN_EXTRA:
-            size, stored = _zip64_sizes(extra)
-        if size != stored:
-            _damaged(path, f"{name!r} has two sizes")
-        return _Member(name, size, checksum)
-
-
-def _zip64_sizes(extra: bytes) -> tuple[int, int]:
-    """The two sizes of a member in its extra field; two different ones where they are not there."""
-    while len(extra) >= 4:
-        identifier, length = struct.unpack_from("<HH", extra)
-        if identifier == 1 and length >= 16 and len(extra) >= 20:
-            size, stored = struct.unpack_from("<QQ", extra, 4)
-            return size, stored
-        extra = extra[4 + length :]
-    return 0, 1
-
-
-def _checksum(file: IO[bytes], size: int) -> int:
-    """The CRC-32 of the next bytes of a file."""
-    found = 0
-    for low in range(0, size, _BLOCK):
-        found = zlib.crc32(file.read(min(_BLOCK, size - low)), found)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,69 +244,58 @@ class _Fields:
         try:
             found: object = json.loads(archive.content("schedule.json", _MOST_JSON))
         except (ValueError, RecursionError):
-            _damaged(archive.path, "schedule.json is not JSON")
+            _fail(archive.path, "schedule.json is not JSON")
         if not isinstance(found, dict):
-            _damaged(archive.path, "schedule.json is not a JSON object")
+            _fail(archive.path, "schedule.json is not a JSON object")
         return _Fields(archive.path, cast("dict[str, object]", found))
 
     def integer(self, name: str, low: int) -> int:
         """A whole number, at least `low`."""
         value = self.fields.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _INT64:
-            _damaged(self.path, f"schedule.json has no whole number {name!r} of at least {low}")
+            _fail(self.path, f"schedule.json has no whole number {name!r} of at least {low}")
         return value
 
     def one_of(self, name: str, *choices: str) -> str:
         """One of several strings."""
         value = self.fields.get(name)
         if not isinstance(value, str) or value not in choices:
-            _damaged(self.path, f"schedule.json has no {name!r} that is {' or '.join(choices)}")
+            _fail(self.path, f"schedule.json has no {name!r} that is {' or '.join(choices)}")
         return value
 
 
 def _schedule(archive: _Archive, module: Module) -> Schedule:
     fields, path, links = _Fields.of(archive), archive.path, module.network.link_count
     if fields.integer("version", 0) != VERSION:
-        _damaged(path, f"schedule.json is of version {fields.fields['version']}; this collc reads version {VERSION}")
-    model = LinkModel(fields.one_of("model", "store", "pipelined"))
+        _fail(path, f"schedule.json is of version {fields.fields['version']}; this collc reads version {VERSION}")
+    model = LinkModel(fields.one_of("model", *LinkModel))
     if model is not module.model:
-        _damaged(path, f"schedule.json is for the link model {model.value}, module.ten for {module.model.value}")
+        _fail(path, f"schedule.json is for the link model {model.value}, module.ten for {module.model.value}")
     if fields.one_of("layout", "rows", "steps") == "steps":
         table = archive.array("chunk.npy")
         if table.ndim != 2 or table.shape[1] != links or table.dtype.name not in {"uint16", "uint32"}:
-            _damaged(path, f"chunk.npy is {table.dtype}{list(table.shape)}, not uint16 or uint32[steps, {links}]")
+            _fail(path, f"chunk.npy is {table.dtype}{list(table.shape)}, not uint16 or uint32[steps, {links}]")
         return StepSchedule(model, table, fields.integer("step", 1), fields.integer("reduce_steps", 0))
-    columns = {name: archive.array(f"{name}.npy") for name in _COLUMNS}
-    count = columns["chunk"].shape
-    for name, dtype in _COLUMNS.items():
-        column = columns[name]
-        if column.ndim != 1 or column.shape != count or column.dtype.name != dtype:
-            _damaged(path, f"{name}.npy is {column.dtype}{list(column.shape)}, not {dtype}{list(count)}")
-    relayed = _optional(archive, _RELAYED, "int32", count)
-    number, ready = _optional(archive, _MESSAGE, "int32", count), _optional(archive, _READY, "int64", count)
-    injected = _optional(archive, _INJECTED, "int64", count)
-    received = _optional(archive, _RECEIVED, "int64", count)
-    if (number is None) != (ready is None) or (number is None and (injected is not None or received is not None)):
-        _damaged(path, f"{_MESSAGE}.npy or {_READY}.npy is missing")
+    present = [name for name in _COLUMNS | _OPTIONAL if name in _COLUMNS or f"{name}.npy" in archive.members]
+    columns = {name: archive.array(f"{name}.npy") for name in present}
+    count = columns["chunk"].shape[:1]
+    for name, column in columns.items():
+        dtype = (_COLUMNS | _OPTIONAL)[name]
+        if column.shape != count or column.dtype.name != dtype:
+            _fail(path, f"{name}.npy is {column.dtype}{list(column.shape)}, not {dtype}{list(count)}")
     messages = None
-    if number is not None and ready is not None:
-        messages = QueuedMessages(number, ready, columns["start"] if injected is None else injected, received)
-    kept = _optional(archive, _KEPT, "bool", count)
+    if {"message", "ready", "injected", "received"} & set(present):
+        if not {"message", "ready"} <= set(present):
+            _fail(path, "message.npy or ready.npy is missing")
+        injected = columns.get("injected", columns["start"])
+        messages = QueuedMessages(columns["message"], columns["ready"], injected, columns.get("received"))
+    kept = columns.get("kept")
     if kept is not None and bool((kept & ~columns["reduce"]).any()):
-        _damaged(path, f"{_KEPT}.npy marks a transfer that reduce.npy does not mark")
-    rows = Transfers(columns["chunk"], columns["link"], columns["start"], columns["reduce"], relayed, messages, kept)
+        _fail(path, "kept.npy marks a transfer that reduce.npy does not mark")
+    own = columns["chunk"], columns["link"], columns["start"], columns["reduce"]
+    rows = Transfers(*own, columns.get("relayed"), messages, kept)
     _require_sorted(path, rows)
     return RowSchedule(model, rows)
-
-
-def _optional(archive: _Archive, name: str, dtype: str, count: tuple[int, ...]) -> NDArray[Any] | None:
-    """A column that is there only where some transfer needs it."""
-    if f"{name}.npy" not in archive.members:
-        return None
-    column = archive.array(f"{name}.npy")
-    if column.shape != count or column.dtype.name != dtype:
-        _damaged(archive.path, f"{name}.npy is {column.dtype}{list(column.shape)}, not {dtype}{list(count)}")
-    return column
 
 
 def _require_sorted(path: Path, rows: Transfers, block: int = 1 << 22) -> None:
@@ -355,4 +307,4 @@ def _require_sorted(path: Path, rows: Transfers, block: int = 1 << 22) -> None:
         falls = (start[1:] < start[:-1]) | (same_start & (link[1:] < link[:-1]))
         falls |= same_start & same_link & (chunk[1:] < chunk[:-1])
         if falls.any():
-            _damaged(path, f"the transfers are not sorted at row {low + int(falls.argmax()) + 1}")
+            _fail(path, f"the transfers are not sorted at row {low + int(falls.argmax()) + 1}")

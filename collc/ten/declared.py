@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,53 +11,10 @@ from collc.base.units import format_bytes
 from collc.base.wording import listed
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Op, Run, Standard
-
-_Holders = Literal["all", "block", "root", "sender", "receiver", "one", "some"]
-"""Members that hold a chunk: all of the group, the member of its block, the root, of All-to-All's blocks (i, j) member
-i or j, any one, or any."""
+from collc.ten.standard_collectives import CollectiveShape, Holders, shapes
 
 Part = Literal["kind", "size", "chunks", "root", "op"]
 """The part of a `Standard` that the run contradicts."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """A collective over n members. blocks: how many blocks it moves. parts: blocks of which `size` consists."""
-
-    blocks: Callable[[int], int]
-    parts: Callable[[int], int]
-    pre: _Holders
-    post: _Holders
-    reduces: bool = False
-
-    @property
-    def rooted(self) -> bool:
-        """Whether a member is its root, or its source."""
-        return "root" in (self.pre, self.post)
-
-
-def _members(n: int) -> int:
-    return n
-
-
-def _one(_n: int) -> int:
-    return 1
-
-
-_SHAPES: Final[dict[str, _Shape]] = {
-    "all_gather": _Shape(_members, _members, "block", "all"),
-    "reduce_scatter": _Shape(_members, _members, "all", "block", reduces=True),
-    "all_reduce": _Shape(_members, _members, "all", "all", reduces=True),
-    "all_to_all": _Shape(lambda n: n * n, _members, "sender", "receiver"),
-    "broadcast": _Shape(_one, _one, "root", "all"),
-    "reduce": _Shape(_one, _one, "all", "root", reduces=True),
-    "scatter": _Shape(_members, _members, "root", "block"),
-    "gather": _Shape(_members, _members, "block", "root"),
-    "send_recv": _Shape(_one, _one, "root", "one"),
-    "multicast": _Shape(_one, _one, "root", "some"),
-}
-_UNEQUAL: Final = "all_to_allv"
-"""The collective whose chunks have sizes of their own; its size is that of the largest row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +26,18 @@ class Contradiction:
 
 
 def contradiction(run: Run) -> Contradiction | None:
-    """What a run says of itself in `standard` and is not; None where there is nothing of the kind."""
+    """What a run says of itself in `standard` and is not; None if there is nothing of the kind."""
     standard, table = run.standard, run.pattern.expand()
     if standard is None:
         return None
-    kind = standard.kind
-    shape = _SHAPES.get(kind)
-    if shape is None and kind != _UNEQUAL:
-        names = listed([*_SHAPES, _UNEQUAL])
-        return Contradiction("kind", f"there is no standard collective '{kind}': there are {names}")
-    wrong = _wrong_op(standard, table, reduces=shape is not None and shape.reduces)
+    shape = shapes().get(standard.kind)
+    if shape is None:
+        message = f"there is no standard collective '{standard.kind}': there are {listed(shapes())}"
+        return Contradiction("kind", message)
+    wrong = _wrong_op(standard, table, reduces=shape.reduces)
     if wrong or len(run.group) == 0:
         return wrong
-    return _wrong_rows(run, standard, table) if shape is None else _wrong_blocks(run, standard, table, shape)
+    return _wrong_blocks(run, standard, table, shape) if shape.equal else _wrong_rows(run, standard, table)
 
 
 def _wrong_op(standard: Standard, table: ChunkTable, *, reduces: bool) -> Contradiction | None:
@@ -97,11 +52,11 @@ def _wrong_op(standard: Standard, table: ChunkTable, *, reduces: bool) -> Contra
     return Contradiction("op" if reduces else "kind", f"{wanted}, but chunk {others[0]} of the run is {found}")
 
 
-def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: _Shape) -> Contradiction | None:
+def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: CollectiveShape) -> Contradiction | None:
     """The first contradiction of a collective of equal chunks."""
     n, chunks, kind = len(run.group), standard.chunks, standard.kind
-    if shape.rooted != (standard.root >= 0) or standard.root >= n:
-        rule = f"has a root of 0 to {n - 1}" if shape.rooted else "has no root"
+    if shape.has_root != (standard.root >= 0) or standard.root >= n:
+        rule = f"has a root of 0 to {n - 1}" if shape.has_root else "has no root"
         return Contradiction("root", f"{kind} over {n} NPUs {rule}")
     if chunks < 1 or len(table) != shape.blocks(n) * chunks:
         rule = f"{chunks} chunks per block of {kind} over {n} NPUs are {shape.blocks(n) * chunks} chunks"
@@ -111,18 +66,18 @@ def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: _Shape
         return Contradiction("size", f"the chunks of {kind} are of equal size, and these are not")
     if whole != standard.size:
         return Contradiction("size", f"the chunks of the run make up {format_bytes(whole)}")
-    ends: tuple[tuple[str, _Holders, Int32Array], ...]
-    ends = ("pre", shape.pre, table.pre), ("post", shape.post, table.post)
+    ends: tuple[tuple[str, Holders, Int32Array], ...]
+    ends = ("pre", shape.start, table.pre), ("post", shape.end, table.post)
     for name, holders, column in ends:
         wrong = np.flatnonzero(~_as_declared(run, table, column, holders))
         if len(wrong):
             part: Part = "root" if holders == "root" else "kind"
-            whose = f"{kind} with root {standard.root}" if shape.rooted else kind
+            whose = f"{kind} with root {standard.root}" if shape.has_root else kind
             return Contradiction(part, f"the {name}condition of chunk {wrong[0]} of the run is not that of {whose}")
     return None
 
 
-def _as_declared(run: Run, table: ChunkTable, column: Int32Array, holders: _Holders) -> BoolArray:
+def _as_declared(run: Run, table: ChunkTable, column: Int32Array, holders: Holders) -> BoolArray:
     """bool[chunks]: whether the holders of each chunk are those of the collective."""
     assert run.standard is not None
     sets, n = table.sets, len(run.group)
@@ -139,7 +94,7 @@ def _as_declared(run: Run, table: ChunkTable, column: Int32Array, holders: _Hold
             right[number] = np.array_equal(sets[number], everyone)
         return right[column]
     block = np.arange(len(table), dtype=np.int64) // run.standard.chunks
-    rank: dict[_Holders, Int64Array] = {"block": block, "sender": block // n, "receiver": block % n}
+    rank: dict[Holders, Int64Array] = {"block": block, "sender": block // n, "receiver": block % n}
     wanted = run.group[rank[holders]] if holders in rank else run.group[run.standard.root]
     return _only_member(table, column) == wanted
 

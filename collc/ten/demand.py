@@ -14,9 +14,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import shown_bytes
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.standard_collectives import CollectiveShape, shapes
 
 T = TypeVar("T", bound=np.generic)
 
@@ -51,7 +52,7 @@ class HolderSets:
     def __getitem__(self, number: int) -> Int32Array:
         return self.members[self.offsets[number] : self.offsets[number + 1]]
 
-    def without(self, number: int, other: int) -> Int32Array:
+    def difference(self, number: int, other: int) -> Int32Array:
         """int32: the members of one set that another one lacks, ascending."""
         members, others = self[number], self[other]
         if len(others) == 1:  # as of most chunks; NumPy's function takes fifty times as long
@@ -131,6 +132,11 @@ class Standard:
     root: int = -1
     op: Op = Op.COPY
 
+    @property
+    def shape(self) -> CollectiveShape:
+        """The record of the collective. Raises KeyError if there is none of that name."""
+        return shapes()[self.kind]
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -192,7 +198,7 @@ class Demand:
         """The chunks of all runs in one table, with all families and sets renumbered."""
         if len(self.tables) == 1:
             return self.tables[0]
-        return _joined(self.tables)
+        return _join_tables(self.tables)
 
     def run_of(self, chunk: int) -> int:
         """The run that a chunk belongs to."""
@@ -206,21 +212,21 @@ class Demand:
         return f"{self.run_of(chunk)}:{family.name}" + (f"[{index}]" if family.rank else "")
 
 
-def _joined(tables: tuple[ChunkTable, ...]) -> ChunkTable:
+def _join_tables(tables: tuple[ChunkTable, ...]) -> ChunkTable:
     width = max((t.index.shape[1] for t in tables), default=0)
     set_base = np.cumsum([0, *(len(t.sets) for t in tables)])
     family_base = np.cumsum([0, *(len(t.families) for t in tables)])
     member_base = np.cumsum([0, *(len(t.sets.members) for t in tables)])
 
-    def joined(parts: list[NDArray[T]], kind: type[T]) -> NDArray[T]:
+    def concatenate(parts: list[NDArray[T]], kind: type[T]) -> NDArray[T]:
         return np.concatenate(parts).astype(kind) if parts else np.empty(0, kind)
 
     return ChunkTable(
-        size=joined([t.size for t in tables], np.int64),
-        pre=joined([t.pre + np.int32(b) for t, b in zip(tables, set_base, strict=False)], np.int32),
-        post=joined([t.post + np.int32(b) for t, b in zip(tables, set_base, strict=False)], np.int32),
-        op=joined([t.op for t in tables], np.int8),
-        family=joined([t.family + np.int32(b) for t, b in zip(tables, family_base, strict=False)], np.int32),
+        size=concatenate([t.size for t in tables], np.int64),
+        pre=concatenate([t.pre + np.int32(b) for t, b in zip(tables, set_base, strict=False)], np.int32),
+        post=concatenate([t.post + np.int32(b) for t, b in zip(tables, set_base, strict=False)], np.int32),
+        op=concatenate([t.op for t in tables], np.int8),
+        family=concatenate([t.family + np.int32(b) for t, b in zip(tables, family_base, strict=False)], np.int32),
         index=np.concatenate([np.pad(t.index, ((0, 0), (0, width - t.index.shape[1]))) for t in tables])
         if tables
         else np.empty((0, 0), np.int32),
@@ -229,6 +235,6 @@ def _joined(tables: tuple[ChunkTable, ...]) -> ChunkTable:
             np.concatenate([[0], *(t.sets.offsets[1:] + b for t, b in zip(tables, member_base, strict=False))]).astype(
                 np.int64
             ),
-            joined([t.sets.members for t in tables], np.int32),
+            concatenate([t.sets.members for t in tables], np.int32),
         ),
     )

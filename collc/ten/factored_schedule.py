@@ -34,12 +34,11 @@ class ChunkNumbers:
         """
         run = demand.runs[0] if len(demand.runs) == 1 else None
         standard = None if run is None else run.standard
-        kinds = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
-        if run is None or standard is None or standard.kind not in kinds:
+        if run is None or standard is None or not standard.shape.without_root:
             return None
         rank = np.full(int(run.group.max(initial=-1)) + 1, -1, np.int32)
         rank[run.group] = np.arange(len(run.group), dtype=np.int32)
-        return ChunkNumbers(rank, standard.kind == "all_to_all", standard.chunks)
+        return ChunkNumbers(rank, standard.shape.pairs, standard.chunks)
 
     @cached_property
     def members(self) -> int:
@@ -59,7 +58,7 @@ class FactoredSchedule(Schedule):
     """Transfers of the chunks of representative NPUs; each translation of one moves its NPUs, its chunk and its link.
 
     rows: the transfers of representatives, none of which relays what its sender keeps apart. turn: int64[rows],
-    picoseconds; where several translations of a transfer use the same link, they follow each other on it at this
+    picoseconds; if several translations of a transfer use the same link, they follow each other on it at this
     distance, in the order of `Translations.phases`. numbers: of the chunks.
     """
 
@@ -77,7 +76,7 @@ class FactoredSchedule(Schedule):
         """See Schedule. Blocks are sorted, and each begins after the one before."""
         require_memory_of(len(self))
         parts = list(self.blocks())
-        return _in_order(parts) if len(parts) > 1 else Transfers.joined(parts) if not parts else parts[0]
+        return _in_order(parts) if len(parts) > 1 else Transfers.concatenate(parts) if not parts else parts[0]
 
     @property
     def last_start(self) -> Int64Array:
@@ -92,7 +91,7 @@ class FactoredSchedule(Schedule):
         return int((self.last_start + total[network.kind[self.rows.link]]).max())
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
-        """See Schedule. Where translations take turns, there is one block."""
+        """See Schedule. If translations take turns, there is one block."""
         per = len(self.rows) if bool(self.turn.any()) else max(1, rows // self.translations.count)
         low = 0
         start = self.rows.start
@@ -100,58 +99,45 @@ class FactoredSchedule(Schedule):
             high = min(low + per, len(self.rows))
             while high < len(self.rows) and start[high] == start[high - 1]:
                 high += 1
-            yield self._expanded(low, high)
+            yield self._expand(low, high)
             low = high
 
-    def _expanded(self, low: int, high: int) -> Transfers:
+    def _expand(self, low: int, high: int) -> Transfers:
         """All translations of the transfers low .. high - 1, sorted."""
-        count, chunks = self.translations.count, self._chunks()
+        count, known = self.translations.count, -1
+        chunks = np.empty(0, np.int32)
         link, chunk = np.empty((2, high - low, count), np.int32)
         start = np.repeat(self.rows.start[low:high, None], count, axis=1)
         for k, (row_link, row_chunk) in enumerate(
             zip(self.rows.link[low:high].tolist(), self.rows.chunk[low:high].tolist(), strict=True)
         ):
+            if row_chunk != known or not len(chunks):
+                chunks, known = self._chunk_images(row_chunk), row_chunk
             if not 0 <= row_link < self.translations.link.shape[1]:
-                link[k], chunk[k] = row_link, chunks(row_chunk)
+                link[k], chunk[k] = row_link, chunks
                 continue
             # Rows that start at different times are sorted then, and need not be sorted again.
             link[k], element = self.translations.sorted_images(row_link)
-            chunk[k] = chunks(row_chunk)[element]
+            chunk[k] = chunks[element]
             turn = int(self.turn[low + k])
             if turn:
                 start[k] += self.translations.phases(row_link)[element] * turn
         reduce = np.repeat(self.rows.reduce[low:high], count)
         return Transfers.of(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
 
-    def _chunks(self) -> _ChunkImages:
-        return _ChunkImages(self.translations, self.numbers)
-
-
-class _ChunkImages:
-    """The translations of chunks; those of the last one are kept."""
-
-    def __init__(self, translations: Translations, numbers: ChunkNumbers) -> None:
-        self._translations, self._numbers = translations, numbers
-        self._npu = np.empty_like(numbers.rank)
-        self._npu[numbers.rank] = np.arange(len(numbers.rank), dtype=np.int32)
-        self._known: tuple[int, Int32Array] = -1, numbers.rank
-
-    def __call__(self, chunk: int) -> Int32Array:
+    def _chunk_images(self, chunk: int) -> Int32Array:
         """int32[count]: the chunk to which each element takes a chunk; a number that is no chunk stays."""
-        if not 0 <= chunk < len(self._npu) ** (1 + self._numbers.pairs) * self._numbers.parts:
-            return np.full(self._translations.count, chunk, np.int32)
-        if self._known[0] != chunk:
-            block, part = divmod(chunk, self._numbers.parts)
-            first, second = divmod(block, len(self._npu)) if self._numbers.pairs else (block, -1)
-            target = self._npus(second) if second >= 0 else None
-            self._known = chunk, self._numbers.number(self._npus(first), target, part)
-        return self._known[1]
+        ranks, numbers = len(self.numbers.rank), self.numbers
+        if not 0 <= chunk < ranks ** (1 + numbers.pairs) * numbers.parts:
+            return np.full(self.translations.count, chunk, np.int32)
+        block, part = divmod(chunk, numbers.parts)
+        first, second = divmod(block, ranks) if numbers.pairs else (block, -1)
+        return numbers.number(self._npus(first), self._npus(second) if second >= 0 else None, part)
 
     def _npus(self, rank: int) -> Int32Array:
         """int32[count]: the NPU to which each element takes the NPU of a rank."""
-        npu = int(self._npu[rank])
-        orbit = self._translations.orbits[self._translations.orbit_of[npu]]
-        return orbit[self._translations.sums(int(self._translations.element_of[npu]))]
+        translations, npu = self.translations, int(np.argmax(self.numbers.rank == rank))
+        return translations.orbits[translations.orbit_of[npu], translations.sums(int(translations.element_of[npu]))]
 
 
 def _in_order(parts: list[Transfers]) -> Transfers:

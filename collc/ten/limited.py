@@ -38,7 +38,7 @@ def without_limits(network: Network) -> Network:
 
 def fed_links(network: Network) -> Network:
     """The network whose links are no faster than what the NPU at either end can send or receive."""
-    return _slowed(network, np.ones(network.device_count, np.int64), np.ones(network.device_count, np.int64))
+    return _slow_links(network, np.ones(network.device_count, np.int64), np.ones(network.device_count, np.int64))
 
 
 def shared_links(network: Network) -> Network:
@@ -52,7 +52,7 @@ def shared_links(network: Network) -> Network:
         total = link_rates(network, ends)
         enough = [rate is None or rate >= all_of for rate, all_of in zip(limits, total, strict=True)]
         parts.append(np.where(enough, 1, np.maximum(1, count)).astype(np.int64))
-    return without_limits(_slowed(network, *parts))
+    return without_limits(_slow_links(network, *parts))
 
 
 def link_rates(network: Network, ends: Int32Array) -> list[Fraction]:
@@ -74,7 +74,7 @@ def _receives(network: Network) -> list[Fraction | None]:
     return [network.endpoint_of(device).receive for device in range(network.device_count)]
 
 
-def _slowed(network: Network, senders: Int64Array, receivers: Int64Array) -> Network:
+def _slow_links(network: Network, senders: Int64Array, receivers: Int64Array) -> Network:
     """Links no faster than a part of the rates of their ends: one of senders[source] and of receivers[target] parts."""
     if not network.has_endpoints:
         return network

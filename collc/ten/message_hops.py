@@ -35,7 +35,7 @@ class MessageHops:
         begins, ends = np.append(True, ~same)[:count], np.append(~same, True)[:count]
         return MessageHops(rows, rows[begins], rows[ends], rows[:-1][same], rows[1:][same])
 
-    def broken(
+    def find_gaps(
         self,
         chunk: Int32Array,
         source: Int32Array,

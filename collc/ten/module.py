@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -43,7 +43,7 @@ class Phase:
 
     module: the part as a module of its own. inverted: it is solved on reversed links, and its schedule is then
     reversed in time (PCCL, section 4.4). start: picoseconds at which its schedule begins in that of the demand.
-    forward: the reversed schedule, where it is computed already.
+    forward: the reversed schedule, if it is computed already.
     """
 
     module: Module
@@ -84,29 +84,29 @@ class Module:
 
         Columns: chunk, run, source, target, link (numbers), start_ps, end_ps (picoseconds), reduce, relayed (a link or
         -1), kept, size_bytes.
-        Raises ValueError where there is no schedule.
+        Raises ValueError if there is no schedule.
         """
-        return transfer_table(self.network, self.demand, self._scheduled())
+        return transfer_table(self.network, self.demand, self._require_schedule())
 
     def to_frame(self, library: Literal["pandas", "polars"] | None = None, *, names: bool = False) -> Any:  # noqa: ANN401
-        """The same table as a data frame of pandas, or of polars where pandas is not installed.
+        """The same table as a data frame of pandas, or of polars if pandas is not installed.
 
         library: "pandas" or "polars". names: with the names of chunks, devices and links in place of their numbers.
-        Raises ImportError where the library is not installed, ValueError where there is no schedule.
+        Raises ImportError if the library is not installed, ValueError if there is no schedule.
         """
-        return transfer_frame(self.network, self.demand, self._scheduled(), library, names=names)
+        return transfer_frame(self.network, self.demand, self._require_schedule(), library, names=names)
 
     def collective_time(self) -> int:
-        """Picoseconds that the schedule takes. Raises ValueError where there is none."""
+        """Picoseconds that the schedule takes. Raises ValueError if there is none."""
         return self._time
 
     @cached_property
     def _time(self) -> int:
         """Computed once: a search compares its best schedule with each other one."""
-        return self._scheduled().collective_time(self.network, self.demand)
+        return self._require_schedule().collective_time(self.network, self.demand)
 
-    def _scheduled(self) -> Schedule:
-        """The schedule. Raises ValueError where there is none."""
+    def _require_schedule(self) -> Schedule:
+        """The schedule. Raises ValueError if there is none."""
         if self.schedule is None:
             raise ValueError(f"module {self.name} has no schedule")
         return self.schedule

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.base.units import format_time, serialization_time, shown_rate
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, grouped
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, group_positions
 from collc.ten.endpoint import Endpoint
 
 
@@ -20,7 +20,7 @@ from collc.ten.endpoint import Endpoint
 class LinkKind:
     """Latency and bandwidth of links; links with equal ones share a kind.
 
-    latency: picoseconds. bandwidth: bytes per second. Both None where only the shape is known
+    latency: picoseconds. bandwidth: bytes per second. Both None if only the shape is known
     (a design's topology); there are no schedules on such a network.
     """
 
@@ -33,7 +33,7 @@ class DeviceFamily:
     """An array of devices declared together: `npu gpu[2, 8]` is ("gpu", (2, 8), first, (8, 1)).
 
     The device with indices i has the number first + sum(i * strides). A single device has shape (). labels: what the
-    machine calls the devices, in row-major order, `host/device` where the host is known; () for no labels.
+    machine calls the devices, in row-major order, `host/device` if the host is known; () for no labels.
     """
 
     name: str
@@ -62,7 +62,7 @@ class DeviceFamily:
         return index
 
     def real_name(self, device: int) -> str:
-        """The label of one of its devices, "" where it has none."""
+        """The label of one of its devices, "" if it has none."""
         if not self.labels:
             return ""
         at = 0
@@ -95,7 +95,7 @@ class Network:
     axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
         (-1: none); axes is () if the network is not a product.
     unwound: whether switches were replaced by direct links.
-    endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty where no NPU has limits.
+    endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty if no NPU has limits.
     """
 
     name: str
@@ -159,12 +159,12 @@ class Network:
     @cached_property
     def out_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by source as (offsets int32[devices + 1], links int32[links])."""
-        return grouped(self.source, self.device_count)
+        return group_positions(self.source, self.device_count)
 
     @cached_property
     def in_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by target as (offsets int32[devices + 1], links int32[links])."""
-        return grouped(self.target, self.device_count)
+        return group_positions(self.target, self.device_count)
 
     def __repr__(self) -> str:
         switches = int(self.present[self.npu_count :].sum())
@@ -194,7 +194,7 @@ class Network:
         return self.families[row].label(device) if row >= 0 else f"npu {device}"
 
     def real_name(self, device: int) -> str:
-        """What the machine calls a device, `host/device` where the host is known; "" where no label says it."""
+        """What the machine calls a device, `host/device` if the host is known; "" if no label says it."""
         row = bisect_right(self._first_devices, device) - 1
         return self.families[row].real_name(device) if row >= 0 else ""
 
@@ -223,7 +223,7 @@ class Network:
     def occupancy(self, sizes: Int64Array) -> Int64Array:
         """int64[kinds, sizes]: picoseconds for which a chunk of each size (bytes) occupies a link of each kind.
 
-        Raises ValueError where a kind has no bandwidth, OverflowError where a time does not fit in 64 bits.
+        Raises ValueError if a kind has no bandwidth, OverflowError if a time does not fit in 64 bits.
         """
         rows: list[list[int]] = []
         for kind in self.kinds:
@@ -236,13 +236,13 @@ class Network:
     def latencies(self) -> Int64Array:
         """int64[kinds]: latency in picoseconds.
 
-        Raises ValueError where a kind has no latency.
+        Raises ValueError if a kind has no latency.
         """
         found = [kind.latency for kind in self.kinds if kind.latency is not None]
         if len(found) < len(self.kinds):
             raise ValueError(f"links of {self.name} have no latency")
         return np.array(found, np.int64)
 
-    def reversed(self) -> Network:
+    def reverse(self) -> Network:
         """The network with every link reversed; link numbers stay."""
         return replace(self, source=self.target, target=self.source)

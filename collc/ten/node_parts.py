@@ -15,7 +15,7 @@ def nodes_of(network: Network) -> list[list[int]]:
 
 
 def parts_of(network: Network) -> list[list[int]]:
-    """The NPUs that stay together when the slowest class of links is taken away; all where that parts them all."""
+    """The NPUs that stay together when the slowest class of links is taken away; all NPUs if that parts all of them."""
     rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
     kinds: list[int] = network.kind.tolist()
     used = sorted({rates[row] for row in kinds})

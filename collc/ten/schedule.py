@@ -9,37 +9,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.html import html_table
 from collc.base.memory import require
+from collc.base.tables import html_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
+from collc.ten.link_model import LinkModel
 from collc.ten.network import Network
 
 LATEST_KEY = 2**62
 """A start and a link that give less as one number are sorted by it."""
 
 
-class LinkModel(StrEnum):
-    """How long a transfer takes (docs/ten.md).
-
-    STORE: the link is busy for latency + size/bandwidth, after which the chunk has arrived (TACOS, PCCL).
-    PIPELINED: the link is busy for size/bandwidth; the chunk arrives one latency later (ASTRA-sim).
-    """
-
-    STORE = "store"
-    PIPELINED = "pipelined"
-
-
 @dataclass(frozen=True, eq=False)
 class QueuedMessages:
-    """Columns of transfers that are hops of messages, where messages queue at links (`allow congestion`).
+    """Columns of transfers that are hops of messages, if messages queue at links (`allow congestion`).
 
     number: int32, the message that a transfer is a hop of; -1: it is a transfer by itself. The devices between the ends
     of a message forward it, and neither hold nor add what it carries.
@@ -56,8 +45,8 @@ class QueuedMessages:
     injected: Int64Array
     received: Int64Array | None = None
 
-    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
-        """Those of some transfers, or of all in another order; None where none of them is a hop of a message."""
+    def select(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
+        """Those of some transfers, or of all in another order; None if none of them is a hop of a message."""
         number = self.number[rows]
         if not (number >= 0).any():
             return None
@@ -66,11 +55,11 @@ class QueuedMessages:
 
     @property
     def last_received(self) -> Int64Array:
-        """int64: `received`, also where it is None; -1 for what is no hop of a message."""
+        """int64: `received`, also if it is None; -1 for what is no hop of a message."""
         return np.full(len(self.number), -1) if self.received is None else np.where(self.number >= 0, self.received, -1)
 
     @staticmethod
-    def joined(parts: list[Transfers]) -> QueuedMessages | None:
+    def concatenate(parts: list[Transfers]) -> QueuedMessages | None:
         """The columns of all parts, whose messages have different numbers."""
         if all(part.messages is None for part in parts):
             return None
@@ -88,12 +77,12 @@ class QueuedMessages:
 class Transfers:
     """Transfers, sorted by (start, link, chunk).
 
-    chunk, link: int32. start: int64, picoseconds. reduce: bool; True where the receiver adds what arrives to what it
+    chunk, link: int32. start: int64, picoseconds. reduce: bool; True if the receiver adds what arrives to what it
     holds, unless it is `kept` (a receiver that holds nothing of the chunk stores what arrives).
-    relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 where it
+    relayed: int32; the link over which what a transfer carries came to its sender, which kept it apart; -1 if it
     carries what its sender holds. None: -1 everywhere.
-    messages: where messages queue at links, which message each transfer is a hop of; None: each is one by itself.
-    kept: bool; True where the receiver only keeps apart what arrives, a partial (so `reduce` is True too), and adds it
+    messages: if messages queue at links, which message each transfer is a hop of; None: each is one by itself.
+    kept: bool; True if the receiver only keeps apart what arrives, a partial (so `reduce` is True too), and adds it
     to nothing: it is there for transfers that name the link in `relayed`. None: False everywhere.
     """
 
@@ -122,9 +111,9 @@ class Transfers:
         flags = np.broadcast_to(np.asarray(reduce, np.bool_), chunk.shape)
         columns = chunk.astype(np.int32), link.astype(np.int32), start.astype(np.int64), flags, relayed, messages, kept
         rows = Transfers(*columns)
-        return rows.taken(slice(None) if rows.ordered else _order(chunk, link, start))
+        return rows.select(slice(None) if rows.is_sorted else _order(chunk, link, start))
 
-    def taken(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
+    def select(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Transfers:
         """Some of the transfers, or all in another order."""
         relayed = None if self.relayed is None else self.relayed[rows]
         if relayed is not None and bool((relayed == -1).all()):
@@ -132,7 +121,7 @@ class Transfers:
         kept = None if self.kept is None else self.kept[rows]
         if kept is not None and not kept.any():
             kept = None
-        messages = None if self.messages is None else self.messages.taken(rows)
+        messages = None if self.messages is None else self.messages.select(rows)
         columns = self.chunk[rows], self.link[rows], self.start[rows], self.reduce[rows], relayed, messages, kept
         return Transfers(*columns)
 
@@ -142,12 +131,12 @@ class Transfers:
 
     @property
     def relays(self) -> Int32Array:
-        """int32: `relayed`, also where it is None."""
+        """int32: `relayed`, also if it is None."""
         return np.full(len(self), -1, np.int32) if self.relayed is None else self.relayed
 
     @property
     def keeps(self) -> BoolArray:
-        """bool: `kept`, also where it is None."""
+        """bool: `kept`, also if it is None."""
         return np.zeros(len(self), np.bool_) if self.kept is None else self.kept
 
     @property
@@ -156,7 +145,7 @@ class Transfers:
         return self.reduce if self.kept is None else self.reduce & ~self.kept
 
     @property
-    def ordered(self) -> bool:
+    def is_sorted(self) -> bool:
         """Whether they are sorted by (start, link, chunk)."""
         chunk, link, start = self.chunk, self.link, self.start
         later = start[1:] > start[:-1]
@@ -166,7 +155,7 @@ class Transfers:
         return bool((later | (same & (by_link | by_chunk))).all())
 
     @staticmethod
-    def joined(parts: list[Transfers]) -> Transfers:
+    def concatenate(parts: list[Transfers]) -> Transfers:
         """All transfers of all parts, sorted."""
         if not parts:
             empty = np.empty(0, np.int32)
@@ -177,7 +166,7 @@ class Transfers:
             np.concatenate([p.start for p in parts]),
             np.concatenate([p.reduce for p in parts]),
             None if all(p.relayed is None for p in parts) else np.concatenate([p.relays for p in parts]),
-            QueuedMessages.joined(parts),
+            QueuedMessages.concatenate(parts),
             None if all(p.kept is None for p in parts) else np.concatenate([p.keeps for p in parts]),
         )
 
@@ -209,19 +198,18 @@ class Clock:
 
     @staticmethod
     def of(network: Network, demand: Demand, model: LinkModel) -> Clock:
-        """Compute the durations. Raises ValueError where links have no bandwidth or latency."""
+        """Compute the durations. Raises ValueError if links have no bandwidth or latency."""
         sizes, size_of = np.unique(demand.chunks.size, return_inverse=True)
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
-        busy = total if model is LinkModel.STORE else occupancy
-        return Clock(busy, total, size_of.astype(np.int32).reshape(-1), network.kind)
+        return Clock(model.busy(occupancy, total), total, size_of.astype(np.int32).reshape(-1), network.kind)
 
     def busy_of(self, transfers: Transfers) -> Int64Array:
         """int64: how long each transfer occupies its link."""
         return self.busy[self.kind[transfers.link], self.size_of[transfers.chunk]]
 
     def total_of(self, transfers: Transfers) -> Int64Array:
-        """int64: how long after the start of each transfer its chunk arrives, also where it waits for its receiver."""
+        """int64: how long after the start of each transfer its chunk arrives, also if it waits for its receiver."""
         total = self.total[self.kind[transfers.link], self.size_of[transfers.chunk]]
         if transfers.messages is None or transfers.messages.received is None:
             return total
@@ -234,7 +222,7 @@ TRANSFER_BYTES: Final = 64
 
 
 def require_memory_of(transfers: int) -> None:
-    """Raise SourceError U0109 where listing `transfers` transfers needs more memory than there is."""
+    """Raise SourceError U0109 if listing `transfers` transfers needs more memory than there is."""
     require(TRANSFER_BYTES * transfers, f"{transfers:,} transfers", "use fewer chunks or a smaller network")
 
 
@@ -263,7 +251,7 @@ class Schedule(ABC):
     def transfers(self) -> Transfers:
         """All transfers at once. Raises SourceError U0109 where they need more memory than there is."""
         require_memory_of(len(self))
-        return Transfers.joined(list(self.blocks()))
+        return Transfers.concatenate(list(self.blocks()))
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """Picoseconds until the last chunk has arrived; 0 if there are no transfers."""
@@ -285,12 +273,12 @@ class RowSchedule(Schedule):
     @cached_property
     def transfers(self) -> Transfers:
         """See Schedule. Sorted rows are not sorted again, since that takes longer than all checks of a schedule."""
-        return self.rows if self.rows.ordered else Transfers.joined([self.rows])
+        return self.rows if self.rows.is_sorted else Transfers.concatenate([self.rows])
 
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """See Schedule."""
         for low in range(0, len(self.rows), rows):
-            yield self.rows.taken(slice(low, low + rows))
+            yield self.rows.select(slice(low, low + rows))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -307,12 +295,12 @@ class StepSchedule(Schedule):
     reduce_steps: int = 0
 
     @property
-    def none(self) -> int:
+    def no_chunk(self) -> int:
         """The value that means no chunk."""
         return int(np.iinfo(self.chunk.dtype).max)
 
     def __len__(self) -> int:
-        return sum(int(np.count_nonzero(row != self.none)) for row in self.chunk)
+        return sum(int(np.count_nonzero(row != self.no_chunk)) for row in self.chunk)
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """See Schedule. Reads the steps from the last backward, and stops where an earlier one cannot end later."""
@@ -322,7 +310,7 @@ class StepSchedule(Schedule):
             if end and number * self.step + longest <= end:
                 break
             row = self.chunk[number]
-            link = np.flatnonzero(row != self.none)
+            link = np.flatnonzero(row != self.no_chunk)
             if len(link):
                 arrivals = clock.total[clock.kind[link], clock.size_of[row[link]]]
                 end = max(end, number * self.step + int(arrivals.max()))
@@ -333,7 +321,7 @@ class StepSchedule(Schedule):
         per = max(1, rows // max(1, self.chunk.shape[1]))
         for low in range(0, len(self.chunk), per):
             table = self.chunk[low : low + per]
-            step, link = np.nonzero(table != self.none)
+            step, link = np.nonzero(table != self.no_chunk)
             yield Transfers(
                 table[step, link].astype(np.int32),
                 link.astype(np.int32),

@@ -87,7 +87,7 @@ class Workload:
 
 
 def group_parts(sizes: Sequence[int], tensor: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """How many NPUs the tensor group and the data group have along each dimension; None where they do not fit.
+    """How many NPUs the tensor group and the data group have along each dimension; None if they do not fit.
 
     The tensor group takes the leading dimensions, the last of them perhaps in part, and the data group has the rest.
     """

@@ -34,14 +34,14 @@ COLUMNS: Final = np.dtype(
 )
 """Columns of the table. chunk, run, source, target, link: numbers in the demand and the network. start_ps: when the
 chunk enters the link; end_ps: when it arrives. reduce: the target adds the chunk to what it holds. relayed: the
-link over which came what the source relays; -1 where it sends what it holds. kept: the target keeps what arrives apart
+link over which came what the source relays; -1 if it sends what it holds. kept: the target keeps what arrives apart
 and adds it to nothing; then reduce is True too, since a partial arrives."""
 
 
 def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.recarray[Any, np.dtype[np.record]]:
     """The transfers of a schedule, in order of start, link and chunk, as a record array with `COLUMNS`.
 
-    Raises ValueError where a transfer names a chunk or a link that does not exist.
+    Raises ValueError if a transfer names a chunk or a link that does not exist.
     """
     transfers = schedule.transfers
     _check_numbers("chunk", transfers.chunk, int(demand.first_chunk[-1]))
@@ -59,7 +59,7 @@ def transfer_table(network: Network, demand: Demand, schedule: Schedule) -> np.r
 
 
 def _check_numbers(name: str, numbers: Int32Array, count: int) -> None:
-    """Raise ValueError where a number is not from 0 to count - 1."""
+    """Raise ValueError if a number is not from 0 to count - 1."""
     wrong = numbers[(numbers < 0) | (numbers >= count)]
     if len(wrong):
         raise ValueError(
@@ -75,7 +75,7 @@ def transfer_frame(
 
     library: which of them; None: pandas if it is installed, else polars. names: with the names of chunks, devices and
     links in place of their numbers.
-    Raises ImportError where the library is not installed, ValueError for any other library.
+    Raises ImportError if the library is not installed, ValueError for any other library.
     """
     if library not in (None, *_LIBRARIES):
         raise ValueError(f"library must be 'pandas' or 'polars', not {library!r}")

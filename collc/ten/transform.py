@@ -21,8 +21,8 @@ def unwound(network: Network, degree: int = 1, *, joined: bool = False) -> Netwo
     latency of both hops together and 1/degree of the lower of both bandwidths; parallel links are
     paired. Links between NPUs come first, as they were, then those of each switch in order of NPU and distance.
     joined: whether switches may be linked to switches. Each pair of NPUs that these join gets a direct link (see
-    unwinding.links_over), whatever `degree` is. Where there is no switch, the network itself is returned.
-    Raises ValueError where else a switch is linked to a switch, an NPU only in one direction, or there are no more NPUs
+    unwinding.links_over), whatever `degree` is. If there is no switch, the network itself is returned.
+    Raises ValueError if else a switch is linked to a switch, an NPU only in one direction, or there are no more NPUs
     than `degree`.
     """
     if network.switch_count == 0:
@@ -87,19 +87,19 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
             for up, down in zip(into[source], out[target], strict=False):
                 first: LinkKind = network.kinds[int(network.kind[up])]
                 second: LinkKind = network.kinds[int(network.kind[down])]
-                kind = _both(first, second, degree)
+                kind = _series_kind(first, second, degree)
                 rows.append((source, target, kinds.setdefault(kind, len(kinds)), up))
     return rows
 
 
-def _both(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
+def _series_kind(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
     latency = None if up.latency is None or down.latency is None else up.latency + down.latency
     if up.bandwidth is None or down.bandwidth is None:
         return LinkKind(latency, None)
     return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree)
 
 
-def without(network: Network, devices: list[int], links: Int64Array) -> Network:
+def remove_parts(network: Network, devices: list[int], links: Int64Array) -> Network:
     """The network without some devices, their links and some other links (int64, numbers)."""
     present = network.present.copy()
     present[devices] = False
@@ -120,7 +120,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
 
     NPU i of left and j of right become NPU i + left.npu_count * j. Switches and links: those of the
     copies of left, for j = 0, 1, ..., then those of the copies of right, for i = 0, 1, ... kinds:
-    what the factors are called in `axes` where they are no products. Where both limit an NPU, the lower rates hold.
+    what the factors are called in `axes` if they are no products. If both limit an NPU, the lower rates hold.
     """
     n, m = left.npu_count, right.npu_count
     known: dict[LinkKind, int] = {}

@@ -19,7 +19,7 @@ class Translations:
     has stride 1. Elements are added axis by axis.
 
     sizes: int, elements along each axis. npu_count: of the network.
-    device: int32[axes, devices], where the generator of each axis takes each device. link: int32[axes, links].
+    device: int32[axes, devices], the image of each device under the generator of each axis. link: int32[axes, links].
     """
 
     sizes: tuple[int, ...]
@@ -50,16 +50,16 @@ class Translations:
     @cached_property
     def orbit_of(self) -> Int32Array:
         """int32[npus]: the row of each NPU in `orbits`."""
-        found = np.empty(self.npu_count, np.int32)
-        found[self.orbits] = np.arange(len(self.orbits), dtype=np.int32)[:, None]
-        return found
+        orbit = np.empty(self.npu_count, np.int32)
+        orbit[self.orbits] = np.arange(len(self.orbits), dtype=np.int32)[:, None]
+        return orbit
 
     @cached_property
     def element_of(self) -> Int32Array:
         """int32[npus]: the element that takes the representative of its orbit to each NPU."""
-        found = np.empty(self.npu_count, np.int32)
-        found[self.orbits] = np.arange(self.count, dtype=np.int32)
-        return found
+        element = np.empty(self.npu_count, np.int32)
+        element[self.orbits] = np.arange(self.count, dtype=np.int32)
+        return element
 
     @cached_property
     def link_class(self) -> Int32Array:
@@ -68,7 +68,7 @@ class Translations:
 
     @cached_property
     def link_share(self) -> Int32Array:
-        """int32[links]: how many elements map each link to itself: so many translations of a transfer share it."""
+        """int32[links]: how many elements map each link to itself, so that translations share it."""
         size = np.bincount(self.link_class, minlength=self.link.shape[1])
         return (self.count // np.maximum(1, size[self.link_class])).astype(np.int32)
 
@@ -91,10 +91,10 @@ class Translations:
     @cached_property
     def link_element(self) -> Int32Array:
         """int32[links]: the lowest element that takes the lowest link of its class to each link."""
-        found = np.empty(self.link.shape[1], np.int32)
+        element = np.empty(self.link.shape[1], np.int32)
         for images in self.class_links:
-            found[images[::-1]] = np.arange(self.count, dtype=np.int32)[::-1]
-        return found
+            element[images[::-1]] = np.arange(self.count, dtype=np.int32)[::-1]
+        return element
 
     def device_images(self, device: int) -> Int32Array:
         """int32[count]: the device to which each element takes a device."""
@@ -119,17 +119,17 @@ class Translations:
         images = self.link_images(link)
         order = np.argsort(images, kind="stable")
         share = int(self.link_share[link])
-        found = np.empty(self.count, np.int32)
-        found[order] = np.arange(self.count, dtype=np.int32) % share
-        return found
+        phase = np.empty(self.count, np.int32)
+        phase[order] = np.arange(self.count, dtype=np.int32) % share
+        return phase
 
     def sums(self, element: int) -> Int32Array:
         """int32[count]: each element plus another one."""
-        found = np.zeros(1, np.int32)
+        total = np.zeros(1, np.int32)
         for size, stride in zip(self.sizes, self.strides, strict=True):
             index = (np.arange(size, dtype=np.int32) + element // stride) % size * stride
-            found = (found[:, None] + index.astype(np.int32)).reshape(-1)
-        return found
+            total = (total[:, None] + index.astype(np.int32)).reshape(-1)
+        return total
 
     def negative(self, element: int) -> int:
         """The element that gives 0 when it is added to another one."""
@@ -137,29 +137,29 @@ class Translations:
 
     def sum(self, left: Int32Array, right: Int32Array | int) -> Int32Array:
         """int32[n]: left plus right, element by element."""
-        found = np.zeros(len(left), np.int32)
+        total = np.zeros(len(left), np.int32)
         for size, stride in zip(self.sizes, self.strides, strict=True):
-            found += (left // stride + right // stride) % size * np.int32(stride)
-        return found
+            total += (left // stride + right // stride) % size * np.int32(stride)
+        return total
 
     def difference(self, left: Int32Array, right: Int32Array | int) -> Int32Array:
         """int32[n]: left minus right, element by element."""
-        found = np.zeros(len(left), np.int32)
+        total = np.zeros(len(left), np.int32)
         for size, stride in zip(self.sizes, self.strides, strict=True):
-            found += (left // stride - right // stride) % size * np.int32(stride)
-        return found
+            total += (left // stride - right // stride) % size * np.int32(stride)
+        return total
 
 
 def _images(sizes: tuple[int, ...], generators: Int32Array, start: int) -> Int32Array:
     """int32[count]: where each element takes a number, by repeated doubling along each axis."""
-    found = np.array([start], np.int32)
+    images = np.array([start], np.int32)
     for size, generator in zip(sizes, generators, strict=True):
-        row, power = found[:, None], generator
+        row, power = images[:, None], generator
         while row.shape[1] < size:
             row = np.concatenate([row, power[row]], axis=1)[:, :size]
             power = power[power]
-        found = row.reshape(-1)
-    return found
+        images = row.reshape(-1)
+    return images
 
 
 def _lowest_images(sizes: tuple[int, ...], generators: Int32Array) -> Int32Array:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import heapq
-import math
-from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
+from math import lcm
 from typing import Final
 
 from collc.base.disjoint_sets import DisjointSets
@@ -37,113 +35,100 @@ def joined_switches(network: Network) -> list[list[int]]:
 def links_over(network: Network, switches: Sequence[int], kinds: dict[LinkKind, int]) -> list[Row]:
     """A link for each pair of NPUs that switches join, in order of source and target.
 
-    Its latency is that of the path of the least latency, of equal ones with the fewest links. Where several are equal,
-    the path is laid, from its target back, over the links that fewest of the paths so far share, counted against their
-    bandwidth. The new link has the bandwidth of the narrowest link of its path, where each link is shared evenly by the
-    new links that pass it. kinds: numbers of kinds, which grows. Raises ValueError for too many pairs.
+    Its latency is the latency of the fastest path, of equal ones with the fewest links. If several are equal, the path
+    is laid, from its target back, over the links that fewest of the paths so far share, counted against their
+    bandwidth. The new link has the bandwidth of the narrowest link of its path; the new links that pass a link share it
+    evenly. kinds: numbers of kinds, which grows. Raises ValueError for too many pairs.
     """
-    paths = _Paths(network, switches)
+    paths = _SwitchPaths(network, switches)
     if len(paths.senders) * len(paths.receivers) > MOST_PAIRS:
         raise ValueError(f"{len(paths.senders)} x {len(paths.receivers)} pairs of NPUs are more than {MOST_PAIRS:,}")
-    for source in paths.senders:
-        paths.lay(source)
+    laid = [(source, npu, path) for source in paths.senders for npu, path in paths.lay(source)]
+    latencies = [network.kinds[kind].latency for kind in paths.kind]
+    shares = [
+        None if network.kinds[kind].bandwidth is None else users * weight
+        for kind, users, weight in zip(paths.kind, paths.users, paths.weights, strict=True)
+    ]
     rows: list[Row] = []
-    known: dict[tuple[int | None, int | None], int] = {}
-    for source, target, link, latency, share in paths.found():
-        number = known.get((latency, share))
+    numbers: dict[tuple[tuple[int | None, ...], tuple[int | None, ...]], int] = {}
+    for source, target, path in laid:
+        key = tuple(latencies[link] for link in path), tuple(shares[link] for link in path)
+        number = numbers.get(key)
         if number is None:
-            kind = LinkKind(latency, None if share is None else Fraction(paths.scale, share))
-            number = known[latency, share] = kinds.setdefault(kind, len(kinds))
-        rows.append((source, target, number, link))
+            latency = None if None in key[0] else sum(filter(None, key[0]))
+            bandwidth = None if None in key[1] else Fraction(paths.scale, max(filter(None, key[1])))
+            kind = LinkKind(latency, bandwidth)
+            number = numbers[key] = kinds.setdefault(kind, len(kinds))
+        rows.append((source, target, number, path[-1]))
     return rows
 
 
-@dataclass(slots=True)
-class _Reach:
-    """What senders with the same links to switches have in common.
-
-    length: latency and number of links of the best path to each device. before: the last links of the best paths to
-    each device that come from a switch.
-    """
-
-    length: dict[int, tuple[int, int]]
-    before: dict[int, list[int]]
-
-
-class _Paths:
+class _SwitchPaths:
     """Paths over some switches.
 
     scale / weights[link] is the bandwidth of a link, all of them whole numbers. users: how many paths pass each link.
-    into, out: the links of each device.
     """
 
     def __init__(self, network: Network, switches: Sequence[int]) -> None:
-        inside = set(switches)
-        kinds: list[LinkKind] = [network.kinds[kind] for kind in network.kind.tolist()]
+        n, inside = network.npu_count, set(switches)
         rates = [Fraction(kind.bandwidth or 1) for kind in network.kinds]
-        self.scale: int = math.lcm(*(rate.numerator for rate in rates))
-        weights: list[int] = [self.scale // rate.numerator * rate.denominator for rate in rates]
-        self.kinds = kinds
-        self.weights: list[int] = [weights[kind] for kind in network.kind.tolist()]
-        self.latency = [kind.latency or 0 for kind in kinds]
-        self.source: list[int] = network.source.tolist()
-        self.target: list[int] = network.target.tolist()
+        self.scale: int = lcm(*(rate.numerator for rate in rates))
+        self.kind: list[int] = network.kind.tolist()
+        self.weights = [self.scale // rates[kind].numerator * rates[kind].denominator for kind in self.kind]
         self.users = [0] * network.link_count
-        self.into: dict[int, list[int]] = defaultdict(list)
-        self.out: dict[int, list[int]] = defaultdict(list)
-        n = network.npu_count
-        for link, (a, b) in enumerate(zip(self.source, self.target, strict=True)):
+        self._latency = [network.kinds[kind].latency or 0 for kind in self.kind]
+        self._source: list[int] = network.source.tolist()
+        self._target: list[int] = network.target.tolist()
+        self._inside = inside
+        self._into: dict[int, list[int]] = defaultdict(list)
+        self._out: dict[int, list[int]] = defaultdict(list)
+        for link, (a, b) in enumerate(zip(self._source, self._target, strict=True)):
             if (a in inside or b in inside) and (a < n or a in inside) and (b < n or b in inside):
-                self.out[a].append(link)
-                self.into[b].append(link)
-        self.senders = sorted(device for device in self.out if device < n)
-        self.receivers = sorted(device for device in self.into if device < n)
-        self.inside = inside
-        self._reach: dict[tuple[tuple[int, int], ...], _Reach] = {}
-        self._ends = array("q")  # source, target and number of links of each path
-        self._links = array("q")  # the links of all paths, each from its target back
+                self._out[a].append(link)
+                self._into[b].append(link)
+        self.senders = sorted(device for device in self._out if device < n)
+        self.receivers = sorted(device for device in self._into if device < n)
+        self._known: dict[tuple[tuple[int, int], ...], tuple[dict[int, tuple[int, int]], dict[int, list[int]]]] = {}
 
-    def lay(self, source: int) -> None:
-        """Lay a path to each NPU that can be reached; its links count one user more."""
-        key = tuple((self.target[link], self.latency[link]) for link in self.out[source])
-        reach = self._reach.get(key)
-        if reach is None:
-            reach = self._reach[key] = self._reached(source)
-        length, before = reach.length, reach.before
+    def lay(self, source: int) -> list[tuple[int, list[int]]]:
+        """A path to each NPU that can be reached, as (NPU, links from there back); its links count one user more."""
+        key = tuple((self._target[link], self._latency[link]) for link in self._out[source])
+        if key not in self._known:  # senders with the same links to switches have these in common
+            length = self._lengths(source)
+            self._known[key] = length, self._last_links(length)
+        length, before = self._known[key]
         first: dict[int, list[int]] = defaultdict(list)  # links of the source that are the first of a best path
-        for link in self.out[source]:
-            if length[self.target[link]] == (self.latency[link], 1):
-                first[self.target[link]].append(link)
-        users, weights, sources, laid = self.users, self.weights, self.source, self._links
+        for link in self._out[source]:
+            if length[self._target[link]] == (self._latency[link], 1):
+                first[self._target[link]].append(link)
+        users, weights = self.users, self.weights
+        paths: list[tuple[int, list[int]]] = []
         for npu in self.receivers:
             if npu == source or npu not in length:
                 continue
-            begin, device = len(laid), npu
+            path, device = list[int](), npu
             while device != source:
                 best = first[device] + before[device] if device in first else before[device]
-                link = best[0]
-                if len(best) > 1:
-                    least = (users[link] + 1) * weights[link]
-                    for other in best:
-                        share = (users[other] + 1) * weights[other]
-                        if share < least or (share == least and other < link):
-                            least, link = share, other
+                link = (
+                    best[0] if len(best) == 1 else min(best, key=lambda link: ((users[link] + 1) * weights[link], link))
+                )
                 users[link] += 1
-                laid.append(link)
-                device = sources[link]
-            self._ends.extend((source, npu, len(laid) - begin))
+                path.append(link)
+                device = self._source[link]
+            paths.append((npu, path))
+        return paths
 
-    def _reached(self, source: int) -> _Reach:
-        length = self._lengths(source)
-        before: dict[int, list[int]] = {}
-        for device, (time, hops) in length.items():
-            before[device] = [
+    def _last_links(self, length: dict[int, tuple[int, int]]) -> dict[int, list[int]]:
+        """The last links of the best paths to each device that come from a switch."""
+        return {
+            device: [
                 link
-                for link in self.into[device]
-                if self.source[link] in self.inside
-                and length.get(self.source[link]) == (time - self.latency[link], hops - 1)
+                for link in self._into[device]
+                if self._source[link] in self._inside
+                and length.get(self._source[link]) == (time - self._latency[link], hops - 1)
             ]
-        return _Reach(length, before)
+            for device, (time, hops) in length.items()
+        }
 
     def _lengths(self, source: int) -> dict[int, tuple[int, int]]:
         """Latency and number of links of the best path to each device; paths pass switches only."""
@@ -151,36 +136,12 @@ class _Paths:
         queue = [(0, 0, source)]
         while queue:
             time, hops, device = heapq.heappop(queue)
-            if device != source and ((time, hops) > length[device] or device not in self.inside):
+            if device != source and ((time, hops) > length[device] or device not in self._inside):
                 continue
-            for link in self.out[device]:
-                reached = (time + self.latency[link], hops + 1)
-                other = self.target[link]
+            for link in self._out[device]:
+                reached = (time + self._latency[link], hops + 1)
+                other = self._target[link]
                 if other not in length or reached < length[other]:
                     length[other] = reached
                     heapq.heappush(queue, (*reached, other))
         return length
-
-    def found(self) -> Iterator[tuple[int, int, int, int | None, int | None]]:
-        """Of each path: source, target, its first link, its latency, and `scale` over its part of the bandwidth.
-
-        Latency and part are None where those of a link of the path are.
-        """
-        kinds = self.kinds
-        latencies = [kind.latency for kind in kinds]
-        shares = [
-            None if kind.bandwidth is None else used * weight
-            for kind, used, weight in zip(kinds, self.users, self.weights, strict=True)
-        ]
-        laid, begin = self._links, 0
-        ends = iter(self._ends)
-        for source, target, count in zip(ends, ends, ends, strict=True):
-            path = laid[begin : begin + count]
-            begin += count
-            latency: int | None = 0
-            share: int | None = 0
-            for link in path:
-                more, part = latencies[link], shares[link]
-                latency = None if latency is None or more is None else latency + more
-                share = None if share is None or part is None else max(share, part)
-            yield source, target, path[-1], latency, share

@@ -66,7 +66,7 @@ def nccl_times(
         return simulate(seen[variant[0]], replace(tasks, size=part), ExactTiming()).time_ps
 
     best: dict[int, tuple[int, tuple[int, int]]] = {}
-    for at in sampled(len(sizes)):
+    for at in sampled_positions(len(sizes)):
         best[at] = min((time(variant, sizes[at]), variant) for variant in variants)
     found: list[int | None] = []
     for at, size in enumerate(sizes):
@@ -75,7 +75,7 @@ def nccl_times(
     return found
 
 
-def sampled(count: int) -> list[int]:
+def sampled_positions(count: int) -> list[int]:
     """Every third of `count` positions, and the last one."""
     return sorted({*range(0, count, SAMPLED), count - 1}) if count else []
 

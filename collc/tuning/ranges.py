@@ -25,10 +25,10 @@ def fewest_ranges(
 ) -> list[SizeRange]:
     """The fewest ranges in which every size takes at most (1 + tolerance) times the best candidate's time.
 
-    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, where None).
+    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, if None).
     Of equally many ranges those with the least sum of slowdowns, then the candidates that come first. A range ends
     where the next one's candidate becomes faster, by interpolation between sizes. Sizes that no candidate serves end
-    or begin no range: they are left out at both ends. Raises ValueError where such a size is between others.
+    or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
     """
     served = [any(column[at] is not None for column in times) for at in range(len(sizes))]
     if True not in served:
@@ -39,7 +39,7 @@ def fewest_ranges(
     segments = _segments(times, first, last, tolerance, starts)
     bounds = [sizes[first]]
     for (_, end, before), (_, _, after) in pairwise(segments):
-        bounds.append(crossing(sizes, times[before], times[after], end))
+        bounds.append(first_size_of_later(sizes, times[before], times[after], end))
     highs = [*(bound - 1 for bound in bounds[1:]), sizes[last]]
     return [SizeRange(low, high, segment[2]) for low, high, segment in zip(bounds, highs, segments, strict=True)]
 
@@ -74,17 +74,17 @@ def _segments(
 
 
 def _slowdowns(times: Sequence[Times], at: int, tolerance: Fraction) -> dict[int, Fraction]:
-    """By candidate, its time over the best time for a size, where that keeps the tolerance."""
+    """By candidate, its time over the best time for a size, if that keeps the tolerance."""
     column = {c: row[at] for c, row in enumerate(times)}
     known = {c: time for c, time in column.items() if time is not None}
     least = max(1, min(known.values()))
     return {c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least}
 
 
-def crossing(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
+def first_size_of_later(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
     """Where the later range begins: the first of 16 sizes after sizes[end] for which its candidate is not slower.
 
-    At once where the earlier one does not serve the next size, and the later one does serve sizes[end].
+    At once if the earlier one does not serve the next size, and the later one does serve sizes[end].
     """
     low, high = sizes[end], sizes[end + 1]
     ends = (before[end], before[end + 1], after[end], after[end + 1])

@@ -20,9 +20,7 @@ from collc.ten.demand import Op, Standard
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel
-from collc.verification.automorphisms import are_translations
-from collc.verification.factored_sums import SumMessages, sums_are_right
+from collc.verification.factored_sums import SumMessages, are_translations, sums_are_right
 
 LATEST = 2**50
 """Picoseconds (18 minutes); later times are not proved, so that a chunk, a device and a time fit into one number."""
@@ -81,7 +79,7 @@ def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | No
         total = sent + network.latencies
     except (ValueError, OverflowError):
         return None
-    busy = total if schedule.model is LinkModel.STORE else sent
+    busy = schedule.model.busy(sent, total)
     kind, source, target = network.kind[rows.link], network.source[rows.link], network.target[rows.link]
     share = schedule.translations.link_share[rows.link]
     if int(total.max()) >= LATEST or int(rows.start.min()) < 0 or int(rows.start.max()) >= LATEST:
@@ -142,10 +140,10 @@ class _Chunks:
         position = np.minimum(np.searchsorted(chunk[order], schedule.rows.chunk), len(order) - 1)
         if not np.array_equal(chunk[order][position], schedule.rows.chunk):
             return None
-        reduced = standard.kind in ("reduce_scatter", "all_reduce")
+        reduced = standard.shape.reduces
         if reduced == (standard.op == Op.COPY):
             return None
-        spread = standard.kind in ("all_gather", "all_reduce")
+        spread = standard.shape.end == "all"
         return _Chunks(
             owner[order], wanting[order], reduced, spread, position.astype(np.int32), schedule.rows.reduce, hops
         )

@@ -22,7 +22,7 @@ from collc.verification.schedule_check import verify_schedule
 Progress = Callable[[float, str], None]
 
 _TRIMMED: Final = 300
-"""The most transfers of a schedule with reductions that is tried without each of them."""
+"""The most transfers of a schedule with reductions or switches that is tried without each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ class _ShorterSearch:
         if certificate.answer != "sat":
             return certificate, None
         found = _with_transfers(self.module, transfers_of(encoding, true))
-        return certificate, _trimmed(found) if any(goal.reduced for goal in self.problem.goals) else found
+        trims = bool(self.problem.rules) or any(goal.reduced for goal in self.problem.goals)
+        return certificate, _trimmed(found) if trims else found
 
     def excluded(self, until: int) -> bool:
         """Whether not even the relaxed question has a schedule that ends by `until`."""
@@ -103,7 +104,7 @@ def _trimmed(module: Module) -> Module:
     if len(kept) > _TRIMMED or not verify_schedule(module).ok:
         return module
     for row in reversed(range(len(kept))):
-        fewer = kept.taken(np.delete(np.arange(len(kept)), row))
+        fewer = kept.select(np.delete(np.arange(len(kept)), row))
         if verify_schedule(_with_transfers(module, fewer)).ok:
             kept = fewer
     return _with_transfers(module, kept)

@@ -62,7 +62,7 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
         findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
         return None
     except ValueError as error:
-        findings.add("causality", "V0105", 0, f"transfers take no known time: {error}", "links with times that fit")
+        findings.add("causality", "V0105", 0, f"transfers have no duration: {error}", "links with times that fit")
         return None
     if clock.total.size and int(clock.total.max()) >= LATEST:
         findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
@@ -128,7 +128,7 @@ def _reported(module: Module, transfers: Transfers, findings: Findings) -> Trans
         for row in bad[: 50 * SHOWN - 1]:
             where = int(chunk[row]), int(link[row]), int(start[row])
             _report(module, *where, int(relayed[row]), bool(lost[row]), findings)
-        return transfers.taken(good)
+        return transfers.select(good)
     return transfers
 
 
@@ -140,7 +140,7 @@ def _with_whole_messages(
     source, target = network.source[rows.link], network.target[rows.link]
     hops = MessageHops.of(messages.number, rows.start)
     end = rows.start + rows.durations(slice(None))[1]
-    broken = hops.broken(rows.chunk, source, target, rows.start, end, rows.reduce)
+    broken = hops.find_gaps(rows.chunk, source, target, rows.start, end, rows.reduce)
     over = rows.start + rows.clock.total[rows.clock.kind[rows.link], rows.clock.size_of[rows.chunk]]
     early = np.flatnonzero((messages.number >= 0) & ~_in_order(messages, rows.start, over))
     unheard = hops.after[messages.ready[hops.after] < end[hops.before]]

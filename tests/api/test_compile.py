@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import collc
+from collc.application.compile.compile_report import COLUMNS
+from collc.base.tables import table_of
 from collc.command.cli import main
 
 HEAD = "import std.topologies\nimport std.collectives\n"
@@ -342,22 +345,26 @@ def test_the_report_has_the_names_and_values_of_json(capsys: pytest.CaptureFixtu
                 assert (list(found) if isinstance(found, tuple) else found) == value, name
 
 
+def cells(report: collc.ScheduleReport) -> Sequence[str]:
+    return table_of(COLUMNS, [report]).rows[0]
+
+
 def test_a_report_compares_the_time_with_what_these_chunks_allow_and_with_what_any_allow() -> None:
     """One chunk from each of four NPUs: the third takes a step of its own, so 3 chunks over 2 links take 2 steps."""
     gather, total = collc.compile(PROGRAM)
     assert (gather.bound_ps, gather.efficiency) == (gather.time_ps, 1.0)
     assert gather.ideal_ps == 30_046_875
     assert gather.of_ideal == gather.ideal_ps / gather.time_ps
-    assert gather.cells()[5:7] == ("40.0625us, met (the links into npu[0])", "75.00 %")
+    assert cells(gather)[5:7] == ("40.0625us, met (the links into npu[0])", "75.00 %")
     assert gather.ideal == "the links into npu[0]"
     assert total.ideal == "the links between all NPUs"
     later = replace(gather, time_ps=gather.time_ps + 1)
-    assert later.cells()[5] == "40.0625us (the links into npu[0])"
-    assert replace(gather, ideal_ps=gather.time_ps - 1).cells()[6] == "99.99 %"
-    assert replace(gather, ideal_ps=gather.time_ps).cells()[6] == "100.00 %"
+    assert cells(later)[5] == "40.0625us (the links into npu[0])"
+    assert cells(replace(gather, ideal_ps=gather.time_ps - 1))[6] == "99.99 %"
+    assert cells(replace(gather, ideal_ps=gather.time_ps))[6] == "100.00 %"
     assert replace(gather, time_ps=0, ideal_ps=0).of_ideal == 1.0
     assert replace(gather, checks={"congestion_free": "failed"}).of_ideal is None
-    assert replace(gather, time_ps=None, bound_ps=None, ideal_ps=None).cells()[4:7] == ("-", "-", "-")
+    assert cells(replace(gather, time_ps=None, bound_ps=None, ideal_ps=None))[4:7] == ("-", "-", "-")
 
 
 def test_a_report_is_a_collection_of_schedules() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import collc
-from collc.api.designing import DesignOptions
+from collc.api.compiling import DesignOptions
 
 PROGRAM = """
 import std.topologies

@@ -104,7 +104,7 @@ def test_unknown_names_are_errors_with_the_nearest_name() -> None:
         collc.Program(mesh).run("all_gahter")
     with pytest.raises(ValueError, match="not the name of an algorithm"):
         collc.all_gather(mesh, size="1MiB", using="ring }")
-    with pytest.raises(TypeError, match="a number, text or a list"):
+    with pytest.raises(TypeError, match="an int, float, bool or str"):
         collc.all_gather(mesh, size=object())
     with pytest.raises(SourceError):
         collc.Network.of("ring", 3, bandwidth="1 banana", latency="1us").elaborate()

@@ -127,7 +127,7 @@ def test_lower_names_what_is_wrong_with_sizes(compiled: tuple[Path, collc.Module
 def test_errors_of_keywords_point_to_no_text(compiled: tuple[Path, collc.Module]) -> None:
     with pytest.raises(collc.SourceError) as caught:
         collc.lower(compiled[1], channels=99)
-    assert "'channels: 99' is out of range" in str(caught.value)
+    assert "'channels' must be at most 32, not 99" in str(caught.value)
     assert "-->" not in str(caught.value)
 
 

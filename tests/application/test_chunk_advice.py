@@ -9,6 +9,7 @@ import pytest
 
 import collc
 from benchmarks.throughput import MI250
+from collc.application.compile import chunk_advice
 from collc.base.units import format_time
 from collc.ten.module import Module
 
@@ -126,3 +127,12 @@ def test_an_unwound_network_is_named() -> None:
     )
     (remark,) = remarks(program, "all_gather(t.npus, size: 256MiB)")
     assert "ms, with direct links in place of switches, but with " in remark
+
+
+@pytest.mark.parametrize(("network", "links"), [("ring(4", 1), ("line(5", 3), ("fully_connected(4", 0)])
+def test_a_chunk_waits_on_all_links_of_the_longest_path_but_one(network: str, links: int) -> None:
+    """A chunk of 1 MB takes 20 us on a link; on its last link nobody waits for it to be passed on."""
+    text = RING.replace("ring(4", network).replace("RUN", f"all_gather(t.npus, size: {network[-1]}MB)")
+    module = collc.compile_text(text)["s"].module
+    assert module is not None
+    assert chunk_advice._longest_wait(module) == links * 20_000_000

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import collc
-from collc.application.compile import chunk_search
 from collc.application.compile.chunk_search import ChunkSearch
 from collc.application.compile.planning import SearchLimit
 from collc.base.diagnostics import Diagnostic, NoSchedule
@@ -43,7 +41,7 @@ def compiled(run: str, more: str = "", **options):
 
 
 class OneTransfer(tuple):
-    """A stand-in for a schedule of one transfer, which takes so many picoseconds."""
+    """A stand-in for a schedule of one transfer, which takes a given number of picoseconds."""
 
     def __new__(cls, time: int):
         return super().__new__(cls, (time,))
@@ -53,7 +51,7 @@ class OneTransfer(tuple):
 
 
 def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: False) -> ChunkSearch:
-    """A search that finds a schedule of so many nanoseconds with each number of chunks; 0: none."""
+    """A search that finds schedules with given times in nanoseconds, by the number of chunks; 0: none."""
     net = fully_connected(3)
     request = ScheduleRequest("s", None, net, all_gather([0, 1, 2], 1), (), "tacos", None, {}, (), (), False)
 
@@ -96,19 +94,6 @@ def test_a_number_without_a_schedule_is_left_out() -> None:
 def test_the_search_ends_when_it_must() -> None:
     found = searched({n: 1000 - n for n in range(1, 257)}, stop=lambda: True)
     assert (found.best().number, len(found.tried)) == (1, 1)
-
-
-def test_large_numbers_are_left_out_where_little_is_left_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schedule is one transfer here; with 16 in place of 4 chunks it would be more than the 3 that are few."""
-    monkeypatch.setattr(chunk_search, "SMALL", 3)
-    monkeypatch.setattr(chunk_search, "NEARLY_IDEAL", Fraction(1, 10**9))
-    found = searched({n: 1000 + n for n in range(1, 257)})
-    assert found.best().number == 1
-    assert [attempt.number for attempt in found.tried] == [1, 4, 2]
-    monkeypatch.setattr(chunk_search, "NEARLY_IDEAL", Fraction(10**9))
-    found = searched({n: 1000 + n for n in range(1, 257)})
-    assert found.best().number == 1
-    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 2]
 
 
 class HeldBack:
@@ -158,22 +143,6 @@ def test_the_search_does_not_go_on_where_its_work_is_used_up() -> None:
     assert held.asked == [1, 1]
 
 
-def test_after_a_much_longer_schedule_no_number_follows_that_would_take_half_of_the_work_left() -> None:
-    """What is left then serves the numbers round the best."""
-    longer = {1: 1000, 2: 1050, 4: 1100, 16: 1200, 64: 1300}
-    little = {**longer, 4: 1099}
-    for times, left, tried in (
-        (longer, 63, [1, 4, 2]),
-        (longer, 64, [1, 4, 16, 2]),
-        (longer, None, [1, 4, 16, 2]),
-        (little, 63, [1, 4, 16, 2]),
-    ):
-        found = searched(times)
-        found.experience.last, found.experience.left = 8, left
-        assert found.best().number == 1
-        assert [attempt.number for attempt in found.tried] == tried
-
-
 # Programs
 
 
@@ -197,7 +166,7 @@ def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(effort.experience)
         return join(solve(module, lambda task: tacos(task, effort)))
 
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.auto", quick)
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.choose", quick)
     for chunks in ("auto", "4"):
         run = f"all_gather(t.npus, size: 8MiB, chunks: {chunks})"
         assert collc.compile_text(MESH + f"schedule s on t {{ run {run} synthesize auto }}")["s"].ok
@@ -210,7 +179,7 @@ def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_number_follows_where_the_work_of_all_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     program = MESH + "schedule s on t { run all_gather(t.npus, size: 128MiB, chunks: auto) synthesize auto }"
     assert "(tried: 1, " in collc.compile_text(program)["s"].notes[-1]
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.ALL_NUMBERS", 0)
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.WORK_FACTOR_OF_ALL_NUMBERS", 0)
     assert collc.compile_text(program)["s"].notes[-1] == "chunks: auto chose 1 per block (tried: 1)"
 
 
@@ -276,8 +245,8 @@ def test_modules_after_a_pass_are_those_of_the_number_taken(capsys: pytest.Captu
 def test_modules_after_a_pass_are_those_of_the_search_that_went_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collc.synthesis.auto.held_back.HELD_BACK", 10**9)
-    monkeypatch.setattr("collc.synthesis.auto.held_back.HELD_TO", 0)
+    monkeypatch.setattr("collc.synthesis.auto.tried.HELD_BACK", 10**9)
+    monkeypatch.setattr("collc.synthesis.auto.tried.HELD_TO", 0)
     text = RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more="").replace("tacos", "auto")
     Path("p.coll").write_text(text)
     assert main(["compile", "p.coll", "--print-after", "auto"]) == 0

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from collc.application.compare.alternatives import SYNTHESIZED, TEXTBOOK
-from collc.application.compare.comparing import CompareSettings, compare_file
-from collc.application.compare.comparison_report import Comparison
+from collc.application.compare.comparing import Comparison, compare_file
 from collc.command.cli import main
 
 PROGRAM = """
@@ -31,7 +30,7 @@ def written(network: str, run: str, more: str = "") -> Path:
 
 
 def compared(network: str, run: str, more: str = "") -> Comparison:
-    return compare_file(written(network, run, more), CompareSettings(), lambda _share, _phase: None)
+    return compare_file(written(network, run, more), None, {}, lambda _share, _phase: None)
 
 
 @pytest.fixture(autouse=True)

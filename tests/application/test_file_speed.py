@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from collc.application.compile.output_files import write_files
-from collc.application.emit import file_speed
-from collc.application.emit.file_speed import plan_speed_notes, simulated_file, switched_notes
-from collc.application.emit.file_times import FileKind, write_file
+from collc.application.emit import file_times
+from collc.application.emit.file_times import FileKind, plan_speed_notes, simulated_file, switched_notes, write_file
 from collc.base.atomic_files import drafting
 from collc.base.units import format_time
 from collc.msccl.options import MscclOptions, Protocol
@@ -54,7 +53,7 @@ def test_a_slow_plan_says_why_and_what_to_try(tmp_path: Path, monkeypatch: pytes
     module, path = planned(), tmp_path / "p.json"
     taken = module.collective_time()
     monkeypatch.setattr(Module, "collective_time", constant(taken * 10 // 11))
-    monkeypatch.setattr(file_speed, "TOLERATED_SLOWDOWN", 1.09)
+    monkeypatch.setattr(file_times, "TOLERATED_SLOWDOWN", 1.09)
     (_, waits) = notes_of(module, path)
     assert "longer than its schedule: its threadblocks do one operation after another" in waits
     assert "try 'instances: 2', other 'chunks', or 'emit msccl'" in waits
@@ -63,7 +62,7 @@ def test_a_slow_plan_says_why_and_what_to_try(tmp_path: Path, monkeypatch: pytes
     assert "what it sends over npu[0] -> npu[1] takes " in loads
     (_, packets) = notes_of(module, path, replace(MORE, protocol=Protocol.LL))
     assert "packets have 8 bytes of flag for 8 bytes of data" in packets
-    monkeypatch.setattr(file_speed, "MAX_SIMULATED_MESSAGES", 3)
+    monkeypatch.setattr(file_times, "MAX_SIMULATED_MESSAGES", 3)
     assert notes_of(module, path) == ("MSCCL++: the plan was not simulated: the schedule has over 3 transfers",)
 
 

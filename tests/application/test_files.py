@@ -190,7 +190,7 @@ def test_a_run_keeps_the_files_that_another_is_writing(tmp_path: Path) -> None:
 def test_a_file_removed_as_abandoned_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run locks the new file first: it assumes that a killed run has left it, and removes it."""
     answers = iter([False, True])
-    monkeypatch.setattr(atomic_files, "locked", lambda _handle: next(answers))
+    monkeypatch.setattr(atomic_files, "try_lock", lambda _handle: next(answers))
     with drafting() as draft:
         draft.new(tmp_path / "a.xml").write_text("mine")
         draft.publish()

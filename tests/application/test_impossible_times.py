@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import collc.synthesis.bounds
-from collc.application.impossible_times import ImpossibleTime, check_possible
+from collc.application.schedule_times import ImpossibleTime, check_possible
 from collc.base.units import percent
 from collc.command.cli import main
 from collc.ten.module import Bound

@@ -73,8 +73,7 @@ def test_a_missing_schedule_or_a_wrong_bound_gives_a_warning(tmp_path: Path, cap
 
     from collc.command.cli import main
     from collc.passes.context import PassContext
-    from collc.passes.registry import Invert
-    from collc.passes.synthesize import Synthesize
+    from collc.passes.registry import Invert, Synthesize
     from collc.ten.module import Bound
     from collc.ten.text import write_module
 

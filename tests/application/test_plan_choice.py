@@ -1,4 +1,4 @@
-"""The choice between direct links in place of switches and the switches themselves, where only a plan is written."""
+"""The choice between direct links in place of switches and the switches themselves, if only a plan is written."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_plan_over_switches_is_taken_where_it_is_faster(request_of: ScheduleRe
 
 @pytest.mark.parametrize("faster", ["direct", "switches"])
 def test_the_faster_plan_is_taken(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is repeated without direct links, and only where the first one took these."""
+    """The search is repeated without direct links, and only if the first one took these."""
     demand = support.all_gather(list(range(4)))
     switched = in_switch(demand)
     network = switched.network

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from collc.application.settings import Settings
 from collc.base import interrupts
 from collc.base.diagnostics import SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_signals
-from collc.passes import synthesize
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import SYNTHESIZERS, searching_synthesizers
+from collc.synthesis.auto.record import PhasePlanner
 
 HEAD = "import std.topologies import std.collectives topology t = "
 RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN(t.npus, size: 6MB) emit ten }"
@@ -39,13 +40,19 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts.ended_after.__wrapped__, "__defaults__", (0.05,))
 
 
+def replace_tacos(monkeypatch: pytest.MonkeyPatch, plan: Any) -> None:
+    """Lets `tacos` run a function of tasks in place of its search."""
+    record = replace(SYNTHESIZERS["tacos"], load=lambda: PhasePlanner(plan))
+    monkeypatch.setitem(SYNTHESIZERS, "tacos", record)
+
+
 def compiled(text: str, folder: Path, limit: float | None = 0.05, **more: Any) -> ScheduleReport:
     (report,) = compile_program(SourceFile("p.coll", text), Settings(output=folder, time_limit=limit, **more)).schedules
     return report
 
 
 ONLY_SUMS = ("overlapped", "exchange")
-SERVED = [(name, run) for name in SYNTHESIZERS for run in ("all_gather", "all_reduce")]
+SERVED = [(name, run) for name in searching_synthesizers() for run in ("all_gather", "all_reduce")]
 SERVED = [(name, run) for name, run in SERVED if run == "all_reduce" or name not in ONLY_SUMS]
 
 
@@ -61,7 +68,7 @@ def test_every_synthesizer_leaves_a_schedule(synthesizer: str, run: str, tmp_pat
 
 
 def test_a_synthesizer_that_asks_nobody_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", stuck)
+    replace_tacos(monkeypatch, stuck)
     report = compiled(RING.replace("RUN", "all_reduce"), tmp_path, synthesizer="tacos")
     assert (report.exit, report.synthesizer) == (0, "shortest paths")
     assert "no schedule was found until then: all chunks take shortest paths" in report.notes
@@ -69,7 +76,7 @@ def test_a_synthesizer_that_asks_nobody_is_ended(tmp_path: Path, monkeypatch: py
 
 
 def test_a_schedule_along_shortest_paths_keeps_limits_of_npus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", stuck)
+    replace_tacos(monkeypatch, stuck)
     text = RING.replace(
         "ring(6, bandwidth: 1GB/s, latency: 1us)", "limited(ring(6, bandwidth: 1GB/s, latency: 1us), LIMIT)"
     )
@@ -94,7 +101,7 @@ def test_ctrl_c_ends_a_synthesizer_that_asks_nobody(tmp_path: Path, monkeypatch:
         os.kill(os.getpid(), signal.SIGINT)
         stuck()
 
-    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", interrupted)
+    replace_tacos(monkeypatch, interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         report = compiled(RING.replace("RUN", "all_gather"), tmp_path, None, synthesizer="tacos", keep_best=True)
@@ -190,7 +197,7 @@ def test_the_end_of_the_time_of_a_command_is_not_that_of_a_schedule(monkeypatch:
         raise OutOfTime
 
     program = SourceFile("p.coll", RING.replace("RUN", "all_gather"))
-    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", late)
+    replace_tacos(monkeypatch, late)
     with pytest.raises(OutOfTime):
         compile_program(program, Settings(synthesizer="tacos", write=False))
 
@@ -237,7 +244,7 @@ def test_what_follows_the_search_has_no_limit(tmp_path: Path, monkeypatch: pytes
         time.sleep(0.2)  # the limit is over before the next step
         return plan
 
-    monkeypatch.setitem(synthesize._SYNTHESIZERS, "tacos", stuck)
+    replace_tacos(monkeypatch, stuck)
     monkeypatch.setattr(schedule_build, "plan_schedule", planned)
     text = RING.replace("RUN", "all_gather").replace("emit ten", "emit msccl emit ten emit report emit trace")
     report = compiled(text, tmp_path, synthesizer="tacos")
@@ -257,19 +264,21 @@ TWO = RING.replace("RUN", "all_gather") + RING[RING.index("schedule") :].replace
 
 SIGNALLED = """
 import os, signal, sys
-from collc.application.compile import output_files
-from collc.passes import synthesize
+from collc.emit import ten
+from dataclasses import replace
+from collc.passes.synthesizers import SYNTHESIZERS
+from collc.synthesis.auto.record import PhasePlanner
 from collc.command.cli import main
 def stuck(*_arguments):
     os.kill(os.getpid(), signal.SIGTERM)
     while True: sum(range(1000))
-def half_written(_module, _emit, destination, _progress):
-    destination.new().write_text("half")
+def half_written(emission):
+    emission.destination.new().write_text("half")
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     while True: sum(range(1000))
-if "search" in sys.argv: synthesize._SYNTHESIZERS["tacos"] = stuck
-else: output_files.WRITERS["ten"] = half_written
+if "search" in sys.argv: SYNTHESIZERS["tacos"] = replace(SYNTHESIZERS["tacos"], load=lambda: PhasePlanner(stuck))
+else: ten.emit_ten = half_written
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 raise SystemExit(main(["compile", "p.coll", "--synthesizer", "tacos"]))
 """

@@ -37,7 +37,7 @@ def summary(tmp_path):
 def test_limits_of_npus(summary):
     """A corner sends over 2 links of 50 GB/s, an NPU in the middle over 4; memory of 90 GB/s feeds 60."""
     found = summary("fed")
-    assert [row.cells() for row in found.devices] == [
+    assert list(found.tables()[0].rows) == [
         ("npu[*]", "16", "NPU", "2 .. 4", "60GB/s", "100GB/s .. 180GB/s"),
     ]
     assert dict(found.facts)["limits of NPUs"] == "eject 180GB/s, memory 90GB/s (baseline): 16 of 16"
@@ -51,13 +51,13 @@ def test_one_hop_is_not_said_as_several(tmp_path):
 
 def test_four_nodes_of_h100(summary):
     found = summary("pod")
-    assert [row.cells() for row in found.devices] == [
+    assert list(found.tables()[0].rows) == [
         ("gpu[*]", "32", "NPU", "2", "500GB/s", "500GB/s"),
         ("nvswitch[*]", "4", "switch", "8", "3.6TB/s", "3.6TB/s"),
         ("leaf[*]", "8", "switch", "5", "400GB/s", "400GB/s"),
         ("spine", "1", "switch", "8", "1.6TB/s", "1.6TB/s"),
     ]
-    assert [row.cells() for row in found.links] == [
+    assert list(found.tables()[1].rows) == [
         ("gpu[*] <-> nvswitch[*]", "32", "450GB/s", "350ns"),
         ("gpu[*] <-> leaf[*]", "32", "50GB/s", "850ns"),
         ("leaf[*] <-> spine", "8", "200GB/s", "300ns"),
@@ -77,7 +77,7 @@ def test_four_nodes_of_h100(summary):
 def test_a_mesh_and_a_damaged_cluster(summary):
     found = summary("mesh")
     assert dict(found.facts)["bisection"] == "at most 200GB/s from half of the NPUs to the others"
-    assert found.devices[0].cells() == ("npu[*]", "16", "NPU", "2 .. 4", "100GB/s .. 200GB/s", "100GB/s .. 200GB/s")
+    assert found.tables()[0].rows[0] == ("npu[*]", "16", "NPU", "2 .. 4", "100GB/s .. 200GB/s", "100GB/s .. 200GB/s")
     hurt = summary("hurt")
     assert hurt.devices[0].count == 15
     assert dict(hurt.facts)["symmetry"] == "none found"
@@ -89,7 +89,7 @@ def test_what_has_no_path_or_no_rates(summary):
     assert "no path" in dict(found.facts)["diameter"]
     assert not found.limits
     found = summary("shape")
-    assert found.links[0].cells()[2:] == ("-", "-")
+    assert found.tables()[1].rows[0][2:] == ("-", "-")
     assert not found.limits
 
 
@@ -133,10 +133,10 @@ def test_the_report_of_an_unwound_network_says_so(tmp_path):
     (report,) = collc.compile(path, output=tmp_path).schedules
     assert report.links == 240
     assert report.bound.endswith("with direct links in place of switches")
-    rows = summarize(f"{path}:u", {}).links
+    found = summarize(f"{path}:u", {})
     # each of 15 pairs that pass a link of 48 GB/s has its part
-    assert {row.cells()[2] for row in rows} == {"3.2GB/s"}
-    assert sum(2 * row.count for row in rows) == 240
+    assert {row[2] for row in found.tables()[1].rows} == {"3.2GB/s"}
+    assert sum(2 * row.count for row in found.links) == 240
 
 
 def test_a_file_about_one_topology_needs_no_name(tmp_path, capsys):
@@ -150,7 +150,7 @@ def test_a_file_about_one_topology_needs_no_name(tmp_path, capsys):
     )
     found = summarize(str(path), {})
     assert found.name == "pair"
-    assert [row.cells()[:2] for row in found.links] == [("n[*].g[*] -> n[*].g[*]", "10")]
+    assert [row[:2] for row in found.tables()[1].rows] == [("n[*].g[*] -> n[*].g[*]", "10")]
     assert all(row.size % 2**20 == 0 for row in found.limits)  # 6 does not divide 1 GiB
     assert main(["topology", str(path), "--svg", str(tmp_path / "p.svg")]) == 0
     assert "<svg" in (tmp_path / "p.svg").read_text()

@@ -201,7 +201,7 @@ def test_print_after_shows_the_module(collc) -> None:
         (("compile", "p.coll", "--algorithm", "takos"), 2, "did you mean 'tacos'"),
         (("compile", "p.coll", "--link-model", "magic"), 2, "magic"),
         (("verify", "nowhere.ten"), 2, "nowhere.ten"),
-        (("verify", "p.coll"), 2, "p.coll is a program in the language of collc"),
+        (("verify", "p.coll"), 2, "p.coll is a program, and 'collc verify' takes"),
         (("frobnicate",), 2, "frobnicate"),
     ],
 )

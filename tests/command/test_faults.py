@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from collc.base.atomic_files import check_folder
 from collc.base.diagnostics import UsageError
 from collc.base.messages import Diagnostic, SourceFile, Span
 from collc.base.rendering import render
-from collc.command import commands
+from collc.base.tables import Table
 from collc.command.cli import main
-from collc.command.terminal import print_table
+from collc.command.options import COMMANDS
+from collc.command.terminal import Output, print_output
 
 HEAD = "import std.topologies\nimport std.collectives\ntopology t = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
 PROGRAM = HEAD + "schedule s on t { run all_gather(t.npus, size: 4MiB) synthesize tacos emit ten }\n"
@@ -53,13 +55,13 @@ def test_closed_streams_are_no_fault() -> None:
 def test_a_full_disk_leaves_the_file_that_was_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from collc.application.compile import output_files
+    from collc.emit import ten
 
     def full(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     Path("s.ten").write_text("before")
-    monkeypatch.setattr(output_files, "write_ten", full)
+    monkeypatch.setattr(ten, "write_ten", full)
     assert main(["compile", "p.coll"]) == 2
     assert "error[U0138]: cannot read or write: No space left" in capsys.readouterr().err
     assert sorted(path.name for path in Path().iterdir()) == ["p.coll", "s.ten"]
@@ -95,7 +97,7 @@ def test_a_name_that_the_locale_lacks(capsys: pytest.CaptureFixture[str], monkey
     def ascii_only(_chosen: object) -> None:
         "Größe".encode("ascii")
 
-    monkeypatch.setitem(commands.COMMANDS, "verify", ascii_only)
+    monkeypatch.setitem(COMMANDS, "verify", replace(COMMANDS["verify"], run=ascii_only))
     assert main(["verify", "x.ten"]) == 2
     assert (
         "error[U0139]: 'Gr\\xf6\\xdfe' cannot be written in the encoding of the locale, ascii"
@@ -113,7 +115,8 @@ def test_other_letters_are_escaped_in_a_poor_locale() -> None:
 def test_control_characters_are_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     file = SourceFile("a\x1b[2Jb.coll", "x")
     assert "\x1b" not in render([Diagnostic("E0201", "m\x1b[31m", Span(file, 0, 1), hint="\x07")])
-    print_table(["name"], [["a\x1b]0;title\x07"]])
+    output = Output(dict[str, object], [Table(["name"], [["a\x1b]0;title\x07"]])])
+    print_output(output, as_json=False)
     assert "\x1b" not in capsys.readouterr().out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,12 +79,12 @@ def test_schedules_built_before_an_error_are_kept_in_text_output(
 def test_an_internal_error_is_reported_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.command import commands
+    from collc.command.options import COMMANDS
 
     def broken(_chosen: object) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setitem(commands.COMMANDS, "verify", broken)
+    monkeypatch.setitem(COMMANDS, "verify", replace(COMMANDS["verify"], run=broken))
     assert main(["verify", "p.ten", "--json"]) == 5
     assert [m["code"] for m in json.loads(capsys.readouterr().out)["diagnostics"]] == ["U0116"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 from collc.base import memory
 from collc.base.diagnostics import SourceError
 from collc.base.memory import free_memory, limited_memory, memory_limit, require
-from collc.command import commands
 from collc.command.cli import main
+from collc.command.options import COMMANDS
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux counts what is taken")
@@ -57,7 +58,7 @@ def test_an_array_that_is_too_large_is_named(
     def allocates(_chosen: object) -> None:
         np.empty(2**50)
 
-    monkeypatch.setitem(commands.COMMANDS, "verify", allocates)
+    monkeypatch.setitem(COMMANDS, "verify", replace(COMMANDS["verify"], run=allocates))
     assert main(["verify", "x.ten", "--memory-limit", "64GiB"]) == 1
     errors = capsys.readouterr().err
     assert "error[U0109]: not enough memory: an array of 8.00 PiB is needed, and the limit is 64.0 GiB\n" in errors
@@ -66,7 +67,8 @@ def test_an_array_that_is_too_large_is_named(
 
 FULL = """
 import sys
-from collc.command import commands
+from dataclasses import replace
+from collc.command.options import COMMANDS
 from collc.command.cli import main
 from collc.command.terminal import print_messages
 
@@ -81,7 +83,7 @@ def fills(_chosen):
             pass
     raise MemoryError
 
-commands.COMMANDS["verify"] = fills
+COMMANDS["verify"] = replace(COMMANDS["verify"], run=fills)
 sys.exit(main(["verify", "x.ten", "--memory-limit", "256MiB"]))
 """
 
@@ -97,7 +99,7 @@ def test_there_is_memory_for_the_message() -> None:
 def test_a_kernel_is_not_loaded_where_the_compiler_would_end_the_process(
     left: int, first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LLVM aborts where it gets no memory."""
+    """LLVM aborts if it gets no memory."""
     from collc.kernels import cached_jit
 
     def next_number(number: int) -> int:
@@ -106,7 +108,7 @@ def test_a_kernel_is_not_loaded_where_the_compiler_would_end_the_process(
     kernel = cached_jit.jit()(next_number)
     monkeypatch.setattr(cached_jit._ForgivingCache, "_used", [] if first else [True])
     monkeypatch.setattr(memory, "memory_limit", lambda: left << 20)
-    monkeypatch.setattr(memory, "_taken", lambda: 0)
+    monkeypatch.setattr(memory, "_taken_bytes", lambda: 0)
     with pytest.raises(SourceError, match="compiled functions need about"):
         kernel(1)
     monkeypatch.setattr(memory, "memory_limit", lambda: (left + 1) << 20)
@@ -120,7 +122,7 @@ def test_the_limit_is_kept_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> No
         seen.append(memory_limit())
         return 0
 
-    monkeypatch.setitem(commands.COMMANDS, "verify", looks)
+    monkeypatch.setitem(COMMANDS, "verify", replace(COMMANDS["verify"], run=looks))
     before = resource.getrlimit(resource.RLIMIT_DATA)
     assert main(["verify", "x.ten", "--memory-limit", "8GiB"]) == 0
     assert main(["verify", "x.ten"]) == 0

@@ -81,7 +81,7 @@ def test_a_pipe_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
         writer.join()
     for command in ("run", "inspect"):
         os.mkfifo(command)
-        assert "is a pipe, and files for runtimes are read more than once" in refused(capsys, command, command)
+        assert f"is a pipe, and 'collc {command}' reads a file twice" in refused(capsys, command, command)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")

@@ -96,7 +96,7 @@ def test_a_wrong_shorter_schedule_is_not_written(
 
     def wrong(*given: object) -> optimal.Optimality:
         found = true_answer(*given)
-        rows = Transfers.joined([])
+        rows = Transfers.concatenate([])
         return replace(found, shorter=replace(found.shorter, schedule=RowSchedule(found.shorter.model, rows)))
 
     monkeypatch.setattr(optimal, "prove_optimal", wrong)

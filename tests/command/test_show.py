@@ -11,15 +11,17 @@ from xml.etree import ElementTree
 import pytest
 from lxml import html
 
-from collc.application.show.report_alternatives import alternatives_of
+from collc.application.show.picture_kinds import PICTURE_KINDS
+from collc.application.show.report_subject import alternatives_of
 from collc.base.units import format_time
 from collc.command.cli import main
-from collc.pictures import PICTURES
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.verification import Verdict, verify_schedule
 from tests.cpu_time import at_most
 from tests.support import all_gather, demand_of, ring
+
+PICTURES = [kind.name for kind in PICTURE_KINDS.values() if kind.of != "design"]
 
 PROGRAM = """
 import std.topologies
@@ -52,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def panels(path: Path) -> dict[str, html.HtmlElement]:
-    """The panels of a report by the name of their tab; those of several schedules as one."""
+    """The panels of a report by the name of their tab; the panels of several schedules as one."""
     tree = html.fromstring(path.read_bytes())
     return {
         tab.text_content(): tree.get_element_by_id(tab.get("aria-controls")) for tab in tree.xpath("//*[@role='tab']")
@@ -127,12 +129,12 @@ def test_the_alternatives_are_those_of_compare(files: Path, capsys: pytest.Captu
 
 def test_large_and_custom_collectives_have_no_alternatives() -> None:
     module = Module("m", ring(65), all_gather(list(range(65))))
-    found = alternatives_of(module, module.network, 1, lambda _share, _phase: None)
-    assert found.remark.startswith("Alternatives are simulated for up to 64 NPUs here")
+    alternatives, remark = alternatives_of(module, module.network, lambda _share, _phase: None)
+    assert remark.startswith("Alternatives are simulated for up to 64 NPUs here")
     module = Module("m", ring(4), demand_of([(1, [0], [1], Op.COPY)], group=range(4)))
-    found = alternatives_of(module, module.network, 1, lambda _share, _phase: None)
-    assert found.remark.startswith("There are no alternatives: run ")
-    assert (found.curves, found.rows) == ((), ())
+    alternatives, remark = alternatives_of(module, module.network, lambda _share, _phase: None)
+    assert remark.startswith("There are no alternatives: run ")
+    assert alternatives == ()
 
 
 def test_a_broken_schedule_is_shown_with_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +194,7 @@ NOT_A_PROGRAM = "is for programs, and gather.ten is a compiled file"
 SINGLE = "is for single pictures\nhelp: name a file: --svg FILE.svg"
 ERRORS = {
     "missing.coll": """error[U0106]: cannot read missing.coll: No such file or directory
-help: give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)""",
+help: check the name and the folder""",
     "gather.ten --picture ten": f"error[U0135]: --picture {SINGLE}",
     "gather.ten --theme dark": f"error[U0135]: --theme {SINGLE}",
     "gather.ten -D n=3": f"error[U0135]: -D {NOT_A_PROGRAM}",

@@ -8,11 +8,13 @@ from xml.etree import ElementTree
 import pytest
 from lxml import html
 
-from collc.application.design.design_pages import DRAWN, design_subject
+from collc.application.design.design_pages import design_subject
+from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.command.cli import main
-from collc.pictures import DESIGN_PICTURES
 from collc.source.elaboration.elaborate import load_program
 from tests.pictures.drawn import overlaps, tips
+
+DESIGN_PICTURES = [kind.name for kind in PICTURE_KINDS.values() if kind.of == "design"]
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "design.coll"
 COST = "require sum(bandwidth) == 800GB/s\n    minimize time * cost"
@@ -57,10 +59,10 @@ def test_other_budgets_are_solved_again(capsys: pytest.CaptureFixture[str]) -> N
         assert ours.bandwidth == pytest.approx(theirs.bandwidth, rel=1e-6)
         assert ours.speedup == pytest.approx(theirs.speedup, rel=1e-6)
     for name in DESIGN_PICTURES:
-        picture = DRAWN[name](subject)
+        picture = PICTURE_KINDS[name].function()(subject)
         assert picture is not None
         assert overlaps(picture) == []
-    picture = DRAWN["speedup"](subject)
+    picture = PICTURE_KINDS["speedup"].function()(subject)
     assert picture is not None
     assert any(tip.startswith("equal (not allowed): 1 at bandwidth") for tip in tips(picture))
 

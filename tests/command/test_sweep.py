@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.sweep import sweeping
 from collc.command.cli import main
-from collc.parallel.tasks import Lost, named_function
+from collc.parallel.processes import Lost, named_function
 
 PROGRAM = """
 import std.topologies
@@ -42,7 +41,7 @@ def serial(function: str, tasks: Sequence[object], _limits: object = None) -> Ge
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sweeping, "run_in_processes", serial)
+    monkeypatch.setattr("collc.parallel.processes.run_in_processes", serial)
     ran.clear()
     Path("p.coll").write_text(PROGRAM)
     Path("sizes.coll").write_text("let whole = 4MiB\n")
@@ -127,7 +126,7 @@ def test_params_that_are_called_like_columns() -> None:
 def test_wrong_arguments(
     words: list[str], exit_code: int, code: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collc.parallel.dask_cluster.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("collc.parallel.processes.CONNECT_SECONDS", 0.2)
     assert main(["sweep", "p.coll", *words]) == exit_code
     assert f"error[{code}]" in capsys.readouterr().err
     assert sorted(path.name for path in Path().iterdir()) == ["p.coll", "sizes.coll"]
@@ -222,7 +221,7 @@ def test_a_sweep_that_ends_early_goes_on_where_it_was(
 
     ran.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "run_in_processes", interrupted)
+        patch.setattr("collc.parallel.processes.run_in_processes", interrupted)
         assert main(words) == 130
     assert not Path("t.csv").exists()
     assert Path(".t.csv.journal").exists()
@@ -243,7 +242,7 @@ def test_a_journal_of_another_program_is_not_used(
 
     words = ["sweep", "p.coll", "-D", "nodes=2,4", "-o", "t.csv"]
     with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "run_in_processes", interrupted)
+        patch.setattr("collc.parallel.processes.run_in_processes", interrupted)
         assert main(words) == 130
     Path("sizes.coll").write_text("let whole = 8MiB\n")
     ran.clear()
@@ -259,7 +258,7 @@ def test_a_case_that_is_lost_is_tried_again_by_the_next_run(monkeypatch: pytest.
             yield number, Lost("its process was ended by SIGKILL") if number else found
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "run_in_processes", losing)
+        patch.setattr("collc.parallel.processes.run_in_processes", losing)
         assert main(["sweep", "p.coll", "-D", "nodes=2,4", "-o", "t.csv"]) == 5
     assert [row["error"] for row in rows("t.csv")] == ["", "", "U0144"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import design
-from collc.design.traffic import traffic
+from collc.design.training_time import traffic
 
 SMALL = design.TORUS.replace("ring(4,", "ring(3,").replace("1GiB, chunks: 8", "54MiB, chunks: 2")
 

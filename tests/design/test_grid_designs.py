@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collc.application.design.design_report import DesignReport
-from collc.application.design.designs import DesignSettings, solve_designs
+from collc.application.design.designs import solve_designs
 from collc.base.diagnostics import SourceFile
 from collc.command.cli import main
 
@@ -35,7 +35,7 @@ design d on net {
 
 
 def design(network: str) -> DesignReport:
-    return solve_designs(SourceFile("p.coll", PROGRAM.replace("NETWORK", network)), DesignSettings())["d"]
+    return solve_designs(SourceFile("p.coll", PROGRAM.replace("NETWORK", network)), {})["d"]
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_switches_that_reduce() -> None:
     text = PROGRAM.replace("NETWORK", "ring(4) * switched(4, reduce: true)").replace(
         "tensor: 4, data: 4", "tensor: 16, data: 1"
     )
-    found = solve_designs(SourceFile("p.coll", text), DesignSettings())["d"]
+    found = solve_designs(SourceFile("p.coll", text), {})["d"]
     assert found.optimum.time == pytest.approx(1e6 + 1.75 * 64 * 2**20 / 100, rel=1e-9)

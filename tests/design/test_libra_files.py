@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from collc.application.design.designs import DesignSettings, solve_designs
+from collc.application.design.designs import solve_designs
 from collc.base.diagnostics import SourceError, SourceFile
 from tests.design.libra_reader import LibraInputs
 
@@ -63,7 +63,7 @@ OBJECTIVES = ("time", "time * cost")
 
 def solved(text: str, folder: Path):
     """The report, and the folder of the files."""
-    (report,) = solve_designs(SourceFile("p.coll", text), DesignSettings(folder)).designs
+    (report,) = solve_designs(SourceFile("p.coll", text), {}, output=folder).designs
     return report, folder / "files"
 
 
@@ -173,9 +173,7 @@ def solve_at(text: str, rates: list[float]) -> float:
     """The time of a design whose bandwidths are fixed."""
     fixed = "".join(f"require bandwidth[{k}] == {rate!r} * 1GB/s\n" for k, rate in enumerate(rates))
     start, end = text.index("require sum"), text.index("minimize")
-    (report,) = solve_designs(
-        SourceFile("p", text[:start] + fixed + text[end:].replace("emit", "#")), DesignSettings()
-    ).designs
+    (report,) = solve_designs(SourceFile("p", text[:start] + fixed + text[end:].replace("emit", "#")), {}).designs
     return report.choices[0].time
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from collc.design.convex import values_of_maxima
+from collc.design.convex import LinearTime, epigraph_of, values_of_maxima
 from collc.design.dimensions import NetworkDimension
-from collc.design.epigraph import LinearTime, epigraph_of
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, NoDesign, NoDesignReason, Objective, Row
 from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum

@@ -12,7 +12,7 @@ from collc.design.dimensions import NetworkDimension
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, Objective, Row
 from collc.design.time_expression import collective_time
-from collc.design.traffic import traffic
+from collc.design.training_time import traffic
 from collc.source.elaboration.prices import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 

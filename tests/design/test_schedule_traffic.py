@@ -9,7 +9,7 @@ import pytest
 
 import collc
 from collc.design.schedule_traffic import bandwidths, link_bytes, links_per_npu, schedule_traffic
-from collc.design.traffic import traffic
+from collc.design.training_time import traffic
 
 TWO = """
 import std.topologies

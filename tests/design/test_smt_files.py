@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import z3
 
-from collc.design.cost_ranges import cost_ranges
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, ExactRow, NoDesign, Objective
 from collc.emit.libra import smt
 from collc.emit.libra.model import LibraModel
-from collc.emit.libra.smt import smt_text
+from collc.emit.libra.smt import cost_ranges, smt_text
 from collc.source.elaboration.prices import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 from tests.design.test_libra_files import EXAMPLE, LOOPS, solved, training

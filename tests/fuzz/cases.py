@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from collc.command.arguments import _parsers
-from collc.machines.kinds import KINDS as MACHINE_KINDS
+from collc.command.cli import parsers
+from collc.machines.kinds import import_kinds
 from tests.fuzz.mutations import NUMBERS, changed_bytes, changed_json, changed_text, spliced
 from tests.fuzz.programs import random_program
 from tests.machines import test_errors as machines
@@ -155,7 +155,7 @@ def machine(chance: random.Random, _seeds: dict[str, bytes]) -> Case:
     text = changed_text(texts[chance.choice(sorted(texts))], chance)
     words = ["import"]
     if chance.random() < 0.2:
-        words.append(chance.choice(list(MACHINE_KINDS)))
+        words.append(chance.choice(list(import_kinds())))
     words += ["f.txt"]
     for option in ("--gpu h100", "--gpus-per-node 2", "-D nvlink=450GB/s", "-D nic=400Gb/s", "--fabric switch"):
         words += option.split() if chance.random() < 0.3 else []
@@ -191,7 +191,7 @@ def arguments(chance: random.Random, seeds: dict[str, bytes]) -> Case:
 
 @functools.cache
 def _commands() -> dict[str, list[argparse.Action]]:
-    parser, commands = _parsers()
+    parser, commands = parsers()
     found = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return {name: found.choices[name]._actions for name in commands}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from collc.base.synthesizers import SYNTHESIZERS
+from collc.passes.synthesizers import SYNTHESIZERS
 
 SIZES = ["0B", "1B", "7", "16PiB", "-1B", "1us", "64KiB * 3", "size", "1GiB"]
 TIMES = ["0us", "1e6s", "1ps", "-1us", "0.3ps", "3", "500000s"]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.graph.network_axes import with_axes
+from collc.graph.dimensions import with_axes
 from collc.ten.network import LinkKind, Network
-from collc.ten.transform import product, without
+from collc.ten.transform import product, remove_parts
 from tests.support import DEFAULT, dragonfly, fully_connected, grid, hypercube, network, ring, switched
 
 FACTORS = {"ring": ring, "fully_connected": fully_connected, "switched": switched, "line": grid}
@@ -104,9 +104,9 @@ def test_rails_are_a_dimension(spine: bool) -> None:
     "unknown",
     [
         dragonfly(4, 4, DEFAULT, DEFAULT),
-        without(grid(4, 4, wrap=True), [], np.array([0])),
-        without(grid(4, 4, wrap=True), [5], np.array([], np.int64)),
-        without(switched(4), [], np.array([0, 1])),
+        remove_parts(grid(4, 4, wrap=True), [], np.array([0])),
+        remove_parts(grid(4, 4, wrap=True), [5], np.array([], np.int64)),
+        remove_parts(switched(4), [], np.array([0, 1])),
     ],
 )
 def test_other_networks_have_none(unknown: Network) -> None:

@@ -47,10 +47,16 @@ def test_a_long_ring_is_one_component() -> None:
 @given(digraphs(), st.data())
 def test_edges_can_be_left_out_and_turned_round(graph: Digraph, data: st.DataObject) -> None:
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=graph.edge_count, max_size=graph.edge_count)), np.bool_)
-    part, back = graph.with_edges(kept), graph.reversed()
+    part, back = graph.with_edges(kept), graph.reverse()
     assert part.source.tolist() == graph.source[kept].tolist()
     assert part.target.tolist() == graph.target[kept].tolist()
     for vertex in range(graph.vertex_count):
         for offsets, edges, ends in ((*graph.out_edges, graph.source), (*back.in_edges, back.target)):
             own = edges[offsets[vertex] : offsets[vertex + 1]]
             assert own.tolist() == np.flatnonzero(ends == vertex).tolist()
+
+
+def test_many_parallel_edges_connect_as_one() -> None:
+    """256 edges each way, whose number has no place in a byte."""
+    ends = np.repeat(np.array([0, 1], np.int32), 256)
+    assert strongly_connected(Digraph(2, ends, 1 - ends)).tolist() == [0, 0]

@@ -14,7 +14,8 @@ import pytest
 from collc.api.compiling import compile_text
 from collc.api.schedules import verify
 from collc.base.diagnostics import SourceFile
-from collc.machines.kinds import KINDS, kind_of
+from collc.command.cli import main
+from collc.machines.kinds import import_kinds, kind_of
 from tests.machines import formats
 from tests.machines.formats import links, same
 from tests.machines.test_errors import ASTRA, IB, IBLINK, NODE, RATES, SIMGRID, SLURM, SMI, TACCL
@@ -125,9 +126,19 @@ SMALL = [
 
 
 def test_each_kind_has_a_small_file_and_a_place_in_the_manual():
-    assert {kind for kind, _, _ in SMALL} == set(KINDS)
+    assert {kind for kind, _, _ in SMALL} == set(import_kinds())
     page = (Path(__file__).parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
-    assert [kind for kind in KINDS if f"`{kind}`" not in page] == []
+    rows = [f"| `{kind.name}` | {kind.file} | {kind.contains} | {kind.options} |" for kind in import_kinds().values()]
+    shown = [row for row in page.splitlines() if row.startswith("| `")]
+    assert shown[: len(rows)] == [row.replace("|  |", "| |") for row in rows]
+
+
+def test_the_help_lists_all_kinds(capsys):
+    with pytest.raises(SystemExit):
+        main(["import", "--help"])
+    text = "".join(capsys.readouterr().out.split())
+    shown = [f"{kind.name}({kind.file})".replace("`", "").replace(" ", "") for kind in import_kinds().values()]
+    assert [one for one in shown if one not in text] == []
 
 
 @pytest.mark.parametrize(("kind", "text"), [row[:2] for row in SMALL], ids=[row[0] for row in SMALL])

@@ -41,7 +41,7 @@ def test_programs_import_what_was_measured(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("measured", "message"),
     [
-        ("let nci_bandwidth = 39GB/s\n", "'nci_bandwidth' is measured, and no link is called so"),
+        ("let nci_bandwidth = 39GB/s\n", "'nci_bandwidth' is measured, but no link of this machine has that name"),
         ("let nic_bandwidth = 2us\n", "'nic_bandwidth' is not a rate"),
         ("let nic_latency = 2GB/s\n", "'nic_latency' is not a time"),
         ("param nic_latency: time = 2us\n", "has more than lets of times and rates"),

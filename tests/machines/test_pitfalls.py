@@ -10,7 +10,7 @@ import pytest
 
 from collc.base.diagnostics import SourceError, UsageError
 from collc.machines.gpu_models import links_of, nvlink_rate
-from collc.machines.infiniband import read_ibnetdiscover
+from collc.machines.readers.infiniband import read_ibnetdiscover
 from collc.machines.reading import ImportOptions
 from tests.machines import formats
 from tests.machines.formats import links
@@ -376,7 +376,7 @@ def test_a_row_of_amd_smi_that_is_not_there(imported):
     """Without the last row of the hops, two hops of XGMI were taken for a link."""
     text = amd_text([["SELF", "XGMI"], ["XGMI", "SELF"]], [[0, 1], [1, 0]]).split("\n")
     hops = text.index("HOPS TABLE:")
-    with pytest.raises(SourceError, match=r"HOPS has no row of 0000:02:00\.0"):
+    with pytest.raises(SourceError, match=r"section 'HOPS' has no row of 0000:02:00\.0"):
         imported("\n".join([*text[: hops + 3], *text[hops + 4 :]]))
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from collc.application.machines.importing import ImportSettings, import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
+from collc.machines.host_groups import neighbours
 from collc.machines.patterns import loops
-from collc.machines.slurm_groups import neighbours
 from tests.machines.formats import links, network_of
 
 NIC = {"nic": "400Gb/s", "nic_latency": "1us"}
@@ -159,7 +159,7 @@ def test_hosts_of_several_gpus_ask_what_is_cabled(tmp_path):
 def test_hosts_keep_the_order_of_their_places(tmp_path):
     program = run(tmp_path, RINGS, part="r2", gpus_per_node=1, definitions=NIC)
     assert network_of(program, "pod", tmp_path).real_name(0).startswith("cpu3")
-    with pytest.raises(UsageError, match="ring r1 and r2, and nothing states what joins them"):
+    with pytest.raises(UsageError, match="ring r1 and r2, and no file says how they are connected"):
         run(tmp_path, RINGS, gpus_per_node=1, definitions=NIC)
 
 
@@ -171,7 +171,7 @@ def test_blocks_are_nvlink_domains_or_leaf_switches(tmp_path):
     rates = {"nvlink": "900GB/s", "nvlink_latency": "0.35us"}
     found = network(tmp_path, one, gpus_per_node=4, definitions=rates, joined_by="nvlink")
     assert links(found) == links(std(tmp_path, "gb200_nvl72()"))
-    with pytest.raises(UsageError, match="2 blocks, and nothing states what joins them"):
+    with pytest.raises(UsageError, match="2 blocks, and no file says how they are connected"):
         run(tmp_path, BLOCKS, gpus_per_node=4, definitions=rates, joined_by="nvlink")
     rates |= {"nic": "400Gb/s"}
     program = run(tmp_path, BLOCKS, gpus_per_node=4, definitions=rates, joined_by="nvlink", fabric="rails")

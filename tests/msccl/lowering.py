@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from collc.emit.msccl import write_xml
-from collc.msccl.check import FileVerdict, check_file
+from collc.msccl.check import Summary, check_file
+from collc.msccl.check.findings import Verdict
 from collc.msccl.program import Program, Step
 from collc.synthesis.in_network import in_network
 from collc.synthesis.pccl import pccl
@@ -104,7 +105,7 @@ def xml_of(program: Program) -> bytes:
     return out.getvalue()
 
 
-def judged(program: Program, folder: Path, root: int | None = None) -> FileVerdict:
+def judged(program: Program, folder: Path, root: int | None = None) -> Verdict[Summary]:
     path = folder / "program.xml"
     path.write_bytes(xml_of(program))
     return check_file(path, root=root, profile=program.profile.value)

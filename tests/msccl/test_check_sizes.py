@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collc.msccl.check import check_file, results
+from collc.msccl.check import check_file, symbolic
 from collc.msccl.check.symbolic import execute
 from tests.cpu_time import at_most
 
@@ -196,7 +196,7 @@ def runs(monkeypatch, tmp_path, file):
         count[0] += 1
         return execute(*arguments, **options)
 
-    monkeypatch.setattr(results, "execute", counted)
+    monkeypatch.setattr(symbolic, "execute", counted)
     return check(tmp_path, file), count[0]
 
 

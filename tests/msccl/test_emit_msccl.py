@@ -5,9 +5,10 @@ from fractions import Fraction
 import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
+from collc.base.options import OptionValue, check_values
+from collc.emit.kinds import EMIT_KINDS
 from collc.msccl.lowering.lower import lower
-from collc.msccl.options import MscclOptions, Placement, Profile, Protocol, options_of
-from collc.source.program import OptionValue
+from collc.msccl.options import MscclOptions, Placement, Profile, Protocol, msccl_options
 from tests import support
 from tests.msccl.lowering import by_hand, scheduled, xml_of
 
@@ -72,7 +73,7 @@ def value(kind: str, content: object) -> OptionValue:
 
 
 def test_all_options_are_read():
-    options = options_of(
+    options = msccl_options(
         {
             "instances": value("int", 2),
             "protocol": value("string", "LL128"),
@@ -84,37 +85,39 @@ def test_all_options_are_read():
     )
     expected = MscclOptions(2, Protocol.LL128, 8, (64 << 20, 4 << 30), Profile.OLD, Placement.IN)
     assert options == expected
-    assert options_of({}) == MscclOptions()
+    assert msccl_options({}) == MscclOptions()
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "code", "words"),
+    ("kind", "name", "content", "code", "words"),
     [
-        ("instance", value("int", 2), "M0101", "no option 'instance'"),
-        ("instances", value("bytes", 2), "M0102", "not a bytes"),
-        ("instances", value("bool", True), "M0102", "not a bool"),
-        ("instances", value("int", 0), "M0103", "1 to 32"),
-        ("channels", value("int", 33), "M0103", "1 to 32"),
-        ("channels", value("time", Fraction(1)), "M0102", "not a time"),
-        ("protocol", value("string", "simple"), "M0103", "not known"),
-        ("placement", value("int", 1), "M0102", '"both"'),
-        ("sizes", value("bytes", 1), "M0102", "64MiB .. 4GiB"),
-        ("sizes", value("range", (5, 1)), "M0103", "no buffer"),
+        ("msccl", "instance", value("int", 2), "E0604", "emit msccl has no option 'instance'"),
+        ("msccl", "instances", value("bytes", 2), "E0605", "not bytes"),
+        ("msccl", "instances", value("bool", True), "E0605", "not bool"),
+        ("msccl", "instances", value("int", 0), "E0605", "at least 1"),
+        ("msccl", "channels", value("int", 33), "E0605", "at most 32"),
+        ("msccl", "channels", value("time", Fraction(1)), "E0605", "not time"),
+        ("msccl", "protocol", value("string", "simple"), "E0605", "cannot be"),
+        ("msccl", "sizes", value("bytes", 1), "E0605", "of type range"),
+        ("msccl", "sizes", value("range", (5, 1)), "E0605", "empty range"),
+        ("mscclpp", "profile", value("string", "old"), "E0604", "emit mscclpp has no option 'profile'"),
+        ("mscclpp", "channels", value("int", 4), "E0604", "emit mscclpp has no option 'channels'"),
+        ("mscclpp", "protocol", value("string", "LL128"), "E0605", "cannot be"),
+        ("mscclpp", "placement", value("string", "both"), "E0605", "cannot be"),
     ],
 )
-def test_wrong_options_are_explained(name, content, code, words):
+def test_wrong_options_are_explained(kind, name, content, code, words):
     with pytest.raises(SourceError) as caught:
-        options_of({name: content})
+        check_values({name: content}, EMIT_KINDS[kind].options, f"emit {kind}")
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == code
     assert words in diagnostic.message
     assert diagnostic.span is HERE
 
 
-def test_several_wrong_options_are_reported_at_once():
-    with pytest.raises(SourceError) as caught:
-        options_of({"a": value("int", 1), "b": value("int", 1)})
-    assert len(caught.value.diagnostics) == 2
-    with pytest.raises(SourceError) as caught:
-        options_of({"protocol": value("string", "SIMPLE")})
-    assert caught.value.diagnostics[0].hint == 'did you mean "Simple"?'
+def test_options_that_no_runtime_has_together():
+    with pytest.raises(SourceError, match="only the old runtime"):
+        msccl_options({"coll": value("string", "custom")})
+    assert msccl_options({"coll": value("string", "custom")}, plan=True).custom
+    with pytest.raises(SourceError, match="no buffer"):
+        msccl_options({"sizes": value("range", (0, 0))})

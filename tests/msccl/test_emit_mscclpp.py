@@ -11,7 +11,7 @@ from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.base.options import OptionValue
 from collc.emit.mscclpp import write_plan
 from collc.msccl.check_plan import check_plan
-from collc.msccl.options import MscclOptions, Placement, plan_options_of
+from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.ten.module import Module
 from tests import support
@@ -148,24 +148,6 @@ def test_offsets_have_32_bits():
 def test_buffers_are_as_long_as_the_call_says_on_every_rank():
     plan = plan_of(scheduled(support.ring(4), support.gather(list(range(4)))))
     assert {(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"]} == {(1, 4)}
-
-
-@pytest.mark.parametrize(("name", "value"), [("profile", "old"), ("channels", 4)])
-def test_options_that_plans_do_not_have(name, value):
-    with pytest.raises(SourceError, match=f"'emit mscclpp' has no option '{name}'"):
-        plan_options_of({name: option(value)})
-
-
-def test_plans_have_no_ll128():
-    assert plan_options_of({"protocol": option("LL")}).protocol == "LL"
-    with pytest.raises(SourceError, match="the protocols Simple and LL"):
-        plan_options_of({"protocol": option("LL128")})
-
-
-def test_a_plan_has_one_placement():
-    assert plan_options_of({"placement": option("in")}).placement is Placement.IN
-    with pytest.raises(SourceError, match="either in place or out of place"):
-        plan_options_of({"placement": option("both")})
 
 
 def test_the_smallest_plan():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collc.msccl.check import FileVerdict, check_file
+from collc.msccl.check import Summary, check_file
+from collc.msccl.check.findings import Verdict
 
 FILES = Path(__file__).parent / "files"
 
 
-def verdict(name: str, **options) -> FileVerdict:
+def verdict(name: str, **options) -> Verdict[Summary]:
     return check_file(FILES / name, **options)
 
 

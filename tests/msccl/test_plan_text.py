@@ -110,7 +110,7 @@ def test_a_wrong_result_is_told_at_the_operation_that_wrote_it(tmp_path):
     ops(found, 2)[3]["src_buff"] = [buff("o", 1)]
     finding = next(finding for finding in check(tmp_path, found).findings if finding.code == "X0411")
     assert finding.message.startswith("output chunk 2 of rank 2 ends with ")
-    assert finding.expected == "input chunk 0 of rank 2, as allgather wants"
+    assert finding.expected == "input chunk 0 of rank 2 (allgather, out of place)"
     assert (finding.location.gpu, finding.location.tb, finding.location.step) == (2, 0, 3)
 
 

@@ -116,7 +116,7 @@ def test_what_the_check_lets_pass_runs_right(tmp_path, name):
     [
         ({"dtype": "float8"}, "unknown dtype 'float8'"),
         ({"op": "avg"}, "unknown op 'avg'"),
-        ({"count": 5}, "a count of 5 cannot be cut into the plan's chunks"),
+        ({"count": 5}, "a count of 5 cannot be cut into the chunks of this file"),
         ({"collective": "custom"}, "is not known"),
         ({"collective": "broadcast", "root": 9}, "root 9 is not a rank"),
         ({"count": 3 * 2**40}, "the buffers of all ranks would take"),

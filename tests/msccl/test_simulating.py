@@ -99,12 +99,10 @@ LIMITS = Endpoint(Fraction(60 * 10**9), Fraction(55 * 10**9))
 def test_the_report_and_the_simulation_of_a_file_agree(network, collective, model, instances, tmp_path):
     """`simulated` in the report of `compile` is what `collc simulate` finds of the file that was written."""
 
-    def solved(_name, module):
+    def solved(module):
         return join(solve(module, lambda task: tacos(task, Effort())))
 
-    module = limited_schedule(
-        "tacos", Module("case", network, collective([*range(network.npu_count)], chunks=2), model), solved
-    )
+    module = limited_schedule(Module("case", network, collective([*range(network.npu_count)], chunks=2), model), solved)
     program = lower(module, MscclOptions(instances=instances))
     with (tmp_path / "x.xml").open("wb") as file:
         write_xml(program, file)

@@ -28,8 +28,7 @@ from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions
 from collc.msccl.program import ARRIVES, LEAVES, Message, Program
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel

@@ -15,8 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from collc.parallel.dask_cluster import run_on_cluster
-from collc.parallel.tasks import Lost
+from collc.parallel.processes import Lost, run_on_cluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -159,5 +158,5 @@ class OneTask:
 
 def test_a_result_that_is_lost_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     package = SimpleNamespace(Client=OneTask, as_completed=lambda futures, **_options: futures)
-    monkeypatch.setattr("collc.parallel.dask_cluster._import_distributed", lambda: package)
+    monkeypatch.setattr("collc.parallel.processes._import_distributed", lambda: package)
     assert list(run_on_cluster("tests.parallel.functions:square", [2], "tcp://nowhere:1")) == [(0, 5)]

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.parallel.processes import Processes, memory_per_process, run_in_processes, usable_cores
-from collc.parallel.tasks import Lost
+from collc.parallel.processes import Lost, Processes, memory_per_process, run_in_processes, usable_cores
 
 HERE = "tests.parallel.functions"
 

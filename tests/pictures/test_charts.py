@@ -11,11 +11,11 @@ from collc.pictures.charts import WIDTH, Bars, Reference, Series, bar_chart, hea
 from collc.pictures.picture import (
     THEMES,
     colors_of,
+    escape_text,
     heat_color,
     level_of,
     number,
-    plain,
-    shortened,
+    shorten,
     style_sheet,
     text_width,
 )
@@ -178,17 +178,17 @@ def test_heat_colors_stand_out_more_and_more() -> None:
 
 
 def test_texts_are_shortened_in_the_middle() -> None:
-    assert shortened("npu[0, 0]", 100) == "npu[0, 0]"
-    cut = shortened("a_very_long_name_of_a_device", 80)
+    assert shorten("npu[0, 0]", 100) == "npu[0, 0]"
+    cut = shorten("a_very_long_name_of_a_device", 80)
     assert text_width(cut) <= 80
     assert cut.startswith("a_v")
     assert cut.endswith("ce")
-    assert shortened("abc", 1) == "…"
+    assert shorten("abc", 1) == "…"
 
 
 def test_numbers_and_style() -> None:
     assert [number(x) for x in (0, -0.001, 1.005, 100, -2.5)] == ["0", "0", "1", "100", "-2.5"]
-    assert plain("a<b>&\x07") == "a&lt;b&gt;&amp;\N{REPLACEMENT CHARACTER}"
+    assert escape_text("a<b>&\x07") == "a&lt;b&gt;&amp;\N{REPLACEMENT CHARACTER}"
     scoped = style_sheet(colors_of("light"), ".picture")
     assert ".picture .s0 {" in scoped
     assert ".picture text {" in scoped

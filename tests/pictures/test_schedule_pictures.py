@@ -133,7 +133,7 @@ def test_many_devices_are_shown_by_node() -> None:
 
 
 def repeated(use: LinkUse, times: int) -> LinkUse:
-    """The same, one after the other."""
+    """The transfers of a schedule several times, one after the other."""
     shift = np.repeat(np.arange(times, dtype=np.int64) * use.time, len(use))
 
     def again(column: np.ndarray) -> np.ndarray:

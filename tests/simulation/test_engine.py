@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collc.chakra.network_file import astra_network
 from collc.simulation import engine
-from collc.simulation.astra_networks import astra_network
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute, shortest_routes
 from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.simulation.engine import simulate
-from collc.simulation.replay import replay
 from collc.simulation.routing import shortest_routes
 from collc.simulation.tasks import DONE, Edges, TaskGraph
 from collc.simulation.timing import AstraTiming, ExactTiming
@@ -22,6 +20,8 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from tests.endpoints import limited, random_limited_network
 from tests.support import MiB, all_gather, all_reduce, fully_connected, ring
+
+from .replaying import replay
 
 LINK = LinkKind(500_000, Fraction(25 * 10**9))
 

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import CheckFailed
-from collc.simulation import replay
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Op
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 from tests.support import MiB, all_gather, all_to_all, demand_of, grid, network, ring, switched
 from tests.synthesis.replay_checker import problems
+
+from .replaying import replay
 
 STEP = 20_031_250
 LATENCY = 500_000

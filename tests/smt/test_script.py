@@ -38,7 +38,7 @@ def test_counted_for_all_assignments(most: int) -> None:
         for i, value in enumerate(values):
             name = script.declare(f"x{i}")
             script.require(name if value else f"(not {name})")
-            counts = script.counted(counts, name, most)
+            counts = script.count_one_more(counts, name, most)
         expected = [count if k < sum(values) else f"(not {count})" for k, count in enumerate(counts)]
         script.require(f"(not {all_of(expected)})")
         assert len(counts) == most

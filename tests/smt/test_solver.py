@@ -5,7 +5,7 @@ import pytest
 import collc.smt.solver
 from collc.smt.solver import SolverLimits, solve
 from collc.synthesis.exact import exact_sums
-from collc.synthesis.exact.swapped_sums import SwappedSumEncoding
+from collc.synthesis.exact.sums import SumEncoding
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
 from collc.ten.module import Module
@@ -18,7 +18,7 @@ def sums(npus: int, steps: int, chunks: int = 1) -> str:
     net = ring(npus)
     group = list(range(npus))
     demand = demand_of([(MiB, group, group, Op.SUM)] * chunks)
-    return SwappedSumEncoding(Module("m", net, demand), steps, lambda: False).text()
+    return SumEncoding(Module("m", net, demand), steps, lambda: False).text()
 
 
 @pytest.mark.parametrize("finite", [True, False])

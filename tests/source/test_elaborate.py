@@ -239,7 +239,7 @@ def test_unreachable_agrees_with_brute_force(seed: int) -> None:
         closure |= np.outer(closure[:, k], closure[k])
     for a in range(n):
         assert reached(Digraph.of(net), [a]).tolist() == closure[a].tolist()
-        assert reached(Digraph.of(net).reversed(), [a]).tolist() == closure[:, a].tolist()
+        assert reached(Digraph.of(net).reverse(), [a]).tolist() == closure[:, a].tolist()
     rows = []
     for _ in range(4):
         pre, post = (chance.sample(range(n), chance.randint(1, n)) for _ in range(2))

@@ -18,7 +18,7 @@ from collc.base.resources import grammar_file
 from collc.base.units import UNITS, Dimension
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.parsing.build_expressions import MAX_NESTING
+from collc.source.parsing.build import MAX_NESTING
 from collc.source.parsing.literals import quantity
 from collc.source.parsing.parse import MAX_BYTES, parse
 from collc.source.parsing.table import built_table, lark_parser, load_table, stored_table
@@ -69,7 +69,7 @@ def accepts(text: str) -> bool:
 
 
 def messages(text: str) -> tuple[Diagnostic, ...]:
-    """The messages about a text, none where it is a program."""
+    """The messages about a text, none if it is a program."""
     try:
         tree(text)
     except SourceError as error:

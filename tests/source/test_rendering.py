@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
-from collc.base.rendering import as_json, render
+from collc.base.rendering import messages_as_json, render
 
 
 def message(text: str, start: int, end: int, **more: object) -> Diagnostic:
@@ -68,7 +68,9 @@ def test_colours_only_where_asked_for() -> None:
 
 def test_json() -> None:
     note = Note("there", Span(SourceFile("b.coll", "xy\nz"), 1, 4))
-    (first, second) = as_json([message("a\nbc", 2, 4, notes=(note,)), Diagnostic("E0201", "no place", hint="h")])
+    (first, second) = messages_as_json(
+        [message("a\nbc", 2, 4, notes=(note,)), Diagnostic("E0201", "no place", hint="h")]
+    )
     assert json.loads(json.dumps(first)) == {
         "code": "E0101",
         "severity": "error",

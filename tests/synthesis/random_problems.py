@@ -15,7 +15,7 @@ from collc.base.diagnostics import CollcError
 from collc.passes.context import HandwrittenRun, PassContext
 from collc.passes.pipeline import make_pass
 from collc.passes.registry import Fixed, Invert, Unwind
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.synthesis.exact import exact
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
@@ -24,7 +24,7 @@ from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
-from collc.ten.transform import product, without
+from collc.ten.transform import product, remove_parts
 from tests import support
 
 KIB = 1024
@@ -72,7 +72,7 @@ def random_network(rng: random.Random) -> Network:
     )
     if rng.random() < 0.25:
         gone = [rng.randrange(net.npu_count)] if net.npu_count > 3 and rng.random() < 0.4 else []
-        net = without(net, gone, np.array([rng.randrange(net.link_count)], np.int64))
+        net = remove_parts(net, gone, np.array([rng.randrange(net.link_count)], np.int64))
     return net
 
 
@@ -155,7 +155,7 @@ def planned(module: Module, rng: random.Random) -> Iterator[tuple[str, Module]]:
         with suppress(CollcError):
             nets.append((" unwound", Unwind(rng.randrange(1, 3)).run(module, context)))
     for words, start in nets:
-        for synthesizer in SYNTHESIZERS:
+        for synthesizer in searching_synthesizers():
             try:
                 if synthesizer == "exact":
                     result = join(solve(start, lambda task: exact(task, effort, most=6, work=20_000)))

@@ -13,13 +13,13 @@ from benchmarks.auto import compare
 from benchmarks.large_programs import large_programs
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.base.units import format_time
+from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.candidates import candidates, textbook_candidates
 from collc.synthesis.auto.estimates import Candidate, Estimate
-from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.auto.tried import KnownBounds, TriedCandidates
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.by_dimension.hierarchical import hierarchical
+from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
@@ -345,7 +345,7 @@ def test_textbook_algorithms_are_tried_where_a_library_is_given():
     links = [(k, (k + 1) % 6, fast if k % 2 else slow) for k in range(6)]
     net = network(6, [*links, (0, 2, fast), (3, 1, slow), (5, 3, slow)])
     module = Module("m", net, all_reduce(list(range(6))))
-    found = auto(module, Effort(), StandardAlgorithms())
+    found = auto(module, Effort(library=StandardAlgorithms()))
     least = f"auto: left out ring, which takes at least {format_time(found.collective_time())}"
     assert least in found.notes  # it is no shorter: the links that it takes most are as busy as that
     assert not any("ring" in note for note in auto(module, Effort()).notes)
@@ -372,7 +372,9 @@ def test_least_times_of_textbook_algorithms(model: LinkModel):
 def test_what_cannot_be_shorter_is_not_built():
     module = Module("m", hypercube(2), all_gather(list(range(4))))
     tried = TriedCandidates(module.network)
-    (first,) = (one for one in candidates(module, Effort(), KnownBounds()) if one.name == "tacos")
+    (first,) = (
+        one for one in candidates(module, Effort(), KnownBounds(), list(SYNTHESIZERS.values())) if one.name == "tacos"
+    )
     tried.take(first, None)
     assert tried.best is not None
     time = tried.best[1].collective_time()
@@ -405,7 +407,7 @@ def test_searches_on_direct_links_go_on_only_near_the_best_of_all(chunks: int, g
 
 def test_textbook_algorithms_are_tried_on_any_number_of_npus():
     module = Module("m", switched(40), broadcast(list(range(40))))
-    notes = auto(module, Effort(), StandardAlgorithms()).notes
+    notes = auto(module, Effort(library=StandardAlgorithms())).notes
     assert any(note.startswith("auto: binomial_tree takes") for note in notes)
 
 
@@ -429,7 +431,9 @@ def switched_nodes(nodes: int) -> Network:
 )
 def test_estimates_are_near_the_work_that_is_counted(name: str, net: Network, demand: Demand):
     module = Module("m", net, demand)
-    (candidate,) = (one for one in candidates(module, Effort(), KnownBounds()) if one.name == name)
+    (candidate,) = (
+        one for one in candidates(module, Effort(), KnownBounds(), list(SYNTHESIZERS.values())) if one.name == name
+    )
     meter = WorkMeter(1)
     candidate.build(meter)
     assert candidate.estimate.work / 3 < meter.spent < 3 * candidate.estimate.work
@@ -440,7 +444,10 @@ def test_swarm_is_tried_early_where_few_have_what_goes_through_switches():
     found = {
         one.name: one.estimate
         for one in candidates(
-            Module("m", switched_nodes(2), broadcast(list(range(16)), chunks=16)), Effort(), KnownBounds()
+            Module("m", switched_nodes(2), broadcast(list(range(16)), chunks=16)),
+            Effort(),
+            KnownBounds(),
+            list(SYNTHESIZERS.values()),
         )
     }
     assert found["swarm"].near_ideal

@@ -12,11 +12,10 @@ from benchmarks.random_programs import LIMITED, random_program
 from collc.base.diagnostics import CollcError, NoSchedule
 from collc.base.units import format_time
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
+from collc.passes.synthesizers import auto
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.estimates import Candidate, Estimate
-from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.auto.tried import TriedCandidates, time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoints import retimed_for_endpoints
@@ -40,7 +39,7 @@ def limited(net: Network, inject: int, eject: int | None = None) -> Network:
 
 
 def planned(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Module:
-    module = auto(Module("m", net, demand, model), Effort(), StandardAlgorithms())
+    module = auto(Module("m", net, demand, model), Effort(library=StandardAlgorithms()))
     verdict = verify_schedule(module)
     assert verdict.ok, verdict.diagnostics
     return module
@@ -96,7 +95,7 @@ def test_limited_buffers_are_refused_before_anything_is_tried() -> None:
 
 @pytest.mark.parametrize("name", ["tacos", "pccl", "swarm", "forest", "overlapped", "hierarchical"])
 def test_no_single_synthesizer_is_shorter(name: str, reduced: Module) -> None:
-    context = PassContext(library=StandardAlgorithms())
+    context = PassContext(effort=Effort(library=StandardAlgorithms()))
     try:
         alone = Invert().run(Synthesize(name).run(Module("m", FOUR, reduced.demand, LinkModel.STORE), context), context)
     except CollcError:

@@ -12,8 +12,7 @@ import pytest
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.bounds.bound import _BoundProblem
-from collc.synthesis.bounds.cuts import _with_switches
-from collc.synthesis.bounds.flow import MOST_DEVICES, flow_cuts
+from collc.synthesis.bounds.cuts import MOST_DEVICES, _with_switches, flow_cuts
 from collc.synthesis.bounds.longest_paths import distances_from_npus
 from collc.synthesis.bounds.timing import Delays, TransferTimes, diameter_limit
 from collc.synthesis.bounds.traffic import traffic_of

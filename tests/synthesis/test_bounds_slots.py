@@ -144,7 +144,7 @@ def test_it_is_the_optimum_of_a_switch_with_few_slots(slots: int) -> None:
 
 
 def two_levels(nodes: int, size: int, slots: int) -> Network:
-    """Nodes of NPUs on a fast switch each, and a slow switch for each place in a node; all with so many slots."""
+    """Nodes of NPUs on a fast switch each, and a slow switch for each place in a node; all with `slots` slots."""
     count, fast, slow = nodes * size, LinkKind(0, Fraction(10**10)), STEP
     links: list[tuple[int, int, LinkKind]] = []
     for npu in range(count):

@@ -10,10 +10,10 @@ import pytest
 from benchmarks.endpoints import point, rows, write_plot
 from collc.base.diagnostics import CollcError, NoSchedule
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound, lower_bound
+from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import fed_links, with_endpoints
@@ -41,7 +41,7 @@ LINK = LinkKind(500_000, Fraction(25 * 10**9))
 
 def scheduled(net: Network, demand: Demand, name: str, model: LinkModel = LinkModel.PIPELINED) -> Module:
     """The module with the schedule of a synthesizer; its checks and bounds hold."""
-    context = PassContext(library=StandardAlgorithms())
+    context = PassContext(effort=Effort(library=StandardAlgorithms()))
     module = Invert().run(Synthesize(name).run(Module("m", net, demand, model), context), context)
     verdict = verify_schedule(module)
     assert verdict.ok, (name, verdict.diagnostics[0].message)

@@ -41,7 +41,7 @@ def test_proved_optima(net: Network, demand: Demand, steps: int):
 
 def test_time_is_over():
     with pytest.raises(NoSchedule, match="no schedule was found within 0 s"):
-        exact(task(ring(8), all_gather(list(range(8)))), Effort(), timeout=0)
+        exact(task(ring(8), all_gather(list(range(8)))), Effort(time_limit=0.0))
 
 
 def test_switches_are_refused():

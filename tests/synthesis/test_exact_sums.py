@@ -5,8 +5,7 @@ from hypothesis import given, settings
 
 from collc.base.diagnostics import NoSchedule
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import exact_sums
 from collc.synthesis.task import Effort

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.auto.tried import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
 from collc.synthesis.exchange.cores import Core, core_kinds
 from collc.synthesis.exchange.line_rounds import odd_ring_exchange
-from collc.synthesis.exchange.placement import placed
+from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.retiming import retimed
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -263,10 +263,10 @@ def test_files_for_runtimes_have_few_partials_that_are_kept_apart(npus: int, rel
 
 def test_the_kinds_of_cores() -> None:
     kinds = {found.name: len(found.cores) for found in core_kinds(grid(3, 3), np.arange(9, dtype=np.int32))}
-    assert kinds == {"vertex": 9, "edge": 12, "square": 8, "line of 3 in 2": 6, "line of 9 in 4": 2}
+    assert kinds == {"vertex": 9, "edge": 12, "line of 3 in 2": 6, "line of 9 in 4": 2}
     kinds = {found.name: len(found.cores) for found in core_kinds(dgx1(), np.arange(8, dtype=np.int32))}
     assert kinds == {
-        "vertex": 8, "edge": 16, "clique of 4": 2, "square": 12, "line of 4 in 1": 2, "line of 8 in 2": 2,
+        "vertex": 8, "edge": 16, "clique of 4": 2, "line of 4 in 1": 2, "line of 8 in 2": 2,
     }  # fmt: skip
     kinds = {f.name: len(f.cores) for f in core_kinds(ring(4, one_way=True), np.arange(4, dtype=np.int32))}
     assert kinds == {"vertex": 4}
@@ -309,7 +309,7 @@ def test_where_links_have_a_way_back_the_reduction_mirrors_the_spread(both_ways:
         return tacos(task, effort)
 
     module = Module("m", net, all_reduce(list(range(8))), LinkModel.STORE)
-    found = exchange(module, Effort(work=WorkMeter(1)), spread, bound=0)
+    found = exchange(module, Effort(work=WorkMeter(1), bound=0), spread)
     assert len(planned) == calls
     assert verify_schedule(found).ok
 
@@ -323,7 +323,7 @@ def test_cores_are_those_of_least_cost(net: Network, seed: int | None) -> None:
         order = list(range(len(one.cores)))
         if seed is not None:
             random.Random(seed).shuffle(order)
-        found = placed(one, chunks, degree, steps, None if seed is None else random.Random(seed))
+        found = choose_cores(one, chunks, degree, steps, None if seed is None else random.Random(seed))
         for number, chosen in enumerate(found):
             costs = [_cost(one.cores[core], found[:number], chunks, degree, steps) for core in order]
             assert one.cores[order[costs.index(min(costs))]] is chosen, one.name

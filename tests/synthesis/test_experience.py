@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collc.base.diagnostics import NoSchedule
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.experience import Experience
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
@@ -84,7 +84,7 @@ def test_the_work_of_all_searches_has_a_limit() -> None:
 
 
 SEARCH = "collc.synthesis.auto.synthesizer."
-HELD = "collc.synthesis.auto.held_back."
+HELD = "collc.synthesis.auto.tried."
 
 
 def searched(module: Module, experience: Experience | None, **effort: Any) -> Module:

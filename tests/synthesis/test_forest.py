@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.graph.throughput import gather_rate, reduce_rate, tree_capacities
+from collc.graph.translations import find_translations
 from collc.synthesis import list_schedule
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import conditions_of
@@ -29,7 +30,6 @@ from collc.synthesis.forest.rerouting import Rerouting
 from collc.synthesis.forest.summed import summed
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
-from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.auto import auto
+from collc.passes.synthesizers import auto
+from collc.synthesis.auto.group_parts import group_parts, joined_parts
 from collc.synthesis.bounds import ideal_bound, lower_bound
-from collc.synthesis.group_parts import group_parts, joined_parts
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.endpoint import Endpoint
@@ -151,7 +151,7 @@ def test_what_is_not_planned_group_by_group(net: Network, groups: list[list[int]
 def test_something_planned_already_is_not_taken_apart() -> None:
     module = Module("m", ring(4, NIC), runs(all_gather([0, 1]), all_gather([2, 3])))
     assert group_parts(module) is not None
-    assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.joined([])))) is None
+    assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.concatenate([])))) is None
 
 
 def test_part_of_a_cluster_is_planned_as_a_smaller_one() -> None:

@@ -10,17 +10,16 @@ import pytest
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.graph.dimensions import find_dimensions
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.by_dimension.themis import choose_orders
+from collc.synthesis.by_dimension.orders import choose_orders
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
-from collc.ten.transform import product, unwound, without
+from collc.ten.transform import product, remove_parts, unwound
 from collc.verification import verify_schedule
 from tests.support import (
     GiB,
@@ -160,7 +159,7 @@ def test_networks_without_complete_lines_are_refused() -> None:
     demand = all_gather(list(range(6)))
     with pytest.raises(SourceError, match="two dimensions"):
         Synthesize("hierarchical").run(Module("m", ring(6), demand), PassContext())
-    broken = without(grid(3, 2), [], np.array([0, 1]))
+    broken = remove_parts(grid(3, 2), [], np.array([0, 1]))
     with pytest.raises(SourceError, match="no links of their dimension"):
         Synthesize("themis").run(Module("m", broken, demand), PassContext())
     stopped = replace(Effort(), stop=lambda: True)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
-from collc.synthesis.auto.synthesizer import auto
-from collc.synthesis.in_network.mirrored_nodes import MirroredNodes, swaps_of
+from collc.passes.synthesizers import auto
+from collc.synthesis.in_network.early_transfers import EarlyTransfers
+from collc.synthesis.in_network.nodes import swap_and_add, swaps_of
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
@@ -155,10 +156,10 @@ def test_nodes_swap_only_where_each_pair_has_links_of_its_own() -> None:
 def test_no_partial_leaves_after_the_other_one_has_come() -> None:
     """One link back takes ten times as long: its second chunk would start when the other one is there."""
     inner = [link for i in range(2) for link in ((i, 2 + i), (2 + i, i))]
-    net = network(2, [*inner, (0, 1), (1, 0)], 2)
-    swaps = swaps_of(net, ([0], [1]))
+    slow = LinkKind(10 * (DEFAULT.latency or 0), Fraction(DEFAULT.bandwidth or 1) / 10)
+    net = network(2, [*inner, (0, 1), (1, 0, slow)], 2)
+    swaps = swaps_of(net, [0], [1])
     assert swaps == [([4], [5])]
-    nodes = MirroredNodes(tuple(swaps), ([0], [2]), ([1], [3]))
-    times = [[1]] * 5 + [[10]]
-    assert nodes.transfers([0], [0, 0], times, times) is not None
-    assert nodes.transfers([0, 1], [0, 0], times, times) is None
+    for chunks, able in (([0], True), ([0, 1], False)):
+        early = EarlyTransfers(Module("m", net, all_reduce([0, 1])))
+        assert swap_and_add(early, chunks, swaps, ([0], [2]), ([1], [3])) == able

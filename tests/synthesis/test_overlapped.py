@@ -19,7 +19,7 @@ from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
-from collc.ten.transform import without
+from collc.ten.transform import remove_parts
 from collc.verification.schedule_check import verify_schedule
 from tests.support import (
     GiB,
@@ -85,7 +85,7 @@ def test_a_one_way_ring_is_near_the_optimum():
 
 def test_failed_links_are_avoided():
     mesh = grid(4, 4)
-    broken = without(mesh, [5], np.array([0, 1], np.int64))
+    broken = remove_parts(mesh, [5], np.array([0, 1], np.int64))
     assert planned(broken, all_reduce(broken.npus.tolist(), chunks=2)) < 120 * STEP
 
 
@@ -123,7 +123,7 @@ def test_reserved_links_are_not_used(model):
     reserved = Transfers.of(np.array([0, 1]), np.array([link, back]), np.array([7 * STEP // 2, 5 * STEP], np.int64))
     chunks = np.arange(first, len(demand.chunks), dtype=np.int32)
     own = overlapped(net, demand, model, Effort(), chunks, reserved)
-    check(net, demand, RowSchedule(model, Transfers.joined([own.transfers, reserved])))
+    check(net, demand, RowSchedule(model, Transfers.concatenate([own.transfers, reserved])))
     assert not set(own.transfers.chunk.tolist()) & {0, 1}
 
 

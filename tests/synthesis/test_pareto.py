@@ -9,7 +9,7 @@ import pytest
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.command.cli import main
 from collc.passes.context import PassContext
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Synthesize
 from collc.synthesis.exact.pareto import pareto_points
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
@@ -56,7 +56,7 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(("make", "inverse"), [(all_gather, reduce_scatter)])
 def test_a_reduction_has_the_points_of_its_inverse(make: Callable[..., Demand], inverse: Callable[..., Demand]) -> None:
     net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
-    assert points(net, make([0, 1, 2, 3]), 2, 1) == points(net.reversed(), inverse([0, 1, 2, 3]), 2, 1)
+    assert points(net, make([0, 1, 2, 3]), 2, 1) == points(net.reverse(), inverse([0, 1, 2, 3]), 2, 1)
 
 
 def test_steps_of_one_round_are_those_of_brute_force() -> None:

@@ -11,19 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
-from collc.synthesis.auto import auto
+from collc.graph.translations import find_translations
+from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.completed import completed
 from collc.synthesis.reductions.compose import join
-from collc.synthesis.symmetric import is_cluster, symmetric_module, synthesizer
-from collc.synthesis.symmetric.patched import patched, patched_sums
+from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric.patched import patched_schedule
+from collc.synthesis.symmetric.patched_sum import patched_sums
 from collc.synthesis.task import Effort, Task
-from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel, RowSchedule, Transfers
-from collc.ten.transform import without
+from collc.ten.schedule import LinkModel, Transfers
+from collc.ten.transform import remove_parts
 from collc.verification import verify_schedule
 from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, reduce_scatter, switched
 from tests.synthesis.clusters import fat_tree, pods, rails
@@ -41,7 +42,7 @@ def links_between(net: Network, a: int, b: int) -> np.ndarray:
 def damaged(net: Network, npus: list[int], cables: list[tuple[int, int]]) -> Network:
     """Without some NPUs, and some cables (both directions of a link)."""
     links = [links_between(net, a, b) for a, b in cables]
-    return without(net, npus, np.concatenate([np.empty(0, np.int64), *links]).astype(np.int64))
+    return remove_parts(net, npus, np.concatenate([np.empty(0, np.int64), *links]).astype(np.int64))
 
 
 def planned(net: Network, kind: str, chunks: int = 2, model: LinkModel = LinkModel.PIPELINED) -> Module:
@@ -114,7 +115,7 @@ def test_sums_that_spare_damaged_nodes(
     verdict = verify_schedule(module.with_schedule(schedule, ""))
     assert verdict.ok, verdict.diagnostics
     copied = all_gather(hurt.npus.tolist(), chunk=2**20, chunks=chunks)
-    gather = patched(Task(hurt, copied, model, np.arange(len(copied.chunks), dtype=np.int32)))
+    gather = patched_schedule(Task(hurt, copied, model, np.arange(len(copied.chunks), dtype=np.int32)))
     assert gather is not None
     assert schedule.collective_time(hurt, demand) <= 2 * gather.collective_time(hurt, demand)
 
@@ -153,7 +154,7 @@ def test_which_sums_are_not_moved() -> None:
     cases = [
         (damaged(whole, [], one), 1),
         (damaged(whole, [], [*one, (4, 40), (6, 42)]), 4),
-        (without(whole, [], links_between(whole, *one[0])[:1]), 4),  # one direction
+        (remove_parts(whole, [], links_between(whole, *one[0])[:1]), 4),  # one direction
         (damaged(switched(6), [2], []), 4),
         (whole, 4),
     ]
@@ -182,7 +183,9 @@ def test_what_is_lacking_is_completed() -> None:
 def test_what_is_not_completed() -> None:
     net = rails(4, 4)
     assert completed(net) is None  # it lacks nothing
-    assert completed(without(fully_connected(64), list(range(30)), np.empty(0, np.int64))) is None  # it lacks too much
+    assert (
+        completed(remove_parts(fully_connected(64), list(range(30)), np.empty(0, np.int64))) is None
+    )  # it lacks too much
     assert completed(grid(3, 3)) is None or find_translations(grid(3, 3)) is None
     doubled = replace(net, source=np.tile(net.source, 2), target=np.tile(net.target, 2), kind=np.tile(net.kind, 2))
     assert completed(damaged(doubled, [3], [])) is None
@@ -204,13 +207,13 @@ def test_what_is_left_to_others() -> None:
     assert is_cluster(Module("m", hurt, all_to_all(npus)))
     assert not is_cluster(Module("m", hurt, all_gather(npus[1:])))
     task = Task(hurt, all_gather(npus), LinkModel.STORE, np.arange(15, dtype=np.int32))
-    assert patched(task) is not None
-    assert patched(replace(task, reserved=Transfers.joined([]))) is None
-    assert patched(replace(task, release=np.ones(15, np.int64))) is None
-    assert patched(replace(task, demand=all_gather(npus[1:]))) is None
-    assert patched(replace(task, demand=Demand(task.demand.runs * 2))) is None
+    assert patched_schedule(task) is not None
+    assert patched_schedule(replace(task, reserved=Transfers.concatenate([]))) is None
+    assert patched_schedule(replace(task, release=np.ones(15, np.int64))) is None
+    assert patched_schedule(replace(task, demand=all_gather(npus[1:]))) is None
+    assert patched_schedule(replace(task, demand=Demand(task.demand.runs * 2))) is None
     limited = replace(hurt, buffers=np.full(len(hurt.buffers), 4, np.int64))
-    assert patched(replace(task, network=limited)) is None
+    assert patched_schedule(replace(task, network=limited)) is None
 
 
 def test_one_switch_without_a_gpu() -> None:
@@ -220,21 +223,13 @@ def test_one_switch_without_a_gpu() -> None:
 
 def test_a_damaged_fat_tree_is_left_to_others() -> None:
     net = damaged(fat_tree(4), [3], [])
-    assert patched(Task(net, all_gather(net.npus.tolist()), LinkModel.STORE, np.arange(15, dtype=np.int32))) is None
+    assert (
+        patched_schedule(Task(net, all_gather(net.npus.tolist()), LinkModel.STORE, np.arange(15, dtype=np.int32)))
+        is None
+    )
 
 
-def test_both_phases_of_a_sum_use_one_patch(monkeypatch: pytest.MonkeyPatch) -> None:
-    inverted: list[bool] = []
-
-    def recorded(task: Task) -> RowSchedule | None:
-        inverted.extend([task.inverted] if task.reserved is None else [])
-        return patched(task)
-
-    monkeypatch.setattr(synthesizer, "patched", recorded)
+def test_sums_are_right_if_a_cable_has_lost_one_direction() -> None:
     whole = rails(4, 4, spine=True)
-    assert verify_schedule(planned(damaged(whole, [], [(5, 21)]), "all_reduce")).ok
-    assert inverted == [True]
-    inverted.clear()
-    one_way = without(whole, [], links_between(whole, 5, 21)[:1])
+    one_way = remove_parts(whole, [], links_between(whole, 5, 21)[:1])
     assert verify_schedule(planned(one_way, "all_reduce")).ok
-    assert inverted == [True, False]

@@ -10,9 +10,8 @@ import pytest
 
 from collc.graph.digraph import Digraph
 from collc.synthesis.bounds import ideal_bound, path_loads
-from collc.synthesis.bounds.flow_program import flow_prices
 from collc.synthesis.bounds.fluid import Fluid
-from collc.synthesis.bounds.path_loads import PathLoads
+from collc.synthesis.bounds.path_loads import PathLoads, flow_prices
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Op

@@ -9,7 +9,7 @@ import numpy as np
 
 from collc.synthesis.bounds.set_names import name_of_links_between, name_of_links_into
 from collc.ten.network import DeviceFamily, LinkKind, Network
-from collc.ten.transform import without
+from collc.ten.transform import remove_parts
 from tests.support import grid, network
 
 KIND = LinkKind(1000, Fraction(10**9))
@@ -50,14 +50,14 @@ def test_parts_of_arrays_are_slices() -> None:
 
 def test_removed_npus_do_not_change_the_name_of_a_node() -> None:
     for gone in (4, 6, 7):  # the first, one between, the last of node 1
-        hurt = without(cluster(uplinks=False), [gone], np.zeros(0, np.int64))
+        hurt = remove_parts(cluster(uplinks=False), [gone], np.zeros(0, np.int64))
         left = [npu for npu in (4, 5, 6, 7) if npu != gone]
         assert into(hurt, *left, 13) == "the NICs of node 1"
         parts = name_of_links_between(hurt, hurt.npus, [npu // 4 for npu in hurt.npus.tolist()])
         assert parts == "the links between the 3 nodes"
-    column = without(cluster(uplinks=False), [1], np.zeros(0, np.int64))
+    column = remove_parts(cluster(uplinks=False), [1], np.zeros(0, np.int64))
     assert into(column, 5, 9) == "the links into npu[*, 1]"
-    few = without(cluster(uplinks=False), [0, 2], np.zeros(0, np.int64))
+    few = remove_parts(cluster(uplinks=False), [0, 2], np.zeros(0, np.int64))
     assert into(few, 1, 3) == "the links into {npu[0, 1], npu[0, 3]}"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.passes.synthesizers import auto
 from collc.synthesis import shortest_paths
-from collc.synthesis.auto.synthesizer import auto
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.shortest_paths import along_shortest_paths
 from collc.synthesis.task import Effort

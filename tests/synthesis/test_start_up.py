@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import sys
 from fractions import Fraction
-from collc.synthesis.auto.synthesizer import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.module import Module

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
-from collc.synthesis.auto.synthesizer import auto
+from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm, switch_paths

@@ -272,7 +272,7 @@ def test_compiled_code_finds_the_same_links(monkeypatch: pytest.MonkeyPatch):
         for case in (net, replace(net, target=target), unlike):
             found: list[list[int] | None] = []
             for least in (1 << 60, 1):
-                monkeypatch.setattr(group_module, "COMPILED", least)
+                monkeypatch.setattr(group_module, "COMPILED_LINKS", least)
                 group = find_group(case)
                 found.append(None if group is None else group.link.tolist())
             assert found[0] == found[1]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import collc
 from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
-from collc.synthesis.auto import auto
+from collc.graph.translations import find_translations
+from collc.passes.synthesizers import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.cluster import translated_paths
-from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.level_plan import levels_of
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
-from collc.synthesis.translations import find_translations
 from collc.ten.demand import Demand
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
@@ -156,7 +156,7 @@ def test_levels_are_gpus_then_nodes_then_pods() -> None:
     group = find_translations(net)
     assert group is not None
     times = ClassTimes.of(net, group, LinkModel.PIPELINED, MiB)
-    distance = Routes(net, group, times, 0, through=False).distance[group.orbits[0]]
+    distance = Routes(net, group, times, through=False).distance[group.orbits[0]]
     levels = levels_of(group, distance)
     assert levels is not None
     assert [moves.tolist() for moves in levels] == [[8, 16], [2, 4, 6], [1]]
@@ -207,7 +207,7 @@ def test_factored_schedules_are_written_as_rows() -> None:
     module, schedule = planned(module_of(rails(2, 2), "all_reduce", 1, LinkModel.STORE))
     rows = module.with_schedule(RowSchedule(schedule.model, schedule.transfers), "")
     assert format_module(module) == format_module(replace(rows, algorithm=module.algorithm))
-    assert schedule.transfers.ordered
+    assert schedule.transfers.is_sorted
     blocks = list(schedule.blocks(10))
     assert len(blocks) > 2
     assert np.array_equal(np.concatenate([block.link for block in blocks]), schedule.transfers.link)

@@ -113,7 +113,7 @@ def test_dragonfly_meets_the_cut_bound(groups, size):
 def test_same_seed_same_bytes():
     net = dgx1()
     task = task_of(net, all_gather(net.npus.tolist(), chunks=5))
-    first, second = (tacos(task, Effort(seed=3, trials=4), bound=1).transfers for _ in range(2))
+    first, second = (tacos(task, Effort(seed=3, trials=4, bound=1)).transfers for _ in range(2))
     assert np.array_equal(first.chunk, second.chunk)
     assert np.array_equal(first.link, second.link)
 
@@ -170,7 +170,7 @@ def test_stop_before_anything():
 
 
 def polled(times: int):
-    """A `stop` that returns True after so many calls."""
+    """A `stop` that returns True after `times` calls."""
     left = iter(range(times))
     return lambda: next(left, None) is None
 
@@ -185,8 +185,8 @@ def test_stop_within_a_later_attempt_keeps_the_best_so_far():
     """A bound of 1 is never met, so all attempts are made: the first asks at its start and every 32 of 36 steps."""
     net = grid(12, 12, wrap=True)
     task = task_of(net, all_gather(net.npus.tolist()))
-    first = tacos(task, Effort(stop=polled(5)), bound=1)
-    best = tacos(task, Effort(), bound=1)
+    first = tacos(task, Effort(stop=polled(5), bound=1))
+    best = tacos(task, Effort(bound=1))
     assert isinstance(first, StepSchedule)
     assert isinstance(best, StepSchedule)
     assert len(best.chunk) <= len(first.chunk) <= 37

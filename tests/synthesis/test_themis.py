@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
-from collc.synthesis.by_dimension.themis import MOST_DIMENSIONS, balanced_orders, greedy_orders, order_load
+from collc.passes.registry import Invert, Synthesize
+from collc.synthesis.by_dimension.orders import MOST_DIMENSIONS, balanced_orders, greedy_orders, order_load
 from collc.ten.module import Module
 from collc.ten.transform import product
 from collc.verification import verify_schedule

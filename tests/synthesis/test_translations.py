@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.translations import find_translations
+from collc.graph.translations import find_translations
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import Network
-from collc.ten.transform import without
+from collc.ten.transform import remove_parts
 from collc.ten.translations import Translations
 from tests.support import dgx1, fully_connected, grid, hypercube, network, ring, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled
@@ -110,7 +110,7 @@ def test_unlike_links_leave_fewer_translations() -> None:
 
 def test_networks_without_symmetry_have_no_translations() -> None:
     assert find_translations(network(3, [(0, 1), (1, 2), (2, 0), (0, 2)])) is None
-    assert find_translations(without(rails(4, 4), [3], np.empty(0, np.int64))) is None
+    assert find_translations(remove_parts(rails(4, 4), [3], np.empty(0, np.int64))) is None
     assert find_translations(network(1, [])) is None
 
 

@@ -18,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 import collc
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
-from collc.ten.binary import load_module, save_module
-from collc.ten.files import read_module
+from collc.ten.binary import load_module, read_module, save_module
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.ten.text import write_module
@@ -226,6 +225,11 @@ def test_damaged_archives_are_refused_with_a_message(tmp_path: Path) -> None:
     assert "module.ten" in refused(path)
     members = good[: good.index(b"PK\x01\x02")]
     path.write_bytes(members + good)
+    assert "does not begin with its first member" in refused(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("module.ten", "x")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("module.ten", "y")
     assert "two members called 'module.ten'" in refused(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("module.ten", "x" * 100)

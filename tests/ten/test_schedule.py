@@ -60,6 +60,6 @@ def test_rows_are_sorted_if_they_are_not_yet(rows: list[tuple[int, int, int, boo
         found.chunk.tolist(), found.link.tolist(), found.start.tolist(), found.reduce.tolist(), strict=True
     )
     assert list(sorted_rows) == in_order
-    assert given_rows.ordered is ([row[:3] for row in rows] == [row[:3] for row in in_order])
-    assert found.ordered
-    assert (found is given_rows) is given_rows.ordered
+    assert given_rows.is_sorted is ([row[:3] for row in rows] == [row[:3] for row in in_order])
+    assert found.is_sorted
+    assert (found is given_rows) is given_rows.is_sorted

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
-from collc.ten.transform import npu_grid, product, unwound, without
+from collc.ten.transform import npu_grid, product, remove_parts, unwound
 from tests.cpu_time import at_most
 from tests.support import fully_connected, grid, network, ring, switched
 
@@ -110,11 +110,11 @@ def test_axes_of_the_links_into_a_switch_stay() -> None:
 
 
 def test_without() -> None:
-    net = without(ring(4, kind(1, 10)), [2], np.array([0]))
+    net = remove_parts(ring(4, kind(1, 10)), [2], np.array([0]))
     assert links(net) == [(1, 0, (1, 10)), (3, 0, (1, 10)), (0, 3, (1, 10))]
     assert net.present.tolist() == [True, True, False, True]
     assert net.npus.tolist() == [0, 1, 3]
-    both = without(product(ring(2), ring(2), "p", ("ring", "ring")), [0], np.array([], np.int64))
+    both = remove_parts(product(ring(2), ring(2), "p", ("ring", "ring")), [0], np.array([], np.int64))
     assert len(both.link_axis) == both.link_count
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collc.command.cli import main
-from collc.tuning.fit import fit_line
+from collc.tuning.measurements import fit_line
 
 HALF = "   time   algbw   busbw #wrong"
 HEAD = f"#       size         count      type   redop    root  {HALF}  {HALF}\n"

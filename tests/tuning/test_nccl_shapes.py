@@ -40,7 +40,7 @@ def test_the_best_protocol_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", range(1, 40))
 def test_trees_are_trees(count: int) -> None:
-    """Each has one root and reaches all nodes in few hops; where there are two, inner nodes of one are leaves of the
+    """Each has one root and reaches all nodes in few hops; if there are two, inner nodes of one are leaves of the
     other for even counts."""
     trees = _node_parents(count)
     for parents in trees:

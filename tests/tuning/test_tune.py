@@ -15,11 +15,10 @@ from typing import ClassVar
 import pytest
 
 from collc.application.program_files import load_files, read_program
-from collc.application.tune import tuning
 from collc.application.tune.tuning import tuned_sizes
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
-from collc.parallel.tasks import named_function
+from collc.parallel.processes import named_function
 from collc.tuning.protocols import DEFAULT_COSTS, of_plans
 
 PROGRAM = """
@@ -50,7 +49,7 @@ def serial(function: str, tasks: Sequence[object], _limits: object = None) -> Ge
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tuning, "run_in_processes", serial)
+    monkeypatch.setattr("collc.parallel.processes.run_in_processes", serial)
     monkeypatch.setattr("collc.application.tune.tuning_case.FEW_SIZES", 99)  # no kernel is compiled
     monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1,))
     ran.clear()
@@ -67,7 +66,7 @@ def ranges_of(kind: str, keys: tuple[str, str]) -> list[tuple[int, int]]:
 
 
 def test_files_divide_the_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also: nothing but XML where the runtime reads every file, and files of an earlier run are gone."""
+    """Also: nothing but XML if the runtime reads every file, and files of an earlier run are gone."""
     Path("out/msccl").mkdir(parents=True)
     Path("out/msccl/sum.9.xml").write_text("<algo/>")
     words = [*WORDS, "ring", "-o", "out", "--tolerance", "0"]
@@ -126,7 +125,7 @@ def test_plans_for_sizes_from_2_gib_on(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_sizes_that_no_plan_serves(capsys: pytest.CaptureFixture[str]) -> None:
-    """An error only where plans alone are asked for; for a scatter, plans count the parts of all ranks."""
+    """An error only if plans alone are asked for; for a scatter, plans count the parts of all ranks."""
     words = [*WORDS, "ring", "--protocol", "Simple", "-o", "out", "--quiet", "--sizes", "5GiB..8GiB"]
     assert main(words) == 0
     (note,) = json.loads(Path("out/tuning.json").read_text())["notes"]
@@ -271,7 +270,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
 
     ran.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(tuning, "run_in_processes", interrupted)
+        patch.setattr("collc.parallel.processes.run_in_processes", interrupted)
         assert main([*words, "out"]) == 130
     assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]
     assert main([*words, "out"]) == 0
@@ -354,8 +353,8 @@ def test_a_group_has_files_by_rank() -> None:
 def test_a_file_that_fails_its_checks_is_not_published(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.application.emit.written_files import WrittenFile
     from collc.application.tune import tuning_files
+    from collc.emit.output import WrittenFile
 
     def failing(*_arguments: object) -> WrittenFile:
         return WrittenFile({"race": "failed"})

@@ -1,4 +1,4 @@
-"""Schedules of at most so many steps, for tests of proofs."""
+"""Schedules with a limit on their steps, for tests of proofs."""
 
 from __future__ import annotations
 

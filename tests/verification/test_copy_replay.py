@@ -71,9 +71,9 @@ def test_wrong_schedules() -> None:
         Transfers(rows.chunk, rows.link, rows.start, ~rows.reduce),
         Transfers(np.full_like(chunk, 24), rows.link, rows.start, rows.reduce),
         Transfers(rows.chunk, np.full_like(link, -1), rows.start, rows.reduce),
-        rows.taken(there),
-        rows.taken(slice(0, len(rows) - 1)),
-        rows.taken(slice(0, 0)),
+        rows.select(there),
+        rows.select(slice(0, len(rows) - 1)),
+        rows.select(slice(0, 0)),
     ]
     for each in wrong:
         assert not is_right(GATHERED.with_schedule(InBlocks(LinkModel.PIPELINED, each), ""))

@@ -18,9 +18,9 @@ from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
-from collc.verification.automorphisms import are_translations
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import is_proved
+from collc.verification.factored_sums import are_translations
 from tests.support import all_gather, all_reduce, all_to_all, reduce_scatter, switched
 from tests.synthesis.clusters import fat_tree, pods, rails, unlisted
 

@@ -137,7 +137,7 @@ def mutated(rows: Transfers, rng: random.Random) -> Transfers:
     """One transfer is left out, or moved in time, or another link, chunk, message or ready time, or copied or added."""
     k = rng.randrange(len(rows))
     if rng.random() < 0.15:
-        return rows.taken(np.arange(len(rows)) != k)
+        return rows.select(np.arange(len(rows)) != k)
     chunk, link, start, reduce = rows.chunk.copy(), rows.link.copy(), rows.start.copy(), rows.reduce.copy()
     messages = rows.messages or QueuedMessages(np.full(len(rows), -1, np.int32), rows.start, rows.start)
     number, ready, injected = messages.number.copy(), messages.ready.copy(), messages.injected.copy()

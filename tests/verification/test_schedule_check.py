@@ -19,8 +19,8 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
-from collc.verification import CHECKS, schedule_check, step_table_check, verify_schedule
-from collc.verification.capacity_check import check_buffers
+from collc.verification import CHECKS, copy_replay, schedule_check, verify_schedule
+from collc.verification.schedule_check import check_buffers
 from collc.verification.verdict import Findings
 from tests.support import (
     DEFAULT,
@@ -92,7 +92,7 @@ MESSAGES = {
     "V0102": f"causality: ({CHUNK}|chunk -?\\d+) on ({LINK}|link -?\\d+) {TIME}: ",
     "V0103": f"causality: {CHUNK} on {LINK} {TIME}: that is not a valid time",
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
-    "V0105": "causality: (transfers take no known time: links of .* have no bandwidth|a transfer takes longer than)",
+    "V0105": "causality: (transfers have no duration: links of .* have no bandwidth|a transfer takes longer than)",
     "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",
     "V0110": f"causality: {CHUNK} on {LINK} {TIME}: it cannot be kept apart where it arrives",
     "V0202": rf"endpoints: \S+ sends {CHUNK} over {LINK} from [\d.]+\w+, but sends {CHUNK} over {LINK} until ",
@@ -327,12 +327,12 @@ def step_table_module(rng: np.random.Generator) -> Module:
 
 
 def test_step_by_link_tables_agree_with_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
+    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 0)
     seen = Counter()
     for seed in range(300):
         module = step_table_module(np.random.default_rng(seed))
         if seed % 3 == 0:
-            monkeypatch.setattr(step_table_check, "_BLOCK", 40)
+            monkeypatch.setattr(copy_replay, "_BLOCK", 40)
         expected = interpret(module)
         assert outcomes(module) == expected, seed
         seen[all(expected.values())] += 1

@@ -12,7 +12,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
-from collc.verification.buffers import BufferSlot, ChunkBuffer
+from collc.verification.chunk_check import BufferSlot, ChunkBuffer
 from collc.verification.prove import prove_properties
 from tests.support import MiB, demand_of, network, switched
 from tests.verification.interpreter import interpret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from collc.application.compile.ring_order import RINGS, along_links
@@ -10,8 +11,7 @@ from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
@@ -34,12 +34,24 @@ MOST_MESSAGES: Final = 400_000
 """Messages of an algorithm up to which it is laid out: 2 s of CPU time for 100,000."""
 
 
-def simulated_alternatives(
-    module: Module, network: Network, progress: Progress
-) -> Iterator[tuple[str, Simulation | str]]:
-    """Each alternative to the schedule of a module with its simulation on a network, or with why there is none.
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """An algorithm with its simulation, or the reason why there is none."""
 
-    Raises SourceError C0209 where a run is of no standard collective.
+    name: str
+    simulation: Simulation | None
+    reason: str = ""
+
+    @property
+    def time_ps(self) -> int | None:
+        """Picoseconds; None without a simulation."""
+        return None if self.simulation is None else self.simulation.time_ps
+
+
+def simulated_alternatives(module: Module, network: Network, progress: Progress) -> Iterator[Alternative]:
+    """Each alternative to the schedule of a module, simulated on a network.
+
+    Raises SourceError C0209 if a run is of no standard collective.
     """
     standards = [standard_of(run) for run in module.demand.runs]
     blank = Module(module.name, network, module.demand, module.model)
@@ -48,35 +60,27 @@ def simulated_alternatives(
         progress(number / len(names), f"simulating {name}")
         try:
             if name in SYNTHESIZED:
-                other = _verify_alternative(_run_synthesizer(blank, name), name)
-                yield name, simulated_module(other, ExactTiming(module.model))
+                context = PassContext()
+                other = Invert().run(Synthesize(name).run(blank, context), context)
             else:
-                yield name, _textbook(blank, standards, name)
+                other = _textbook(blank, standards, name)
+            if not verify_schedule(other).ok:
+                raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
+            yield Alternative(name, simulated_module(other, ExactTiming(module.model)))
         except CollcError as error:
-            yield name, error.diagnostics[0].message if error.diagnostics else "it fails"
+            yield Alternative(name, None, error.diagnostics[0].message if error.diagnostics else "it fails")
 
 
 def standard_of(run: Run) -> Standard:
-    """The standard collective of a run. Raises SourceError C0209 where it is of none."""
+    """The standard collective of a run. Raises SourceError C0209 if it is of none."""
     if run.standard is None:
         message = f"run {run.collective} is not a standard collective, and textbook algorithms exist only for these"
         raise SourceError(Diagnostic("C0209", message, hint="compare schedules of collectives of std.collectives"))
     return run.standard
 
 
-def _run_synthesizer(blank: Module, name: str) -> Module:
-    context = PassContext()
-    return Invert().run(Synthesize(name).run(blank, context), context)
-
-
-def _verify_alternative(module: Module, name: str) -> Module:
-    if not verify_schedule(module).ok:
-        raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
-    return module
-
-
-def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simulation:
-    """The simulation of an algorithm whose messages queue. Raises CollcError where it is for other collectives."""
+def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Module:
+    """The module of an algorithm whose messages queue. Raises CollcError if it is for other collectives."""
     network, demand = blank.network, blank.demand
     runs = {
         number: (_statements(network, demand, number, standard, name), None)
@@ -85,9 +89,7 @@ def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Simula
     messages = sum(len(sends) for sends, _ in runs.values())
     if messages > MOST_MESSAGES:
         raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
-    schedule = RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model))
-    other = _verify_alternative(blank.with_schedule(schedule, name), name)
-    return simulated_module(other, ExactTiming(blank.model))
+    return blank.with_schedule(RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model)), name)
 
 
 def _statements(network: Network, demand: Demand, number: int, standard: Standard, name: str) -> AlgorithmSends:
@@ -103,5 +105,5 @@ def _statements(network: Network, demand: Demand, number: int, standard: Standar
             raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
     sends = library.sends(standard, len(run.group), name, shape)
     first = int(demand.first_chunk[number])
-    placed = sends.placed(run.group, first)
+    placed = sends.renumber(run.group, first)
     return along_links(network, run, placed, name, first) if name in RINGS else placed

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Final
 
-from collc.application.compare.alternatives import simulated_alternatives, standard_of
-from collc.application.compare.comparison_report import Alternative, Comparison
+from collc.application.compare.alternatives import Alternative, simulated_alternatives, standard_of
+from collc.application.file_kinds import kind_of
 from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import compiled_module
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.msccl.file_kinds import kind_of
-from collc.simulation.bandwidth import COLLECTIVES
+from collc.base.tables import Column, Table, records_of, table_of
+from collc.base.units import format_time, percent, shown_bytes, shown_rate
+from collc.pictures.axes import Axis
+from collc.pictures.charts import Bars, Reference, bar_chart
+from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
@@ -21,26 +26,119 @@ from collc.ten.network import Network
 
 
 @dataclass(frozen=True, slots=True)
-class CompareSettings:
-    """schedule, definitions: of a program, which schedule, and values of its params."""
+class _Row:
+    """A time of the comparison, or why there is none. own: the time of the schedule that is compared."""
 
-    schedule: str | None = None
-    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+    name: str
+    label: str
+    time_ps: int | None
+    reason: str
+    comparison: Comparison
+    own: bool = False
+
+    def bandwidth(self, number: int) -> float | None:
+        """Algorithm (0) or bus bandwidth (1) in bytes per second."""
+        whole = self.comparison
+        rate = bandwidths(whole.collective, whole.size, whole.ranks, self.time_ps)[number]
+        return None if rate is None else float(rate)
 
 
-def compare_file(path: Path, settings: CompareSettings, progress: Progress) -> Comparison:
-    """Compare a schedule of a program, or that of a `.ten` file.
+def _rate(rate: float) -> str:
+    return shown_rate(round(Fraction(rate), -6))
 
-    Raises SourceError C0209 where a run is of no standard collective, and what compilation or reading raises.
+
+_COLUMNS: Final[Sequence[Column[_Row]]] = (
+    Column("algorithm", "", lambda row: row.label),
+    Column("", "name", lambda row: row.name),
+    Column("", "own", lambda row: row.own),
+    Column("time", "time_ps", lambda row: row.time_ps, format_time),
+    Column("algorithm bandwidth", "algorithm_bandwidth", lambda row: row.bandwidth(0), _rate),
+    Column("bus bandwidth", "bus_bandwidth", lambda row: row.bandwidth(1), _rate),
+    Column("of ideal", "of_ideal", lambda r: r.comparison.ideal_ps / r.time_ps if r.time_ps else None, percent),
+    Column("against this", "against_own", lambda row: row.comparison.against_own(row.time_ps), "{:.2f} x".format),
+    Column("remark", "", lambda row: row.reason),
+    Column("", "reason", lambda row: row.reason or None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A schedule and its alternatives, all simulated exactly, with queues at links, on one network.
+
+    collective: "" if runs differ. size: bytes as in the program, 0 if runs differ. ranks: of each run.
+    alternatives: the schedule itself first. ideal_ps, ideal: the bound for any number of chunks, and what sets it.
     """
-    if path != Path("-") and kind_of(path) == "ten":
-        from collc.ten.files import read_module
+
+    schedule: str
+    network: str
+    collective: str
+    size: int
+    ranks: int
+    alternatives: tuple[Alternative, ...]
+    ideal_ps: int
+    ideal: str
+
+    @property
+    def own_ps(self) -> int:
+        """The time of the schedule that is compared."""
+        return self.alternatives[0].time_ps or 0
+
+    def against_own(self, time_ps: int | None) -> float | None:
+        """A time by the time of the schedule that is compared."""
+        return time_ps / self.own_ps if time_ps and self.own_ps else None
+
+    def _rows(self) -> list[_Row]:
+        rows = [_Row(one.name, one.name, one.time_ps, one.reason, self) for one in self.alternatives]
+        own = rows[0]
+        return [replace(own, label=f"{own.name} (this schedule)", own=True), *rows[1:]]
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `compare --json` prints."""
+        return {
+            "schedule": self.schedule,
+            "network": self.network,
+            "collective": self.collective or None,
+            "size": self.size or None,
+            "ideal_ps": self.ideal_ps,
+            "ideal": self.ideal,
+            "algorithms": records_of(_COLUMNS, self._rows()),
+        }
+
+    def table(self) -> Table:
+        """All times in order, the ideal first, and last what does not run."""
+        ideal = _Row("", "ideal bound", self.ideal_ps, self.ideal, self)
+        rows = sorted(self._rows(), key=lambda row: (row.time_ps is None, row.time_ps or 0))
+        return table_of(_COLUMNS, [ideal, *rows])
+
+    def title(self) -> str:
+        """What was compared, for people."""
+        what = f"{self.collective}, {shown_bytes(self.size)}" if self.collective else "several collectives"
+        return f"{self.schedule}: {what}, on {self.network}"
+
+    def svg(self) -> str:
+        """A bar chart of the times, with the ideal as a line."""
+        ran = sorted((row.time_ps, row.name + (" (this)" if row.own else "")) for row in self._rows() if row.time_ps)
+        bars = Bars("time", [time / 1e6 for time, _ in ran])
+        axis = Axis("simulated time (us)")
+        ideal = Reference("ideal bound", self.ideal_ps / 1e6)
+        return bar_chart([name for _, name in ran], [bars], title=self.title(), value=axis, references=[ideal]).file()
+
+
+def compare_file(path: Path, schedule: str | None, definitions: Mapping[str, str], progress: Progress) -> Comparison:
+    """Compare a schedule of a program, or the schedule of a `.ten` file.
+
+    schedule, definitions: of a program, which schedule, and values of its params. Raises SourceError C0209 if a run is
+    of no standard collective, and what compilation or reading raises.
+    """
+    kind = kind_of(path)
+    if kind is not None and kind.name == "ten":
+        from collc.ten.binary import read_module
 
         module = read_module(path)
         network = module.network
     else:
         progress(None, "compiling the schedule")
-        module, network = compiled_module(path, settings.schedule, settings.definitions)
+        module, network = compiled_module(path, schedule, definitions)
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to compare"))
     return compare(module, network, progress)
@@ -49,28 +147,22 @@ def compare_file(path: Path, settings: CompareSettings, progress: Progress) -> C
 def compare(module: Module, network: Network, progress: Progress) -> Comparison:
     """Compare the schedule of a module with all alternatives that run on a network.
 
-    network: that of the module, where its schedule has no direct links in the place of switches.
+    network: of the module; the one of the program if the schedule has direct links in the place of switches.
     """
     standards = [standard_of(run) for run in module.demand.runs]
-    own = simulated_module(module, ExactTiming(module.model)).time_ps
+    own = Alternative(module.algorithm or "this schedule", simulated_module(module, ExactTiming(module.model)))
     ideal = ideal_bound(network, module.demand, module.model)
-    found = [Alternative(module.algorithm or "this schedule", own, own=True)]
-    for name, other in simulated_alternatives(module, network, progress):
-        if isinstance(other, str):
-            found.append(Alternative(name, None, other))
-        else:
-            found.append(Alternative(name, other.time_ps))
-    kinds, sizes = {one.kind for one in standards}, {one.size for one in standards}
+    kinds, sizes = {standard.kind for standard in standards}, {standard.size for standard in standards}
     ranks = {len(run.group) for run in module.demand.runs}
     alike = len(kinds) == len(sizes) == len(ranks) == 1
     collective = kinds.pop() if alike else ""
     return Comparison(
         module.name,
         network.name,
-        collective if collective in COLLECTIVES else "",
+        collective if collective in collectives_of_nccl_tests() else "",
         sizes.pop() if alike else 0,
         ranks.pop() if alike else 0,
-        tuple(found),
+        (own, *simulated_alternatives(module, network, progress)),
         ideal.time,
         ideal.name,
     )

@@ -12,7 +12,7 @@ from collc.ten.module import Bound, Module
 from collc.ten.schedule import Clock, LinkModel
 
 LEAST_GAIN: Final = 0.05
-"""The remark is made where the bound, or the estimated time, of another number is lower by more than this share."""
+"""The remark is made if the bound, or the estimated time, of another number is lower by more than this share."""
 
 NEAR_LEAST: Final = 1.01
 """Of several numbers, the smallest is named whose bound is at most this multiple of the least."""
@@ -21,7 +21,7 @@ MOST_WORK: Final = 20_000
 """NPUs x links up to which the bounds of other numbers are computed."""
 
 MOST_TIMES: Final = 16
-"""So many times as many chunks make waits short enough."""
+"""With this multiple of the chunks, waits are short enough."""
 
 UNWOUND: Final = ", with direct links in place of switches"
 """What is added to a bound of a network whose switches are unwound."""
@@ -38,7 +38,7 @@ def network_of_bound(request: ScheduleRequest, module: Module) -> str:
 
 
 def chunk_advice(request: ScheduleRequest, module: Module, bound: Bound, ideal: Bound) -> str:
-    """What to try where the number of chunks, not the network, decides the bound or the time; "" elsewhere.
+    """What to try if the number of chunks, not the network, decides the bound or the time; "" elsewhere.
 
     bound: of the module's chunks. ideal: of any number. Both are those of the module's network.
     """
@@ -49,17 +49,17 @@ def chunk_advice(request: ScheduleRequest, module: Module, bound: Bound, ideal: 
     if len(numbers) != 1:
         return ""
     given = numbers.pop()
-    if not any(number != given for number in _tried(choice.numbers)):
+    if not any(number != given for number in _powers_of_two(choice.numbers)):
         return ""
     return _by_bounds(request, module, given, bound, ideal) or _by_time(request, module, given, bound, ideal)
 
 
 def _by_bounds(request: ScheduleRequest, module: Module, given: int, bound: Bound, ideal: Bound) -> str:
-    """The remark where no schedule with these chunks can be as short as others; "" elsewhere."""
+    """The remark if no schedule with these chunks can be as short as others; "" elsewhere."""
     choice, network = request.choice, module.network
     if choice is None or ideal.time >= (1 - LEAST_GAIN) * bound.time:
         return ""
-    others = [number for number in _tried(choice.numbers) if number != given]
+    others = [number for number in _powers_of_two(choice.numbers) if number != given]
     least_time = f"{format_time(bound.time)}{network_of_bound(request, module)}"
     if len(network.npus) * network.link_count > MOST_WORK:
         return (
@@ -79,7 +79,7 @@ def _by_bounds(request: ScheduleRequest, module: Module, given: int, bound: Boun
 
 
 def _by_time(request: ScheduleRequest, module: Module, given: int, bound: Bound, ideal: Bound) -> str:
-    """The remark where the schedule waits for whole chunks, and would wait less with smaller ones; "" elsewhere.
+    """The remark if the schedule waits for whole chunks, and would wait less with smaller ones; "" elsewhere.
 
     With n times as many chunks, this part of the time is an n-th: an estimate, unlike a bound.
     """
@@ -92,7 +92,7 @@ def _by_time(request: ScheduleRequest, module: Module, given: int, bound: Bound,
     other, most = time - bound.time - waiting, int((1 - LEAST_GAIN) * time)
     if ideal.time + other >= most:
         return ""
-    more = [number for number in _tried(choice.numbers) if given < number <= MOST_TIMES * given]
+    more = [number for number in _powers_of_two(choice.numbers) if given < number <= MOST_TIMES * given]
     estimates = {
         number: _bound(choice.request(number), module, ideal) + waiting * given // number + other
         for number in more[-2:]
@@ -101,17 +101,13 @@ def _by_time(request: ScheduleRequest, module: Module, given: int, bound: Bound,
     if least >= most:
         return ""
     number = min(number for number, estimate in estimates.items() if estimate <= NEAR_LEAST * least)
-    above, about = format_time(time - bound.time), format_time(_rounded(estimates[number]))
+    above, estimate = format_time(time - bound.time), estimates[number]
+    about = format_time(round(estimate, 3 - len(str(estimate))))
     return (
         f"with {plural(given, 'chunk')} per block the schedule takes {above} more than the bound; "
         f"if that is because devices forward whole chunks, {number} may give about "
         f"{about} ({_less(estimates[number], time)}): try chunks: {number} or chunks: auto"
     )
-
-
-def _rounded(time: int) -> int:
-    """To three digits, as an estimate."""
-    return round(time, 3 - len(str(time)))
 
 
 def _longest_wait(module: Module) -> int:
@@ -136,7 +132,7 @@ def _bound(request: ScheduleRequest, module: Module, ideal: Bound) -> int:
     return lower_bound(module.network, request.demand, module.model, ideal=ideal).time
 
 
-def _tried(numbers: tuple[int, ...]) -> list[int]:
+def _powers_of_two(numbers: tuple[int, ...]) -> list[int]:
     """The largest numbers up to 1, 2, 4, ..., each once."""
     powers = (max((number for number in numbers if number <= 2**power), default=0) for power in range(9))
     return sorted({number for number in powers if number})

@@ -14,7 +14,7 @@ from typing import Final
 
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
-from collc.synthesis.experience import MUCH_LONGER, Experience
+from collc.synthesis.experience import Experience
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Bound, Module
 
@@ -22,21 +22,15 @@ NEAR_IDEAL: Final = Fraction(99, 100)
 """The search ends with a schedule whose time the ideal reaches to this share."""
 
 USELESS: Final = 2
-"""So many numbers in a row that shorten the schedule by less than LEAST_GAIN end the search among larger ones."""
+"""This many consecutive numbers that shorten the schedule by less than LEAST_GAIN end the search among larger ones."""
 
 LEAST_GAIN: Final = Fraction(1, 200)
-
-NEARLY_IDEAL: Final = Fraction(95, 100)
-"""From this share of the ideal on, the search among schedules of more than SMALL transfers is short: the first number
-that shortens nothing ends it, and numbers round the best are not tried."""
-
-SMALL: Final = 20_000
 
 MOST_TRANSFERS: Final = 4_000_000
 """No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
 
 GO_ON, NEAR_BEST = 2, Fraction(110, 100)
-"""So many numbers at most, with a time of at most this multiple of the least, are searched further in the end."""
+"""In the end, at most this many numbers whose time is at most this multiple of the least are searched further."""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
@@ -82,25 +76,26 @@ class ChunkSearch:
     def best(self) -> Attempt:
         """The shortest schedule found, with the fewest chunks.
 
-        Raises CollcError where the first number has none, CheckFailed where all schedules are wrong.
+        Raises CollcError if the first number has none, CheckFailed if all schedules are wrong.
         """
         self._climb()
         if not self.tried:
             assert self._failed is not None
             raise self._failed
         best = self.shortest().number
-        if not self._is_done() and not self._is_good(max(best, self.tried[-1].number)):
-            self._try_all(dict.fromkeys(self._nearest(best * factor) for factor in ROUND_BEST))
+        if not self._is_done():
+            wanted = [best * factor for factor in ROUND_BEST]
+            self._try_all(min(self.choice.numbers, key=lambda n, w=w: (abs(n - w), n)) for w in wanted)
         self._go_on()
         return self.shortest()
 
     def best_below(self, number: int) -> Attempt | None:
-        """The shortest schedule found with fewer chunks than `number`; None where there is none."""
+        """The shortest schedule found with fewer chunks than `number`; None if there is none."""
         fewer = (attempt for attempt in self.tried if attempt.number < number)
         return min(fewer, key=_by_time, default=None)
 
     def note(self, taken: Attempt) -> str:
-        """What the report says about the search where an attempt is taken."""
+        """What the report says about the search if an attempt is taken."""
         tried = ", ".join(str(attempt.number) for attempt in self.tried)
         best = self.shortest().number
         limits = f"; files with {best} exceed limits of the runtime" if best > taken.number else ""
@@ -109,8 +104,6 @@ class ChunkSearch:
     def _climb(self) -> None:
         useless = 0
         for number in _rungs(self.choice.numbers):
-            if useless and (self._is_good(number) or self._is_costly(number)):
-                return
             before = self.shortest().time if self.tried else 0
             self._try_all([number])
             if not self.tried:
@@ -138,22 +131,8 @@ class ChunkSearch:
         return min(self.tried, key=_by_time)
 
     def _is_done(self) -> bool:
-        return self.stop() or self.experience.is_used_up or self._reaches(NEAR_IDEAL)
-
-    def _is_good(self, number: int) -> bool:
-        """Whether little is left to gain for the work that another number of chunks takes."""
-        last = self.tried[-1].number
-        return self._transfers() * number > SMALL * last and self._reaches(NEARLY_IDEAL)
-
-    def _is_costly(self, number: int) -> bool:
-        """Whether the last number made the schedule much longer, and a search would take over half of the work left.
-
-        In proportion to the work of the last search.
-        """
-        last, left = self.tried[-1], self.experience.left
-        if left is None or last.time < MUCH_LONGER * self.shortest().time:
-            return False
-        return 2 * self.experience.last * number > left * last.number
+        best = self.shortest()
+        return self.stop() or self.experience.is_used_up or best.ideal.time >= NEAR_IDEAL * best.time
 
     def _transfers(self) -> int:
         """How many transfers the last schedule lists."""
@@ -161,19 +140,13 @@ class ChunkSearch:
         assert schedule is not None
         return len(schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule)
 
-    def _reaches(self, share: Fraction) -> bool:
-        best = self.shortest()
-        return best.ideal.time >= share * best.time
-
-    def _nearest(self, wanted: Fraction) -> int:
-        return min(self.choice.numbers, key=lambda number: (abs(number - wanted), number))
-
     def _try_all(self, numbers: Iterable[int]) -> None:
         """Synthesize with each number that was not tried yet and may be of use."""
         for number in numbers:
             if number in self._skipped or any(attempt.number == number for attempt in self.tried):
                 continue
-            if self.tried and (self._is_done() or self._is_too_large(number)):
+            most = MOST_TRANSFERS * self.tried[-1].number if self.tried else 0
+            if self.tried and (self._is_done() or self._transfers() * number > most):
                 continue
             try:
                 request = self.choice.request(number)
@@ -206,9 +179,6 @@ class ChunkSearch:
             return False
         model = best.module.model
         return lower_bound(request.network, request.demand, model, best.time).time >= best.time
-
-    def _is_too_large(self, number: int) -> bool:
-        return self._transfers() * number > MOST_TRANSFERS * self.tried[-1].number
 
 
 def _by_time(attempt: Attempt) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
-from collc.application.compile.output_files import KINDS, file_names, unknown_kind
+from collc.application.compile.output_files import emits_of, file_names, unknown_kind
 from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
@@ -17,10 +17,11 @@ from collc.base.atomic_files import check_folder
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.interrupts import stopping_at_signals
 from collc.base.reading import real_path
+from collc.emit.kinds import EMIT_KINDS
 from collc.passes.pipeline import parse_pipeline
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
-from collc.source.program import EmitRequest, Program, ScheduleRequest
+from collc.source.program import Program, ScheduleRequest
 from collc.source.textbook_names import synthesizer_hint
 
 _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
@@ -30,7 +31,7 @@ _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".js
 def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Callbacks | None = None) -> CompileReport:
     """Synthesize, check and write all schedules of a program.
 
-    source: the program's file, or its text where it is in no file. Raises SourceError where the program is wrong and
+    source: the program's file, or its text if it is in no file. Raises SourceError if the program is wrong and
     UsageError where the settings are. Errors that concern one schedule are in its report.
     """
     callbacks = callbacks or Callbacks()
@@ -54,7 +55,9 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
                 which = name if count == 1 else f"{name} ({number} of {count})"
                 callbacks.progress(share, f"{which}: {phase}")
 
-            own = _settings_of_schedule(settings, request, count)
+            own, path = settings, settings.certificate
+            if path is not None and count > 1:
+                own = replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
             given = BuildInput(request, own, progress, callbacks.module_text, interrupted)
             reports.append(build_schedule(given))
             callbacks.finished(reports[-1])
@@ -83,25 +86,17 @@ def _program_warnings(program: Program) -> tuple[Diagnostic, ...]:
     return (Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True),)
 
 
-def _settings_of_schedule(settings: Settings, request: ScheduleRequest, count: int) -> Settings:
-    """The settings for one of `count` schedules: each of several has a certificate of its own."""
-    path = settings.certificate
-    if path is None or count == 1:
-        return settings
-    return replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
-
-
 def _check_settings(settings: Settings) -> None:
     """Raise UsageError for unknown names in the settings, before any work is done.
 
-    Also (U0203) where the folder of the certificate does not exist; only the output folder is made where it is missing.
+    Also (U0203) if the folder of the certificate does not exist; only the output folder is made if it is missing.
     """
     for kind in settings.emit:
-        if kind not in KINDS:
+        if kind not in EMIT_KINDS:
             raise UsageError(unknown_kind(kind))
     name = settings.synthesizer
-    if name is not None and name not in SYNTHESIZERS:
-        hint = synthesizer_hint(name, SYNTHESIZERS)
+    if name is not None and name not in searching_synthesizers():
+        hint = synthesizer_hint(name, searching_synthesizers())
         raise UsageError(Diagnostic("U0102", f"there is no synthesizer named '{name}'", hint=hint))
     folder = None if settings.certificate is None else settings.certificate.parent
     if folder is not None and not folder.is_dir() and real_path(folder) != real_path(settings.output):
@@ -112,13 +107,10 @@ def _check_settings(settings: Settings) -> None:
 
 
 def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None) -> None:
-    """Raise SourceError where two files would have one name (U0204), or a file that of the program (U0206)."""
+    """Raise SourceError if two files would have one name (U0204), or a file that of the program (U0206)."""
     taken: dict[Path, Span] = {}
     for request in requests:
-        kinds = {emit.kind for emit in request.emits}
-        added = [kind for kind in dict.fromkeys(settings.emit) if kind not in kinds]
-        emits = [*request.emits, *(EmitRequest(kind, None, {}, request.span) for kind in added)]
-        for name, span in file_names(emits, request):
+        for name, span in file_names(emits_of(request, settings.emit), request):
             path = real_path(settings.output / name)
             hint = "give one of them another name"
             if program is not None and path == real_path(program):

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
-from collc.base.html import html_table
+from collc.application.reports import Reports, html_of
+from collc.base.diagnostics import Diagnostic, Exit
 from collc.base.outcome import Outcome
-from collc.base.rendering import folded, render
+from collc.base.tables import Column, Table, table_of
 from collc.base.units import format_time, percent
-from collc.base.wording import did_you_mean, listed
 from collc.ten.module import Module, ParetoPoint
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from collc.application.emit.written_files import RunRanks
+    from collc.emit.output import RunRanks
     from collc.ten.transfer_table import Library
 
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of every schedule, made before any file is written."""
 
-FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
-"""The checks of a file for a runtime, which is read back after it was written under a temporary name."""
+_JSON_KEYS: Final = (
+    *("name", "topology", "npus", "devices", "links", "chunks", "transfers", "steps", "time_ps", "bound_ps", "bound"),
+    *("efficiency", "ideal_ps", "ideal", "of_ideal", "chunks_per_block", "algorithm", "seed", "link_model"),
+)
+"""The keys of `compile --json` whose values are attributes. Keys that are here are never removed or renamed."""
 
-COLUMNS: Final = ("schedule", "network", "synthesizer", "steps", "time", "lower bound", "of ideal", "checks", "files")
-"""The columns of the table of schedules; `ScheduleReport.cells` is a row."""
-
-_ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
+_ATTRIBUTES: Final = {"transfers": "transfer_count", "algorithm": "synthesizer"}
+"""The attributes that have another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShorterSchedule:
     """A schedule that Z3 found and that is shorter than the one synthesized.
 
-    time_ps: its time in picoseconds. file: None where it was not written. module: None where it was not kept.
+    time_ps: its time in picoseconds. file: None if it was not written. module: None if it was not kept.
     """
 
     time_ps: int
@@ -72,23 +72,23 @@ class ScheduleReport:
     npus, devices, links, chunks: how many the network and the demand have; removed devices do not count.
     link_model: "store" or "pipelined".
     transfer_count: number of transfers; "transfers" in `compile --json`.
-    steps: None where links or chunks differ, or where the link model is not `store`.
+    steps: None if links or chunks differ, or if the link model is not `store`.
     time_ps: the time of the schedule, in picoseconds.
     bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
     ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of node 3".
-    chunks_per_block: the `chunks` of all runs, given or picked by collc; None where they differ or have none.
+    chunks_per_block: the `chunks` of all runs, given or picked by collc; None if they differ or have none.
     synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
     seed: the seed of the synthesizer.
     seconds: how long compilation took.
     checks: the outcome of each check.
     files: the files that were written.
     notes: remarks for people.
-    ranks: the NPU of each rank of the files for runtimes, by run, where these are not all NPUs in their order.
+    ranks: the NPU of each rank of the files for runtimes, by run, if these are not all NPUs in their order.
     pareto: the Pareto points that the program asked for, by steps.
-    optimal: whether the schedule is optimal, where the program or the caller asked.
+    optimal: whether the schedule is optimal, if the program or the caller asked.
     diagnostics: errors and warnings.
     exit: the exit code that this schedule leads to.
-    module: network, demand and schedule, where the caller keeps modules (the Python API does).
+    module: network, demand and schedule, if the caller keeps modules (the Python API does).
     """
 
     name: str
@@ -126,12 +126,12 @@ class ScheduleReport:
 
     @property
     def efficiency(self) -> float | None:
-        """bound_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        """bound_ps / time_ps; 1 if nothing has to move, None if congestion makes time_ps meaningless."""
         return self._share_of_time(self.bound_ps)
 
     @property
     def of_ideal(self) -> float | None:
-        """ideal_ps / time_ps; 1 where nothing has to move, None where congestion makes time_ps meaningless."""
+        """ideal_ps / time_ps; 1 if nothing has to move, None if congestion makes time_ps meaningless."""
         return self._share_of_time(self.ideal_ps)
 
     def _share_of_time(self, least: int | None) -> float | None:
@@ -148,33 +148,15 @@ class ScheduleReport:
         return self.kept_module().to_frame(library, names=names)
 
     def kept_module(self) -> Module:
-        """The module. Raises ValueError where there is none."""
+        """The module. Raises ValueError if there is none."""
         if self.module is None:
             raise ValueError(f"the report of '{self.name}' has no module: its schedule was not found or not kept")
         return self.module
 
     def as_json(self) -> dict[str, object]:
-        """One element of "schedules" in `compile --json`. Keys that are here are never removed or renamed."""
+        """One element of "schedules" in `compile --json`."""
         return {
-            "name": self.name,
-            "topology": self.topology,
-            "npus": self.npus,
-            "devices": self.devices,
-            "links": self.links,
-            "chunks": self.chunks,
-            "transfers": self.transfer_count,
-            "steps": self.steps,
-            "time_ps": self.time_ps,
-            "bound_ps": self.bound_ps,
-            "bound": self.bound,
-            "efficiency": self.efficiency,
-            "ideal_ps": self.ideal_ps,
-            "ideal": self.ideal,
-            "of_ideal": self.of_ideal,
-            "chunks_per_block": self.chunks_per_block,
-            "algorithm": self.synthesizer,
-            "seed": self.seed,
-            "link_model": self.link_model,
+            **{key: getattr(self, _ATTRIBUTES.get(key, key)) for key in _JSON_KEYS},
             "seconds": round(self.seconds, 6),
             "checks": dict(self.checks),
             "files": [str(path) for path in self.files],
@@ -184,29 +166,15 @@ class ScheduleReport:
             **({"pareto": [asdict(point) for point in self.pareto]} if self.pareto else {}),
         }
 
-    def cells(self) -> tuple[str, ...]:
-        """A row of the table of schedules, under `COLUMNS`."""
-        return (
-            self.name,
-            f"{self.topology} ({self.npus} NPUs, {self.links} links)",
-            self.synthesizer or "-",
-            "-" if self.steps is None else str(self.steps),
-            "-" if self.time_ps is None else format_time(self.time_ps),
-            self._bound_in_words(),
-            "-" if self.of_ideal is None else percent(self.of_ideal),
-            self._checks_in_words(),
-            ", ".join(str(path) for path in self.files) or "-",
-        )
-
-    def _bound_in_words(self) -> str:
+    def bound_in_words(self) -> str | None:
         """The lower bound, its name, and whether the schedule meets it."""
         if self.bound_ps is None:
-            return "-"
+            return None
         met = ", met" if self.efficiency == 1 else ""
         return f"{format_time(self.bound_ps)}{met} ({self.bound})"
 
-    def _checks_in_words(self) -> str:
-        """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" where none was made."""
+    def checks_in_words(self) -> str:
+        """The checks that failed, else how many passed ("10 ok, congestion allowed"); "-" if none was made."""
         passed = sum(outcome == "ok" for outcome in self.checks.values())
         failed = [name for name, outcome in self.checks.items() if outcome == "failed"]
         allowed = ", congestion allowed" if "allowed" in self.checks.values() else ""
@@ -218,71 +186,48 @@ class ScheduleReport:
         steps = "" if self.steps is None else f" in {self.steps} steps"
         ideal = "" if self.of_ideal is None else f", {percent(self.of_ideal)} of ideal"
         time = format_time(self.time_ps)
-        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self._checks_in_words()}>"
+        return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self.checks_in_words()}>"
 
     def _repr_html_(self) -> str:
-        return _html([self], self.diagnostics)
+        return html_of(table_of(COLUMNS, [self]), self.diagnostics)
+
+
+COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
+    Column("schedule", "", lambda report: report.name),
+    Column("network", "", lambda r: f"{r.topology} ({r.npus} NPUs, {r.links} links)"),
+    Column("synthesizer", "", lambda report: report.synthesizer or None),
+    Column("steps", "", lambda report: report.steps),
+    Column("time", "", lambda report: report.time_ps, format_time),
+    Column("lower bound", "", lambda report: report.bound_in_words()),
+    Column("of ideal", "", lambda report: report.of_ideal, percent),
+    Column("checks", "", lambda report: report.checks_in_words()),
+    Column("files", "", lambda report: ", ".join(map(str, report.files)) or None),
+)
+"""The columns of the table of schedules."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CompileReport:
+class CompileReport(Reports[ScheduleReport]):
     """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
 
+    noun: ClassVar[str] = "schedule"
     schedules: tuple[ScheduleReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
-    def ok(self) -> bool:
-        """Whether all schedules were found, passed all checks and were written."""
-        return self.exit is Exit.DONE
-
-    @property
-    def exit(self) -> Exit:
-        """The exit code of the first schedule that failed."""
-        return next((s.exit for s in self.schedules if not s.ok), Exit.DONE)
+    def parts(self) -> tuple[ScheduleReport, ...]:
+        """The schedules."""
+        return self.schedules
 
     @property
     def all_diagnostics(self) -> tuple[Diagnostic, ...]:
-        """All messages, those of the schedules included."""
+        """All messages, with the messages of each schedule."""
         return (*self.diagnostics, *(message for schedule in self.schedules for message in schedule.diagnostics))
 
-    def raise_if_failed(self) -> None:
-        """Raise SourceError, NoSchedule or CheckFailed with all errors where a schedule failed."""
-        if not self.ok:
-            errors = [message for message in self.all_diagnostics if not message.warning]
-            raise _ERRORS.get(self.exit, SourceError)(*errors)
+    def table(self) -> Table:
+        """A row for each schedule."""
+        return table_of(COLUMNS, self.schedules)
 
     def as_json(self) -> dict[str, object]:
         """The object that `compile --json` prints."""
         return {"schedules": [schedule.as_json() for schedule in self.schedules]}
-
-    def __len__(self) -> int:
-        return len(self.schedules)
-
-    def __iter__(self) -> Iterator[ScheduleReport]:
-        return iter(self.schedules)
-
-    def __contains__(self, name: object) -> bool:
-        return any(schedule.name == name for schedule in self.schedules)
-
-    def __getitem__(self, name: str | int) -> ScheduleReport:
-        """The schedule of that name, or at that place. Raises KeyError, with the names that there are; IndexError."""
-        if isinstance(name, int):
-            return self.schedules[name]
-        for schedule in self.schedules:
-            if schedule.name == name:
-                return schedule
-        names = [schedule.name for schedule in self.schedules]
-        hint = did_you_mean(name, names, f"the schedules are {listed(names)}" if names else "there is none")
-        raise KeyError(f"no schedule is named '{name}'; {hint}")
-
-    def __repr__(self) -> str:
-        return f"<CompileReport: {', '.join(repr(schedule) for schedule in self.schedules) or 'no schedules'}>"
-
-    def _repr_html_(self) -> str:
-        return _html(self.schedules, self.all_diagnostics)
-
-
-def _html(schedules: tuple[ScheduleReport, ...] | list[ScheduleReport], messages: tuple[Diagnostic, ...]) -> str:
-    remarks = [render(folded(messages))] if messages else []
-    return html_table(COLUMNS, [schedule.cells() for schedule in schedules], remarks)

@@ -13,7 +13,7 @@ _HINTS: Final = {
     "congestion_free": "give each message on a link a step of its own, use another algorithm, or leave out 'using'",
     "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
 }
-"""What to try where such an algorithm fails a check, by check; "" for all others."""
+"""What to try if such an algorithm fails a check, by check; "" for all others."""
 
 
 def has_handwritten(request: ScheduleRequest) -> bool:
@@ -22,7 +22,7 @@ def has_handwritten(request: ScheduleRequest) -> bool:
 
 
 def placed_at_algorithms(request: ScheduleRequest, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The messages; where algorithms are written by hand, the first of each code with a place and a hint."""
+    """The messages; if algorithms are written by hand, the first of each code with a place and a hint."""
     by_hand = [run for run in request.runs if run.moves is not None]
     if not by_hand:
         return list(messages)

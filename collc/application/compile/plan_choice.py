@@ -43,7 +43,7 @@ def faster_plan(
     again: Callable[[PassContext], Module],
     context: PassContext,
 ) -> Module:
-    """What `auto` found; where it has direct links in place of switches, one for the switches if its plan is faster.
+    """What `auto` found; if it has direct links in place of switches, one for the switches if its plan is faster.
 
     network: with the switches, over which both plans are simulated. again: makes the module with another context than
     `context`. The result has a note on the choice.
@@ -67,7 +67,7 @@ def faster_plan(
 
 
 def _time(module: Module, network: Network, options: MscclOptions) -> int | None:
-    """Picoseconds of the plan of a module over a network; None where it has none or is too large to simulate."""
+    """Picoseconds of the plan of a module over a network; None if it has none or is too large to simulate."""
     if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The schedule of a request: that of the synthesizer or, if a search ends without any, one along shortest paths."""
+"""The schedule of a request: by the synthesizer or, if its search ends without any, along shortest paths."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from collc.application.compile.chunk_search import Attempt, ChunkSearch
-from collc.application.compile.confined_runs import confined_module, keep_inside, laid_out_inside
 from collc.application.compile.handwritten_runs import has_handwritten
 from collc.application.compile.output_files import (
-    FROM_NPU_TO_NPU,
     check_feasible,
     emits_of,
     stays_in_groups,
@@ -23,11 +21,14 @@ from collc.application.settings import Progress, Settings
 from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
+from collc.emit.kinds import EMIT_KINDS
+from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
 from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Fixed, Invert, ShortestPaths
+from collc.passes.registry import Fixed, Invert, ShortestPaths, Synthesize
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.synthesis.experience import Experience
 from collc.ten.module import Module
+from collc.ten.schedule import RowSchedule, Transfers
 
 FIRST_PART: Final = 0.5
 OTHER_PARTS: Final = 0.2
@@ -76,7 +77,7 @@ class SearchLimit:
         if self.seconds is not None:
             self._deadline = time.monotonic() + self.seconds
 
-    def reached(self) -> bool:
+    def is_reached(self) -> bool:
         """Whether the search must end now."""
         if self.interrupted():
             self.note = "stopped by Ctrl-C: this is the best schedule found until then"
@@ -117,13 +118,12 @@ def plan_schedule(given: BuildInput) -> Plan:
         with ended_after(limit.seconds):
             plan = _with_best_chunks(given, limit)
     except OutOfTime:
-        if limit.seconds is None and not given.settings.keep_best:  # the time of a command is over
+        if not limit.is_reached():  # the time of a command is over
             raise
-        limit.reached()
         plan = _along_shortest_paths(given, "no schedule was found until then")
     except NoSchedule as error:
         own = given.options.own  # such as points or steps, which others do not give
-        if not limit.reached() or given.settings.passes is not None or own:
+        if not limit.is_reached() or given.settings.passes is not None or own:
             raise
         plan = _along_shortest_paths(given, error.diagnostics[0].message)
     return replace(plan, notes=(*plan.notes, limit.note), search_stopped=True) if limit.note else plan
@@ -149,20 +149,23 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     choice = given.request.choice
     if choice is None or not choice.automatic:
         return Plan(given.request, _synthesize(given, limit))
+    from collc.verification import verify_schedule
+
     texts: list[tuple[Module, list[str]]] = []
 
     def synthesize(request: ScheduleRequest, number: int) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
         part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
-        share = SearchLimit(limit.reached, None if limit.seconds is None else limit.seconds * part)
+        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * part)
         text: list[str] = []
         module = _synthesize(replace(given, request=request, module_text=text.append), share, search.experience)
         texts.append((module, text))
-        _check_handwritten(request, module)
+        if has_handwritten(request) and not verify_schedule(module).ok:  # its time means nothing
+            raise CheckFailed
         return module
 
-    search = ChunkSearch(choice, synthesize, limit.reached, listed=bool(given.emits))
+    search = ChunkSearch(choice, synthesize, limit.is_reached, listed=bool(given.emits))
     try:
         best = search.best()
     except OutOfTime:
@@ -182,14 +185,6 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
 
 
-def _check_handwritten(request: ScheduleRequest, module: Module) -> None:
-    """Raise CheckFailed for a schedule of algorithms written by hand that is wrong: its time means nothing."""
-    from collc.verification import verify_schedule
-
-    if has_handwritten(request) and not verify_schedule(module).ok:
-        raise CheckFailed
-
-
 def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | None = None) -> Module:
     """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`."""
     passes = given.options.pipeline()
@@ -198,7 +193,7 @@ def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | 
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.options.context(limit.reached, given.progress, experience))
+    return _run_passes(given, passes, given.options.context(limit.is_reached, given.progress, experience))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:
@@ -220,7 +215,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
                 return _module_after(silent, passes, context, relays=False)
 
             return faster_plan(module, given.request.network, plan, plan_again, context)
-    return _module_after(given, passes, context, relays=not kinds.isdisjoint(FROM_NPU_TO_NPU))
+    return _module_after(given, passes, context, relays=any(EMIT_KINDS[kind].only_messages for kind in kinds))
 
 
 def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContext, *, relays: bool) -> Module:
@@ -257,3 +252,52 @@ def _check_complete(given: BuildInput, module: Module) -> None:
     message = f"the pipeline plans only {len(module.planned)} of the {len(given.request.runs)} runs"
     hint = 'synthesize the others, as in "fixed,tacos,invert,verify"'
     raise UsageError(Diagnostic("U0104", f"{message} of '{module.name}'", hint=hint))
+
+
+_AROUND_OTHERS: Final = "pccl"
+"""The synthesizer that plans each run around those before it, if planning all at once leaves the groups."""
+
+
+def confined_module(module: Module) -> Module:
+    """The module without NPUs and links that no run can use inside its group, with a note if there are any."""
+    network = network_of_groups(module.network, module.demand)
+    if network is module.network:
+        return module
+    idle = len(module.network.npus) - len(network.npus)
+    outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
+    note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
+    return replace(module, network=network, notes=(*module.notes, note))
+
+
+def laid_out_inside(module: Module, whole: Module, context: PassContext) -> Module:
+    """The confined module with the runs whose algorithms are written by hand; `whole` if they leave their groups."""
+    try:
+        return Fixed().run(module, context)
+    except SourceError:
+        return Fixed().run(whole, context)
+
+
+def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:
+    """The synthesized module; if chunks of a run leave its group, the runs planned one after another instead.
+
+    module: as it was before synthesis, with the runs whose algorithms are written by hand. If one of these leaves
+    its group, nothing is planned anew: the writer of its file says so.
+    """
+    if not relays_outside(synthesized) or relays_outside(module):
+        return synthesized
+    network = module.network
+    by_hand = module.planned or frozenset()
+    planned = module
+    if module.schedule is None:
+        planned = replace(module, schedule=RowSchedule(module.model, Transfers.concatenate([])))
+    steps: Sequence[Pass] = (Synthesize(_AROUND_OTHERS), Invert())
+    for number, run in enumerate(module.demand.runs):
+        if number in by_hand:
+            continue
+        others = frozenset(range(len(module.demand.runs))) - {number}
+        planned = replace(planned, network=for_one_run(network, run.group), planned=others, algorithm="", notes=())
+        for step in steps:
+            planned = step.run(planned, context)
+    why = "planned together, chunks would leave their groups"
+    note = f"the runs are planned one after another by {_AROUND_OTHERS}: {why}"
+    return replace(planned, network=network, algorithm=_AROUND_OTHERS, notes=(*module.notes, note), planned=None)

@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collc.application.compile.compile_report import Optimality, ShorterSchedule
-from collc.application.compile.output_files import write_ten
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import drafting, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
+from collc.emit.ten import write_ten
 from collc.ten.module import Module
 
 PROOF_SECONDS: Final = 60.0
-"""Time limit of each question to Z3 where the settings have none."""
+"""Time limit of each question to Z3 if the settings have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
     """The answers of all proofs.
 
-    checks: "optimal" and "proved" where they were asked for; what is not proved is failed. optimal: None where nobody
+    checks: "optimal" and "proved" if they were asked for; what is not proved is failed. optimal: None if nobody
     asked. certificates: the formulas given to Z3 as SMT-LIB texts, in order.
     """
 
@@ -43,10 +43,10 @@ def prove(
     """Make the proofs that a program or the settings ask for.
 
     wanted: the names in `verify` statements with their places; "optimal" and "proved" ask for proofs. `settings.prove`
-    asks for the properties, and reports whether the schedule is optimal without failing where it is not.
+    asks for the properties, and reports whether the schedule is optimal without failing if it is not.
 
-    A shorter schedule that Z3 finds is verified, and written to NAME.shorter.ten in the output folder where
-    `settings.write_shorter` says so. The certificate is written also where a proof fails.
+    A shorter schedule that Z3 finds is verified, and written to NAME.shorter.ten in the output folder if
+    `settings.write_shorter` says so. The certificate is written also if a proof fails.
     """
     timeout = settings.time_limit or PROOF_SECONDS
     answers: list[Proofs] = []
@@ -68,7 +68,7 @@ def prove(
 def _write_certificate(
     settings: Settings, wanted: Mapping[str, Span | None], certificates: tuple[str, ...]
 ) -> list[Diagnostic]:
-    """Write the certificate; the warning C0207 where Z3 was asked nothing."""
+    """Write the certificate; the warning C0207 if Z3 was asked nothing."""
     path = settings.certificate
     if path is None:
         return []
@@ -93,7 +93,7 @@ def _prove_optimal(
 ) -> Proofs:
     """Whether no schedule is shorter: a lower bound is met, or Z3 shows it within `timeout` seconds.
 
-    Messages: C0104 where Z3 finds a shorter schedule, C0103 where the question stays undecided.
+    Messages: C0104 if Z3 finds a shorter schedule, C0103 if the question stays undecided.
     """
     from collc.verification.optimal import prove_optimal
 
@@ -126,7 +126,7 @@ def _prove_optimal(
 def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
     """A shorter schedule, written and kept as the settings say. The file is read back and verified.
 
-    Raises CheckFailed where the schedule that was read back is not right.
+    Raises CheckFailed if the schedule that was read back is not right.
     """
     from collc.base.reading import read_text
     from collc.ten.text.read import parse_module
@@ -148,7 +148,7 @@ def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
 
 
 def _prove_properties(module: Module, span: Span | None, timeout: float, progress: Progress) -> Proofs:
-    """Whether Z3 proves all properties of the schedule, each within `timeout` seconds; C0105 where it does not."""
+    """Whether Z3 proves all properties of the schedule, each within `timeout` seconds; C0105 if it does not."""
     from collc.verification.prove import prove_properties
 
     found = prove_properties(module, timeout, progress)

@@ -17,9 +17,6 @@ from collc.ten.network import Network
 RINGS: Final = ("ring", "bidirectional_ring")
 """The algorithms in which every member sends to the next one, or also to the one before."""
 
-_BLOCKS: Final = {"all_to_all": 2, "broadcast": 0, "reduce": 0}
-"""Leading indices of a chunk that are ranks; one for all other collectives."""
-
 _MEBIBYTE: Final = 2**20
 
 MOST_MEMBERS: Final = 1_024
@@ -27,7 +24,7 @@ MOST_MEMBERS: Final = 1_024
 
 
 def along_links(network: Network, run: Run, sends: AlgorithmSends, name: str, first_chunk: int = 0) -> AlgorithmSends:
-    """The statements of a ring in the order of a cycle along links, or as they are where none is found.
+    """The statements of a ring in the order of a cycle along links, or as they are if none is found.
 
     sends: between NPUs, of a standard collective. name: of `RINGS`. first_chunk: the number of the run's first chunk.
     """
@@ -44,17 +41,17 @@ def along_links(network: Network, run: Run, sends: AlgorithmSends, name: str, fi
         sends, chunk=sends.chunk - np.int32(first_chunk), source=rank_of[sends.source], target=rank_of[sends.target]
     )
     other = in_ring_order(ranks, run.standard, run.pattern.expand(), order)
-    return other.placed(run.group, first_chunk)
+    return other.renumber(run.group, first_chunk)
 
 
 def ring_order(network: Network, group: Sequence[int], both: bool, root: int = -1) -> list[int] | None:
-    """Ranks in the order of a cycle along links, or over one switch each; None where none is found.
+    """Ranks in the order of a cycle along links, or over one switch each; None if none is found.
 
     both: along links in both directions. root: the rank that keeps its position; -1 for none.
     """
     if not 2 < len(group) <= MOST_MEMBERS:
         return None
-    near = _near(network, group)
+    near = _neighbour_times(network, group)
 
     def cost(u: int, v: int) -> int | None:
         return near.get((u, v)) if not both or (v, u) in near else None
@@ -66,7 +63,7 @@ def ring_order(network: Network, group: Sequence[int], both: bool, root: int = -
     return found[first:] + found[:first]
 
 
-def _near(network: Network, group: Sequence[int]) -> dict[tuple[int, int], int]:
+def _neighbour_times(network: Network, group: Sequence[int]) -> dict[tuple[int, int], int]:
     """By pair of ranks with a link from the first to the second, or a switch between them: picoseconds for 1 MiB."""
     rank_of = {npu: rank for rank, npu in enumerate(group)}
     taken: list[int] = (network.occupancy(np.array([_MEBIBYTE]))[:, 0] + network.latencies)[network.kind].tolist()
@@ -93,7 +90,7 @@ def _near(network: Network, group: Sequence[int]) -> dict[tuple[int, int], int]:
 
 
 def _coordinates(network: Network, group: Sequence[int]) -> list[tuple[int, ...]]:
-    """The indices of the members in the array of NPUs, each counted from 0 without gaps; () where they have none."""
+    """The indices of the members in the array of NPUs, each counted from 0 without gaps; () if they have none."""
     for family in network.families:
         last = family.first + family.count
         if family.shape and all(family.first <= npu < last for npu in group):
@@ -112,7 +109,7 @@ def in_ring_order(sends: AlgorithmSends, standard: Standard, table: ChunkTable, 
     sends: between ranks, of chunks from 0. table: the chunks of the run.
     """
     rank = np.array(order, np.int32)
-    blocks = _BLOCKS.get(standard.kind, 1)
+    blocks = standard.shape.indices
     index = table.index.copy()
     index[:, :blocks] = rank[index[:, :blocks]]
     number_of = {tuple(row): number for number, row in enumerate(table.index.tolist())}

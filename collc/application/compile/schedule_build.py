@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from collc.application.compile.chunk_advice import chunk_advice, network_of_bound
-from collc.application.compile.compile_report import FILE_CHECKS, SCHEDULE_CHECKS, ScheduleReport
-from collc.application.compile.early_checks import MAX_TIME, check_durations, check_transfer_count, too_long
+from collc.application.compile.compile_report import SCHEDULE_CHECKS, ScheduleReport
 from collc.application.compile.handwritten_runs import placed_at_algorithms
-from collc.application.compile.limit_checks import ScheduleLength, check_limit
-from collc.application.compile.output_files import CHECKED, check_feasible, write_files
+from collc.application.compile.output_files import check_feasible, write_files
 from collc.application.compile.planning import BuildInput, Plan, plan_schedule
 from collc.application.compile.proofs import prove
-from collc.application.compile.queueing import queueing_note
-from collc.application.impossible_times import check_possible
+from collc.application.compile.schedule_checks import (
+    MAX_TIME,
+    ScheduleLength,
+    check_durations,
+    check_limit,
+    check_transfer_count,
+    too_long,
+)
+from collc.application.schedule_times import check_possible, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT
-from collc.application.step_count import step_count
-from collc.application.verify.trace_verification import TRACE_CHECKS
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.interrupts import cleanup_on_termination
 from collc.base.outcome import Outcome
+from collc.emit.kinds import EMIT_KINDS
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
-    from collc.application.emit.written_files import WrittenFile
+    from collc.emit.output import WrittenFile
 
 _SYNTHESIS_CODES: Final = ("S", "C")
 """First letters of the codes of messages about synthesis. Such a message without a place gets that of `synthesize`."""
@@ -90,7 +92,8 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
     except UsageError:
         raise
     except CollcError as error:
-        messages = [_with_place(given, message) for message in error.diagnostics]
+        place = given.request.synthesizer_span
+        messages = [replace(m, span=place) if _lacks_place(m) else m for m in error.diagnostics]
         build = build.with_outcomes({}, messages)
         build = replace(build, report=replace(build.report, exit=error.exit))
     if build.plan is not None and build.plan.search_stopped:
@@ -102,12 +105,11 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
 def _blank_report(given: BuildInput) -> ScheduleReport:
     """The report before the first step. It names all checks, also those that compilation will not reach."""
     request = given.request
-    kinds = {*(emit.kind for emit in request.emits), *given.settings.emit} if given.settings.write else set[str]()
+    kinds = {emit.kind for emit in given.emits} if given.settings.write else set[str]()
     expected = [
         *SCHEDULE_CHECKS,
         *(("endpoints",) if request.network.has_endpoints else ()),
-        *(FILE_CHECKS if kinds & set(CHECKED) else ()),
-        *(TRACE_CHECKS if "chakra" in kinds else ()),
+        *(check for kind in EMIT_KINDS.values() if kind.name in kinds for check in kind.checks),
         *(check.name for check in request.checks),
         *(["proved"] * given.settings.prove),
     ]
@@ -123,11 +125,9 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
     )
 
 
-def _with_place(given: BuildInput, message: Diagnostic) -> Diagnostic:
-    """The message; one about synthesis without a place gets that of the `synthesize` statement."""
-    if message.span is not None or message.code[0] not in _SYNTHESIS_CODES:
-        return message
-    return replace(message, span=given.request.synthesizer_span)
+def _lacks_place(message: Diagnostic) -> bool:
+    """Whether a message is about synthesis and gets the place of the `synthesize` statement."""
+    return message.span is None and message.code[0] in _SYNTHESIS_CODES
 
 
 def _with_fewer_chunks(build: Build, error: SourceError) -> Build | None:
@@ -135,10 +135,10 @@ def _with_fewer_chunks(build: Build, error: SourceError) -> Build | None:
     if build.plan is None or error.diagnostics[0].code not in _RUNTIME_LIMITS:
         return None
     plan = build.plan.with_fewer_chunks()
-    return plan and _planned(replace(build, report=_blank_report(build.given)), plan)
+    return plan and _with_plan(replace(build, report=_blank_report(build.given)), plan)
 
 
-def _planned(build: Build, plan: Plan) -> Build:
+def _with_plan(build: Build, plan: Plan) -> Build:
     """The build with a plan."""
     given = replace(build.given, request=plan.request)
     report = replace(build.report, chunks=_chunk_count(plan.request.demand))
@@ -159,7 +159,7 @@ def check_request(build: Build) -> Build:
 def find_schedule(build: Build) -> Build:
     """Find the schedule. Raises SourceError C0204 if times exceed 64 bits."""
     try:
-        build = _planned(build, plan_schedule(build.given))
+        build = _with_plan(build, plan_schedule(build.given))
     except OverflowError as error:
         raise too_long(build.given.request) from error
     return replace(build, planned=time.perf_counter())
@@ -188,6 +188,7 @@ def measure(build: Build) -> Build:
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
     where = network_of_bound(request, module)
+    numbers = {None if run.standard is None else run.standard.chunks for run in module.demand.runs}
     report = replace(
         build.report,
         links=module.network.link_count,
@@ -199,7 +200,7 @@ def measure(build: Build) -> Build:
         bound=bound.name + where,
         ideal_ps=ideal.time,
         ideal=ideal.name + where,
-        chunks_per_block=_chunks_per_block(module.demand),
+        chunks_per_block=numbers.pop() if len(numbers) == 1 else None,
         synthesizer=module.algorithm,
         seed=module.seed,
         notes=(*module.notes, *plan.notes, *([advice] if advice else [])),
@@ -251,8 +252,7 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
-    ended = nullcontext() if given.settings.keep_best else cleanup_on_termination()
-    with ended, drafting(OUTPUT_HINT) as draft:
+    with drafting(OUTPUT_HINT) as draft:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )
@@ -284,9 +284,3 @@ def _page(build: Build, files: WrittenFile) -> str:
 
 def _chunk_count(demand: Demand) -> int:
     return sum(len(run.pattern) for run in demand.runs)
-
-
-def _chunks_per_block(demand: Demand) -> int | None:
-    """The number of chunks per block if all runs are standard collectives with the same one, else None."""
-    numbers = {None if run.standard is None else run.standard.chunks for run in demand.runs}
-    return numbers.pop() if len(numbers) == 1 else None

@@ -9,10 +9,10 @@ from typing import cast
 from collc.application.compile.handwritten_runs import has_handwritten
 from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
-from collc.base.synthesizers import COMMON
 from collc.passes.context import HandwrittenRun, Pass, PassContext
 from collc.passes.pipeline import Value, make_pass, parse_pipeline
 from collc.passes.registry import Fixed, Invert
+from collc.passes.synthesizers import COMMON
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.experience import Experience
@@ -69,16 +69,17 @@ class SynthesisOptions:
             progress=progress,
             time_limit=self.time_limit,
             experience=experience,
+            library=StandardAlgorithms(),
         )
         handwritten = {
             number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)
             for number, run in enumerate(self.request.runs)
             if run.moves is not None
         }
-        return PassContext(handwritten, effort, self.request.allow_congestion, StandardAlgorithms())
+        return PassContext(handwritten, effort, self.request.allow_congestion)
 
     def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
-        """The statements of a run; a ring of the standard library follows links where the group has such a cycle."""
+        """The statements of a run; a ring of the standard library follows links if the group has such a cycle."""
         request, run = self.request.runs[number], self.request.demand.runs[number]
         if request.library and request.algorithm in RINGS and run.standard is not None:
             first = int(self.request.demand.first_chunk[number])
@@ -91,7 +92,8 @@ class SynthesisOptions:
             return parse_pipeline(self.settings.passes)
         if all(run.moves is not None for run in self.request.runs):
             return (Fixed(),)
-        return (*self.by_hand(), self._synthesizer(), Invert())
+        synthesizer = self.settings.synthesizer or self.request.synthesizer
+        return (*self.by_hand(), make_pass(synthesizer, self.own), Invert())
 
     def by_hand(self) -> tuple[Pass, ...]:
         """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
@@ -106,7 +108,3 @@ class SynthesisOptions:
         if self.settings.synthesizer is not None:
             return {}
         return {name: self._value(name, None) for name in self.request.options if name not in COMMON}
-
-    def _synthesizer(self) -> Pass:
-        """The pass that synthesizes, with its own options; the context has the common ones."""
-        return make_pass(self.settings.synthesizer or self.request.synthesizer, self.own)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.application.design.design_report import COLUMNS, DesignReport
+from collc.application.design.design_report import DesignReport
 from collc.application.design.designs import problem_of, solved_design
 from collc.base.diagnostics import Exit, NoSchedule, SourceError
-from collc.base.rendering import folded, render
+from collc.base.rendering import fold_repeated, render
+from collc.base.tables import Table
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.design.comparison import Alternative, Communication, compared
@@ -18,7 +19,7 @@ from collc.design.problem import DesignProblem, NoDesign, Row
 from collc.pictures.axes import Axis, number_label, percent_label, rate_label
 from collc.pictures.charts import Bars, Series, bar_chart, line_chart
 from collc.pictures.network_picture import network_picture
-from collc.pictures.page import Block, Facts, Figure, Panel, Remarks, Section, Table
+from collc.pictures.page import Block, Facts, Figure, Panel, Remarks, Section
 from collc.pictures.picture import Picture
 from collc.source.program import DesignRequest
 
@@ -44,7 +45,7 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class DesignSubject:
-    """A solved design with its dimensions in words. budgets: None where no constraint is a budget."""
+    """A solved design with its dimensions in words. budgets: None if no constraint is a budget."""
 
     request: DesignRequest
     report: DesignReport
@@ -53,7 +54,7 @@ class DesignSubject:
 
 
 def design_subject(request: DesignRequest) -> DesignSubject:
-    """Solve a design at its budget and at others. Raises SourceError or NoSchedule where it has no solution."""
+    """Solve a design at its budget and at others. Raises SourceError or NoSchedule if it has no solution."""
     report = solved_design(replace(request, emits=()))
     if not report.choices:
         raise (NoSchedule if report.exit is Exit.NO_SCHEDULE else SourceError)(*report.diagnostics)
@@ -102,7 +103,8 @@ def _label(choice: Alternative) -> str:
     return choice.name if choice.allowed else f"{choice.name} (not allowed)"
 
 
-def _bandwidths(subject: DesignSubject) -> Picture:
+def bandwidths_picture(subject: DesignSubject) -> Picture:
+    """The bandwidth of each dimension, of the optimum and the closed forms."""
     return bar_chart(
         subject.dimensions,
         [Bars(_label(choice), [rate * _GIGA for rate in choice.bandwidth]) for choice in subject.report.choices],
@@ -120,7 +122,7 @@ def _utilisation(subject: DesignSubject) -> Picture:
     )
 
 
-def _budget_lines(subject: DesignSubject) -> Picture | None:
+def budgets_picture(subject: DesignSubject) -> Picture | None:
     """The bandwidth of each dimension of the optimum over budgets."""
     budgets = subject.budgets
     if budgets is None:
@@ -149,22 +151,15 @@ def _ratios(subject: DesignSubject, title: str, label: str, value: Callable[[Alt
     return line_chart(series, title=title, x=x, y=Axis(label))
 
 
-def _speedup(subject: DesignSubject) -> Picture | None:
+def speedup_picture(subject: DesignSubject) -> Picture | None:
+    """The speed-up over equal bandwidths, over budgets."""
     return _ratios(subject, "Speed-up over equal bandwidths", "time of equal / time", lambda choice: choice.speedup)
 
 
-def _performance(subject: DesignSubject) -> Picture | None:
+def performance_picture(subject: DesignSubject) -> Picture | None:
+    """The performance per cost over equal bandwidths, over budgets."""
     title, label = "Performance per cost over equal bandwidths", "time * cost of equal / time * cost"
     return _ratios(subject, title, label, lambda choice: choice.performance_per_cost)
-
-
-DRAWN: Final[Mapping[str, Callable[[DesignSubject], Picture | None]]] = {
-    "bandwidths": _bandwidths,
-    "budgets": _budget_lines,
-    "speedup": _speedup,
-    "performance": _performance,
-}
-"""The single pictures of a design, by the names that `--picture` takes; None where it has no budget."""
 
 
 # The section
@@ -179,7 +174,7 @@ def design_section(subject: DesignSubject) -> Section:
     )
     panels = [
         Panel("Summary", _summary(report)),
-        Panel("Bandwidths", [Figure(_bandwidths(subject)), Figure(_utilisation(subject))]),
+        Panel("Bandwidths", [Figure(bandwidths_picture(subject)), Figure(_utilisation(subject))]),
     ]
     if blocks := _budget_blocks(subject):
         panels.append(Panel("Budgets", blocks))
@@ -196,17 +191,18 @@ def _summary(report: DesignReport) -> list[Block]:
         ("performance per cost", f"{best.performance_per_cost:.3f}", "over equal bandwidths"),
         ("proved gap", f"{report.gap:.1e}", "no design is better by more"),
     ]
-    columns = COLUMNS[1:-1]
-    rows = [row[1:-1] for row in report.rows(compare=True)]
-    blocks: list[Block] = [Facts(facts), Table("Choices", columns, rows)]
+    choices = report.table(compare=True)
+    rows = [row[1:-1] for row in choices.rows]
+    blocks: list[Block] = [Facts(facts), Table(choices.columns[1:-1], rows, "Choices")]
     if report.diagnostics:
-        blocks.append(Remarks("Messages", [render((m,)) for m in folded(report.diagnostics)], code=True))
+        blocks.append(Remarks("Messages", [render((m,)) for m in fold_repeated(report.diagnostics)], code=True))
     return blocks
 
 
 def _budget_blocks(subject: DesignSubject) -> list[Block]:
     budgets = subject.budgets
-    pictures = [picture for name in ("budgets", "speedup", "performance") if (picture := DRAWN[name](subject))]
+    drawn = (budgets_picture(subject), speedup_picture(subject), performance_picture(subject))
+    pictures = [picture for picture in drawn if picture is not None]
     if budgets is None or not pictures:
         return []
     note = "The design at other budgets; the other constraints stay." + (

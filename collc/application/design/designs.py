@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from collc.application.design.design_report import DesignReport, DesignsReport
-from collc.application.emit.libra_files import libra_folder, write_libra
+from collc.application.emit.libra_files import write_libra
 from collc.application.settings import OUTPUT_HINT
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, listed
-from collc.graph.network_axes import KINDS
+from collc.emit.kinds import EMIT_KINDS
+from collc.graph.dimensions import KINDS
 from collc.source.elaboration.elaborate import load_program
-from collc.source.program import DesignRequest
+from collc.source.program import DesignRequest, Program
 
 if TYPE_CHECKING:
     from collc.design.comparison import Communication
@@ -33,45 +34,43 @@ MODELLED: Final = ("ring", "fully_connected", "switched")
 _LIKE_A_RING: Final = "timed and priced like a ring, as if all links of an NPU were always busy"
 
 
-@dataclass(frozen=True, slots=True)
-class DesignSettings:
-    """The settings of `collc design`.
+def solve_designs(
+    source: Path | SourceFile,
+    definitions: Mapping[str, str],
+    only: str | None = None,
+    output: Path = Path(),
+) -> DesignsReport:
+    """Solve all designs of a program, or the one named `only`. Errors that concern one design are in its report.
 
-    output: folder that the files are written to. only: name of the one design to solve. definitions: values of the
-    program's params.
+    definitions: values of the program's params. output: folder that the files are written to. Raises SourceError if the
+    program is wrong, UsageError if it has no design (of that name).
     """
-
-    output: Path = field(default_factory=Path)
-    only: str | None = None
-    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def solve_designs(source: Path | SourceFile, settings: DesignSettings) -> DesignsReport:
-    """Solve all designs of a program. Errors that concern one design are in its report.
-
-    Raises SourceError where the program is wrong, UsageError where it has no design (of that name).
-    """
-    program = load_program(source, settings.definitions)
-    names = [design.name for design in program.designs]
-    if settings.only is not None and settings.only not in names:
-        hint = did_you_mean(settings.only, names, f"there are {listed(names)}" if names else "")
-        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.only}'", hint=hint))
-    if not names:
+    program = load_program(source, definitions)
+    chosen = chosen_designs(program, only)
+    if not chosen:
         hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
-    chosen = [design for design in program.designs if settings.only in (None, design.name)]
     _check_folders(chosen)
-    return DesignsReport(tuple(solved_design(request, settings.output) for request in chosen))
+    return DesignsReport(tuple(solved_design(request, output) for request in chosen))
+
+
+def chosen_designs(program: Program, only: str | None) -> list[DesignRequest]:
+    """All designs, or the one of a name. Raises UsageError U0118 if there is none of that name."""
+    names = [design.name for design in program.designs]
+    if only is not None and only not in names:
+        hint = did_you_mean(only, names, f"there are {listed(names)}" if names else "")
+        raise UsageError(Diagnostic("U0118", f"the program has no design '{only}'", hint=hint))
+    return [design for design in program.designs if only in (None, design.name)]
 
 
 def _check_folders(designs: Sequence[DesignRequest]) -> None:
     """Raise SourceError for a kind of file that is not for designs (U0205), and for a folder named twice (U0204)."""
     taken: dict[str, Span] = {}
     for design, emit in [(one, emit) for one in designs for emit in one.emits]:
-        if emit.kind != "libra":
+        if not EMIT_KINDS[emit.kind].of_designs:
             hint = 'write: emit libra("pod/")'
             raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
-        main_file = str(Path(libra_folder(emit, design.name)) / design.name)
+        main_file = str(Path(EMIT_KINDS[emit.kind].path(emit.path, design.name)))
         if main_file in taken:
             notes = (Note("the other is written here", taken[main_file]),)
             raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
@@ -93,10 +92,16 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
         except NoDesign as error:
             raise _no_design(error, request) from error
         choices = compared(problem, communication, best.bandwidth)
-        report = report.solved(problem.dimensions, choices, best.gap, left_out(communication))
-        return _written(report, request, problem, output or Path())
+        report = replace(
+            report,
+            dimensions=problem.dimensions,
+            choices=choices,
+            gap=float(best.gap),
+            left_out=left_out(communication),
+        )
+        return _write_files(report, request, problem, output or Path())
     except CollcError as error:
-        return report.failed(error)
+        return replace(report, diagnostics=(*report.diagnostics, *error.diagnostics), exit=error.exit)
 
 
 def _dimension_warnings(request: DesignRequest) -> tuple[Diagnostic, ...]:
@@ -120,7 +125,7 @@ def _dimension_warnings(request: DesignRequest) -> tuple[Diagnostic, ...]:
     return tuple(Diagnostic("E0923", text, request.network_span, hint=hint, warning=True) for text, hint in texts)
 
 
-def _written(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
+def _write_files(report: DesignReport, request: DesignRequest, problem: DesignProblem, output: Path) -> DesignReport:
     """The report with the files that were written."""
     from collc.design.training_time import training_time
     from collc.emit.libra.inputs import obstacle

@@ -17,19 +17,18 @@ from typing import Final
 import numpy as np
 
 from collc.application.emit.file_times import FileKind, costs_of, file_times, read_tasks, write_file
-from collc.application.settings import Progress
 from collc.base.diagnostics import CollcError, Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import listed
+from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
 from collc.passes.context import PassContext
-from collc.passes.registry import Invert
-from collc.passes.synthesize import Synthesize
+from collc.passes.registry import Invert, Synthesize
 from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import DEFAULT_COSTS
-from collc.tuning.ranges import Times, crossing
+from collc.tuning.ranges import Times, first_size_of_later
 
 SIZES: Final = tuple(2**power for power in range(10, 33))
 """Bytes of the buffers for which files are simulated: 1 KiB to 4 GiB."""
@@ -41,24 +40,24 @@ MOST_NPUS: Final = 32
 """On larger networks `auto` takes too long to ask it three times."""
 
 TOLERANCE: Final = Fraction(1, 50)
-"""A file is the best known where no other one is faster by more than this."""
+"""A file is the best known if no other one is faster by more than this."""
 
 
 def with_best_sizes(
-    module: Module, options: MscclOptions, kind: FileKind, progress: Progress
+    module: Module, options: MscclOptions, kind: FileKind, announce: Announcer
 ) -> tuple[MscclOptions, str]:
     """The options with the sizes for which the schedule is the best known, and a remark about them.
 
-    module: of one run of a standard collective over all NPUs. Raises SourceError M0119 where there is no such size, and
+    module: of one run of a standard collective over all NPUs. Raises SourceError M0119 if there is no such size, and
     what writing the file raises.
     """
     standard = module.demand.runs[0].standard
     assert standard is not None
-    progress(None, "simulating the file for all sizes")
+    announce("simulating the file for all sizes")
     own = _own_times(module, replace(options, best_known=False), kind)
-    others = _other_times(module, standard, kind, progress)
+    others = _other_times(module, standard, kind, announce)
     compared = _Comparison(own, others)
-    kept = compared.kept()
+    kept = compared.longest_range()
     if not kept:
         message = f"{module.name} is the best known for no size: {compared.nearest()}"
         raise SourceError(Diagnostic("M0119", message, hint="give the sizes, as in sizes: 64MiB .. 4GiB"))
@@ -76,17 +75,17 @@ def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
     return file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
 
 
-def _other_times(module: Module, standard: Standard, kind: FileKind, progress: Progress) -> dict[str, Times]:
+def _other_times(module: Module, standard: Standard, kind: FileKind, announce: Announcer) -> dict[str, Times]:
     """The times of what the schedule is compared with, by name."""
     costs, root = tuple(DEFAULT_COSTS.values()), max(0, standard.root)
     found: dict[str, Times] = {}
     for shape in shapes_of(standard.kind):
-        progress(None, f"simulating NCCL's {shape}")
+        announce(f"simulating NCCL's {shape}")
         found[f"NCCL's {shape}"] = nccl_times(module.network, standard.kind, shape, SIZES, costs, root)
     if len(module.network.npus) > MOST_NPUS:
         return found
     for size in PLANNED:
-        progress(None, f"auto for {format_bytes(size)}")
+        announce(f"auto for {format_bytes(size)}")
         try:
             other = _plan_for_size(module, standard, size)
             for protocol, times in _times_with_protocols(other, kind).items():
@@ -127,37 +126,37 @@ class _Comparison:
     others: Mapping[str, Times]
 
     def best(self) -> Times:
-        """The least time of the others for each size; None where none serves it."""
+        """The least time of the others for each size; None if none serves it."""
         columns = zip(*self.others.values(), strict=True)
         return [min((time for time in column if time is not None), default=None) for column in columns]
 
     def _ratios(self) -> list[Fraction | None]:
-        """The time of the others by that of the file, for each size; None where the file does not serve it."""
+        """The time of the others by that of the file, for each size; None if the file does not serve it."""
         pairs = zip(self.own, self.best(), strict=True)
         return [None if own is None else Fraction(own if best is None else best, max(1, own)) for own, best in pairs]
 
-    def kept(self) -> list[int]:
+    def longest_range(self) -> list[int]:
         """The longest sequence of sizes, by their places, for which the file is the best; of equal ones the largest."""
         good = [ratio is not None and ratio * (1 + TOLERANCE) >= 1 for ratio in self._ratios()]
         runs = [[place for place, _ in group] for same, group in groupby(enumerate(good), lambda p: p[1]) if same]
         return max(runs, key=lambda places: (len(places), places)) if runs else []
 
     def ends(self, kept: Sequence[int]) -> tuple[int, int]:
-        """The smallest and the largest size, where others become faster."""
+        """The smallest and the largest of these sizes: beyond them others become faster."""
         first, last, best = kept[0], kept[-1], self.best()
-        low = SIZES[0] if first == 0 else crossing(SIZES, best, self.own, first - 1)
-        high = SIZES[-1] if last + 1 == len(SIZES) else crossing(SIZES, self.own, best, last) - 1
+        low = SIZES[0] if first == 0 else first_size_of_later(SIZES, best, self.own, first - 1)
+        high = SIZES[-1] if last + 1 == len(SIZES) else first_size_of_later(SIZES, self.own, best, last) - 1
         return low, high
 
     def gain(self, kept: Sequence[int]) -> str:
-        """How much faster than the others it is, where that is most, and what the others are."""
+        """How much faster than the others it is at the size at which it gains most, and what the others are."""
         ratios = self._ratios()
         ratio, place = max((ratios[k] or Fraction(0), k) for k in kept)
         names = list(self.others)
         shapes = [name for name in names if name.startswith("NCCL")]
         planned = f" and what auto finds for {listed(map(format_bytes, PLANNED))}" if len(names) > len(shapes) else ""
         faster = f"at {format_bytes(SIZES[place])} it is {float(ratio):.2f} times as fast as the best of them"
-        return f"there none of {listed(shapes)}{planned} is over 2 % faster in the model of 'collc tune'; {faster}"
+        return f"for these, the model of 'collc tune' finds {listed(shapes)}{planned} at most 2 % faster; {faster}"
 
     def nearest(self) -> str:
         """The size for which the file comes closest to the others, and how close."""

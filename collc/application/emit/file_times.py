@@ -1,4 +1,8 @@
-"""The times of files for runtimes for many sizes, by simulation with the costs of a protocol."""
+"""What files for runtimes take in the simulator: for many sizes with the costs of a protocol, and beside the schedule.
+
+MSCCL files are compared with their schedule before they are written (`lowering/quality.py`); plans here, and both on
+the network as the program declares it if the schedule is for one whose switches were unwound.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,20 @@ from typing import Final, Literal
 
 import numpy as np
 
-from collc.msccl.options import MscclOptions, Profile
-from collc.simulation.engine import Deadlock, simulate
+from collc.application.compile.plan_choice import MAX_SIMULATED_MESSAGES, fastest_plan
+from collc.base.units import format_time
+from collc.msccl.communicators import communicators_of
+from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, longer
+from collc.msccl.options import MscclOptions, Profile, Protocol
+from collc.msccl.slots import slot_bytes
+from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import ExactTiming
+from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.tuning.nccl_shapes import sampled
+from collc.tuning.nccl_shapes import sampled_positions
 from collc.tuning.protocols import ProtocolCost, of_plans, with_protocol
 
 FileKind = Literal["msccl", "mscclpp"]
@@ -48,10 +58,9 @@ def costs_of(kind: FileKind, costs: Iterable[ProtocolCost]) -> list[ProtocolCost
 
 
 def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path) -> None:
-    """Write the file of a schedule; of two for both placements the first one. Raises SourceError where it has none."""
+    """Write the file of a schedule; of two for both placements the first one. Raises SourceError if it has none."""
     with path.open("wb") as file:
         if kind == "mscclpp":
-            from collc.application.compile.plan_choice import fastest_plan
             from collc.emit.mscclpp import write_plan
 
             write_plan(fastest_plan(module, options), file)
@@ -67,7 +76,7 @@ def read_tasks(
 ) -> FileTasks:
     """The steps of a file that collc wrote, which is not checked.
 
-    protocol: of an MSCCL file, in place of its own. profile: its runtime. Raises Deadlock where a plan hangs.
+    protocol: of an MSCCL file, in place of its own. profile: its runtime. Raises Deadlock if a plan hangs.
     """
     from collc.msccl.check.findings import Findings
 
@@ -76,8 +85,6 @@ def read_tasks(
         from collc.msccl.simulating.plan_tasks import counted_chunks, plan_tasks
 
         plan = read_plan(path, Findings())
-        if plan is None:
-            raise ValueError(f"{path} is not a plan")
         chunks, apart = counted_chunks(plan), len(plan.chunks) if plan.collective == "scatter" else 1
         most = None if plan.largest is None else plan.largest // apart
         return FileTasks(plan_tasks(plan, chunks, network, chunks), chunks, most)
@@ -92,7 +99,7 @@ def read_tasks(
 def times_of(
     network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
 ) -> list[int | None]:
-    """Picoseconds of a file for each size; None where a chunk would be too small, or the buffer too large."""
+    """Picoseconds of a file for each size; None if a chunk would be too small, or the buffer too large."""
     seen = with_protocol(network, of_plans(cost) if kind == "mscclpp" else cost)
     found: list[int | None] = []
     for size in sizes:
@@ -106,10 +113,10 @@ def times_of(
 def file_times(
     sizes: Sequence[int], network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind
 ) -> list[int | None]:
-    """The same where only every third size is simulated, and times between are interpolated; None if it deadlocks."""
+    """Picoseconds of a file for each size, as `times_of`, with every third size simulated and others interpolated."""
     least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
     fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
-    rows = [fitting[at] for at in sampled(len(fitting))]
+    rows = [fitting[at] for at in sampled_positions(len(fitting))]
     try:
         known = times_of(network, file, cost, kind, [sizes[at] for at in rows])
     except (Deadlock, NoRoute):
@@ -132,3 +139,77 @@ def _interpolate_times(sizes: Sequence[int], least: int, most: int, known: dict[
         wide = max(1, sizes[after] - sizes[before])
         found.append(low + (high - low) * (size - sizes[before]) // wide)
     return found
+
+
+# The file beside its schedule
+
+
+def simulated_file(path: Path, kind: FileKind, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
+    """The file of a demand on a network, for the buffer of the demand, as `collc simulate` does it.
+
+    Raises Deadlock and NoRoute if it does not end, ValueError if links have no bandwidth.
+    """
+    file = read_tasks(path, network, kind, None, options.profile)
+    return simulate(network, file.of_size(file.parts * slot_bytes(demand) // options.instances), ExactTiming())
+
+
+def plan_speed_notes(path: Path, module: Module, options: MscclOptions) -> tuple[str, ...]:
+    """What a plan takes in the simulator and what its schedule takes; if it is much longer, why and what to try."""
+    schedule = module.schedule
+    if schedule is None or not len(schedule):
+        return ()
+    if len(schedule) > MAX_SIMULATED_MESSAGES:
+        return (f"MSCCL++: the plan was not simulated: the schedule has over {MAX_SIMULATED_MESSAGES:,} transfers",)
+    found, taken = simulated_file(path, "mscclpp", module.network, module.demand, options), module.collective_time()
+    notes = [f"MSCCL++: simulated {format_time(found.time_ps)} (schedule: {format_time(taken)})"]
+    if found.time_ps > TOLERATED_SLOWDOWN * taken:
+        cause = _cause(found, module, options)
+        notes.append(f"MSCCL++: the plan takes {longer(found.time_ps, taken)} than its schedule: {cause}")
+    return tuple(notes)
+
+
+def _cause(found: Simulation, module: Module, options: MscclOptions) -> str:
+    if options.protocol is Protocol.LL:
+        return "packets have 8 bytes of flag for 8 bytes of data; leave out 'protocol' for messages of this size"
+    busiest = int(found.busy.argmax())
+    busy = int(found.busy[busiest]) * found.unit
+    if busy > TOLERATED_SLOWDOWN * module.collective_time():
+        return (
+            f"what it sends over {module.network.shown_link(busiest)} takes {format_time(busy)}, more than in the "
+            "schedule; compare it with 'emit msccl'"
+        )
+    return (
+        "its threadblocks do one operation after another and wait for one another; "
+        f"try 'instances: {options.instances * 2}', other 'chunks', or 'emit msccl'"
+    )
+
+
+def switched_notes(
+    paths: Sequence[Path], kind: FileKind, module: Module, network: Network, options: MscclOptions
+) -> tuple[str, ...]:
+    """A remark on each file of a schedule for unwound switches that takes much longer with the switches.
+
+    paths: of the files, by run. network: with its switches.
+    """
+    if network.unwound or (module.schedule is not None and len(module.schedule) > MAX_SIMULATED_MESSAGES):
+        return ()
+    found = communicators_of(network, module.demand, joint=options.custom)
+    parts = communicators_of(module.network, module.demand, joint=options.custom)
+    each = len(paths) // len(found)
+    notes: list[str] = []
+    for number, path in enumerate(paths):
+        real, part = found[number // each], parts[number // each].module(module)
+        try:
+            time = simulated_file(path, kind, real.network, real.demand, options).time_ps
+        except (Deadlock, NoRoute):
+            continue
+        taken = part.collective_time()
+        if time > TOLERATED_SLOWDOWN * taken:
+            name = "MSCCL" if kind == "msccl" else "MSCCL++"
+            notes.append(
+                f"{name}: the schedule has direct links in place of switches; over the switches, "
+                f"which forward whole messages, the file takes {format_time(time)}, {longer(time, taken)} than the "
+                f"schedule ({format_time(taken)}): try 'instances: {options.instances * 2}', or 'synthesize pccl()', "
+                "which plans for the switches as they are"
+            )
+    return tuple(dict.fromkeys(notes))

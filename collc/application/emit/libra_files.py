@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.graph.network_axes import with_axes
+from collc.base.options import OptionValue
+from collc.emit.kinds import EMIT_KINDS
+from collc.emit.output import Emission, WrittenFile
+from collc.graph.dimensions import with_axes
 from collc.source.elaboration.prices import default_prices
 from collc.source.program import EmitRequest
+from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 
@@ -17,40 +22,41 @@ if TYPE_CHECKING:
     from collc.emit.libra.model import LibraModel
 
 
-def libra_folder(emit: EmitRequest, name: str) -> str:
-    """The folder of a request, relative to the output folder; `NAME.libra` where it names none."""
-    return (emit.path or f"{name}.libra").rstrip("/")
+def emit_libra(emission: Emission) -> WrittenFile:
+    """Write the design that asks for the fastest network for a schedule. Raises as `check_dimensions` does."""
+    write_beside(model_of_schedule(emission.module), emission.destination.path, emission.destination.draft)
+    return WrittenFile()
 
 
-def libra_main_file(emit: EmitRequest, name: str) -> str:
-    """The JSON file of a request, relative to the output folder; all others are beside it or in folders there."""
-    return f"{libra_folder(emit, name)}/{name}.libra.json"
+def check_dimensions(network: Network, _demand: Demand, _options: Mapping[str, OptionValue]) -> None:
+    """Raise SourceError E0921 for a network whose dimensions are not known."""
+    network_with_dimensions(network)
 
 
 def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft) -> None:
-    """Write all files of a design. Raises SourceError where one would be outside of the output folder."""
-    write_beside(model, path_inside(output, libra_main_file(emit, model.name), emit.span), draft)
+    """Write all files of a design. Raises SourceError if one would be outside of the output folder."""
+    write_beside(model, path_inside(output, EMIT_KINDS["libra"].path(emit.path, model.name), emit.span), draft)
 
 
 def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
     """Write all files of a design into the folder of its JSON file."""
-    from collc.emit.libra.files import libra_files
+    from collc.emit.libra.linear_programs import libra_files
 
     for file, text in libra_files(model).items():
         draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")
 
 
-def network_with_dimensions(network: Network, emit: EmitRequest) -> Network:
-    """The network with its dimensions as `axes`. Raises SourceError E0921 where they are not known."""
+def network_with_dimensions(network: Network) -> Network:
+    """The network with its dimensions as `axes`. Raises SourceError E0921 if they are not known."""
     found = with_axes(network)
     if not found.axes:
         hint = "products such as ring(4, ...) * switched(8, ...), meshes and tori have dimensions"
         message = f"the dimensions of '{network.name}' are not known"
-        raise SourceError(Diagnostic("E0921", message, emit.span, hint=hint))
+        raise SourceError(Diagnostic("E0921", message, hint=hint))
     return found
 
 
-def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
+def model_of_schedule(module: Module) -> LibraModel:
     """The design that asks for the fastest network for a schedule, with the bandwidth per NPU that its own has.
 
     Raises SourceError as `network_with_dimensions` does.
@@ -59,7 +65,7 @@ def model_of_schedule(module: Module, emit: EmitRequest) -> LibraModel:
     from collc.design.schedule_traffic import schedule_problem
     from collc.emit.libra.model import LibraModel
 
-    network, schedule = network_with_dimensions(module.network, emit), module.schedule
+    network, schedule = network_with_dimensions(module.network), module.schedule
     assert schedule is not None
     prices = default_prices()
     problem, row = schedule_problem(network, module.demand, schedule, prices)

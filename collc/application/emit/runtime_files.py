@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from collc.application.emit.written_files import Destination, RunRanks, WrittenFile, combined
-from collc.application.settings import Progress
 from collc.base.diagnostics import Diagnostic, Note, SourceError
+from collc.base.options import OptionValue
 from collc.base.wording import plural
-from collc.msccl.options import MscclOptions
+from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine
+from collc.msccl.options import MscclOptions, msccl_options
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -27,7 +27,31 @@ _SHOWN: Final = 8
 """Most ranks that a remark names; the file of the ranks has all."""
 
 
-def write_msccl(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
+def emit_msccl(emission: Emission) -> WrittenFile:
+    """Write, read back and check MSCCL files. Raises what `write_msccl` raises."""
+    options = msccl_options(emission.options)
+    written = write_msccl(emission.module, options, emission.destination, emission.announce)
+    return _with_switched_notes(written, emission, "msccl", options)
+
+
+def emit_mscclpp(emission: Emission) -> WrittenFile:
+    """Write, read back and check MSCCL++ plans. Raises what `write_mscclpp` raises."""
+    options = msccl_options(emission.options, plan=True)
+    written = write_mscclpp(emission.module, options, emission.destination, emission.announce)
+    return _with_switched_notes(written, emission, "mscclpp", options)
+
+
+def _with_switched_notes(file: WrittenFile, emission: Emission, kind: FileKind, options: MscclOptions) -> WrittenFile:
+    """The files with remarks on their speed over the switches if they were planned without these."""
+    if not emission.module.network.unwound or emission.network is None or "failed" in file.checks.values():
+        return file
+    from collc.application.emit.file_times import switched_notes
+
+    notes = switched_notes(list(emission.destination.finals), kind, emission.module, emission.network, options)
+    return replace(file, notes=(*file.notes, *notes))
+
+
+def write_msccl(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
     """Lower the schedule to MSCCL, write it as XML, read the files back and check them. Raises what `lower` raises.
 
     Each run has a file; the old runtime needs one for each placement too.
@@ -35,23 +59,25 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
     from collc.msccl.lowering.files import program_files
 
     def write(part: Module, run: int | None) -> WrittenFile:
-        chosen, sizes_note = _choose_sizes(part, options, "msccl", progress)
-        progress(None, "lowering to MSCCL")
+        chosen, sizes_note = _choose_sizes(part, options, "msccl", announce)
+        announce("lowering to MSCCL")
         written: list[WrittenFile] = []
-        files = program_files(part, chosen, lambda stage: progress(None, f"lowering to MSCCL, {stage}"))
+        files = program_files(part, chosen, lambda stage: announce(f"lowering to MSCCL, {stage}"))
         for file in files:
             path = destination.new(file.variant, run)
-            found = _write_xml(file, part, chosen, path, progress)
+            found = _write_xml(file, part, chosen, path, announce)
             if len(files) > 1:
                 placement = "in place" if file.program.placement.in_place else "out of place"
-                found = found.named(destination.finals[path].name, f"for calls {placement}")
+                found = found.with_name(destination.finals[path].name, f"for calls {placement}")
             written.append(found)
-        return combined([WrittenFile(notes=sizes_note), *written])
+        return combine([WrittenFile(notes=sizes_note), *written])
 
     return _for_runs(module, options, destination, write)
 
 
-def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: Path, progress: Progress) -> WrittenFile:
+def _write_xml(
+    file: ProgramFile, module: Module, options: MscclOptions, path: Path, announce: Announcer
+) -> WrittenFile:
     """Write one program as XML, and check the file."""
     from collc.emit.msccl import write_xml
     from collc.msccl.check import check_file, expected_of
@@ -62,7 +88,7 @@ def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: P
         write_xml(program, out)
     collective, root = _collective_of(module)
     custom = program.collective.kind == "custom"
-    progress(None, "reading the MSCCL file back and checking it")
+    announce("reading the MSCCL file back and checking it")
     verdict = check_file(
         path,
         collective=None if custom else collective,
@@ -70,38 +96,38 @@ def _write_xml(file: ProgramFile, module: Module, options: MscclOptions, path: P
         profile=options.profile.value,
         expected=expected_of(module.network, module.demand, options.instances) if custom else None,
     )
-    progress(None, "simulating the MSCCL file")
+    announce("simulating the MSCCL file")
     measured = quality(program, module)
     notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured), average_note(module.demand))
     return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
 
 
-def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, progress: Progress) -> WrittenFile:
+def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
     from collc.application.compile.plan_choice import fastest_plan
-    from collc.application.emit.file_speed import plan_speed_notes
+    from collc.application.emit.file_times import plan_speed_notes
     from collc.emit.mscclpp import write_plan
     from collc.msccl.check import expected_of
-    from collc.msccl.check_plan import check_plan
+    from collc.msccl.check_plan import check_plan as check_plan_file
     from collc.msccl.plans.plan import remarks_of
     from collc.msccl.plans.precheck import nodes_of_ranks
 
     def write(part: Module, run: int | None) -> WrittenFile:
-        chosen, sizes_note = _choose_sizes(part, options, "mscclpp", progress)
+        chosen, sizes_note = _choose_sizes(part, options, "mscclpp", announce)
         path = destination.new(run=run)
-        progress(None, "lowering to MSCCL++")
+        announce("lowering to MSCCL++")
         plan = fastest_plan(part, chosen)
         with path.open("wb") as file:
             write_plan(plan, file)
         collective, root = _collective_of(part)
-        progress(None, "reading the MSCCL++ plan back and checking it")
+        announce("reading the MSCCL++ plan back and checking it")
         nodes = nodes_of_ranks(part.network, chosen)
         if plan["collective"] == "custom":
             expected = expected_of(part.network, part.demand, options.instances)
-            verdict = check_plan(path, collective="custom", expected=expected, nodes=nodes)
+            verdict = check_plan_file(path, collective="custom", expected=expected, nodes=nodes)
         else:
-            verdict = check_plan(path, collective=collective, root=root, nodes=nodes)
-        progress(None, "simulating the MSCCL++ plan")
+            verdict = check_plan_file(path, collective=collective, root=root, nodes=nodes)
+        announce("simulating the MSCCL++ plan")
         speed = plan_speed_notes(path, part, chosen) if verdict.ok else ()
         notes = [
             *sizes_note,
@@ -115,19 +141,19 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
 
 
 def _choose_sizes(
-    part: Module, options: MscclOptions, kind: FileKind, progress: Progress
+    part: Module, options: MscclOptions, kind: FileKind, announce: Announcer
 ) -> tuple[MscclOptions, tuple[str, ...]]:
-    """The options with sizes, and a remark where the program leaves them to collc."""
+    """The options with sizes, and a remark if the program leaves them to collc."""
     if not options.best_known:
         return options, ()
     from collc.application.emit.best_sizes import with_best_sizes
 
-    chosen, remark = with_best_sizes(part, options, kind, progress)
+    chosen, remark = with_best_sizes(part, options, kind, announce)
     return chosen, (remark,)
 
 
 def average_note(demand: Demand) -> str:
-    """What is left to do where a demand asks for averages, "" where it does not."""
+    """What is left to do if a demand asks for averages, "" if it does not."""
     chunks = demand.chunks
     counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
     if not counts:
@@ -136,21 +162,17 @@ def average_note(demand: Demand) -> str:
     return f"avg: the file adds and does not divide; call it with ncclSum and divide the result by {by}"
 
 
-def write_msccl_stages(module: Module, options: MscclOptions, path: Path) -> None:
-    """Write the MSCCL program of each run after each stage of the lowering, as text for people."""
-    from collc.msccl.communicators import communicators_of
-    from collc.msccl.lowering.files import stages_of, stages_text
-
-    found = communicators_of(module.network, module.demand, joint=options.custom)
-    with path.open("w", encoding="utf-8", newline="\n") as out:
-        for communicator in found:
-            if len(found) > 1:
-                out.write(f"# run {communicator.run}\n")
-            out.writelines(stages_text(stages_of(communicator.module(module), options)))
+def check_program(network: Network, demand: Demand, values: Mapping[str, OptionValue]) -> None:
+    """Raise SourceError for a schedule that no MSCCL file can hold, before it is synthesized."""
+    _check_runs(network, demand, msccl_options(values), plan=False)
 
 
-def check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan: bool) -> None:
-    """Raise SourceError for a schedule that no file can hold, before it is synthesized. plan: for MSCCL++."""
+def check_plan(network: Network, demand: Demand, values: Mapping[str, OptionValue]) -> None:
+    """Raise SourceError for a schedule that no plan can hold, before it is synthesized."""
+    _check_runs(network, demand, msccl_options(values, plan=True), plan=True)
+
+
+def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan: bool) -> None:
     from collc.msccl.communicators import communicators_of
     from collc.msccl.lowering.precheck import precheck
     from collc.msccl.plans.precheck import precheck_plan
@@ -166,10 +188,12 @@ def check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan:
                 raise
             note = Note(f"it is run {communicator.run} of {len(found)}")
             raise SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
+    if not options.custom:
+        _check_paths_inside(network, demand)
 
 
 def _check_standard(found: Sequence[Communicator]) -> None:
-    """Raise SourceError M0119 where a file is of no standard collective: nothing is known to compare it with."""
+    """Raise SourceError M0119 if a file is of no standard collective: nothing is known to compare it with."""
     for one in found:
         runs = one.demand.runs
         if len(runs) > 1 or any(run.standard is None for run in runs):
@@ -199,7 +223,7 @@ def _for_runs(
         before = len(destination.finals)
         one = write(part, run)
         if several and len(destination.finals) == before + 1:
-            one = one.named(destination.run_file(communicator.run or 0))
+            one = one.with_name(destination.run_file(communicator.run or 0))
         if not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
@@ -211,7 +235,7 @@ def _for_runs(
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
             one = replace(one, notes=(f"{which}rank {_list_names(shown)}", *one.notes))
         written.append(one)
-    everything = combined(written)
+    everything = combine(written)
     return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
 
 
@@ -242,14 +266,14 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
 
 
 def _collective_of(module: Module) -> tuple[str | None, int | None]:
-    """The collective of the standard library that a module computes, and its root; None where there is none."""
+    """The collective of the standard library that a module computes, and its root; None if there is none."""
     standard = module.demand.standard
     if standard is None:
         return None, None
     return standard.kind, standard.root if standard.root >= 0 else None
 
 
-def check_paths_inside(network: Network, demand: Demand) -> None:
+def _check_paths_inside(network: Network, demand: Demand) -> None:
     """Raise SourceError M0115 if only NPUs outside a group lead from one of its members to another."""
     from collc.msccl.communicators import for_one_run
     from collc.source.elaboration.unreachable import unreachable_chunk

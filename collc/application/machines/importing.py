@@ -1,7 +1,8 @@
-"""`collc import`: files that describe a machine become a program."""
+"""`collc import`: files that describe a machine become a program, with measured values in place of nominal ones."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,20 +10,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, Literal
 
-from collc.application.machines.measured_links import read_measured
 from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
-from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
+from collc.base.units import PICOSECONDS, UNITS, Dimension, format_rate, format_time, quantity_in
 from collc.base.wording import did_you_mean, listed, plural
 from collc.machines.domains import are_one_domain, with_domains
 from collc.machines.fabrics import Fabric, machine_of, one_switch, rails
 from collc.machines.gpu_models import MODELS
-from collc.machines.hosts import Host, HostGpu, HostNic, Inside, Kinds, inside_of
-from collc.machines.kinds import KINDS, kind_of, kinds_of
-from collc.machines.machine import Machine
+from collc.machines.host_groups import HostGroups, cabled_groups, join_of, switched_groups
+from collc.machines.hosts import Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
+from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of, kinds_of
+from collc.machines.machine import LinkKind, Machine
 from collc.machines.program import program_text
-from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, missing
-from collc.machines.slurm_groups import HostGroups, cabled_groups, join_of, switched_groups
+from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, option_error
 
 FABRICS: Final = ("rails", "switch")
 """Fabrics that need no file."""
@@ -37,7 +37,7 @@ class ImportSettings:
     kind: of `files`; None: by their content. node, fabric: as KIND:FILE, or FILE; fabric also as in FABRICS. nodes: the
     hosts to take, in this order; () for all. measured: files of `collc calibrate`, which the program at `output` will
     import. definitions: `-D`. npu, capacity, latency: as attribute=value or =unit. joined_by, part: of files
-    of Slurm, see `slurm_groups.JOINS` and `read_slurm`.
+    of Slurm, see `host_groups.JOINS` and `read_slurm`.
     """
 
     files: tuple[Path, ...]
@@ -71,25 +71,24 @@ def import_machine(settings: ImportSettings, remark: Callable[[str], None] = lam
     if _NAME.fullmatch(settings.name) is None:
         raise _usage(f"'{settings.name}' is not a valid name for a topology", "letters, digits and _")
     options = _options(settings)
-    sources = [_kind_and_source(settings.kind, path) for path in settings.files]
-    for kind, source in sources:
-        if kind not in KINDS:
-            raise _usage(f"there is no kind '{kind}'", did_you_mean(kind, KINDS, f"there are {listed(KINDS)}"))
-        if len(sources) > 1 and KINDS[kind].describes != "node":
-            raise _usage(f"{source.name} ({kind}) describes all of a network", "import it alone")
-    origin = _origin([*sources, *_extra(settings)])
+    files = [_open(settings.kind, path) for path in settings.files]
+    whole = next((file for file in files if file.kind.describes != "node"), None)
+    if whole is not None and len(files) > 1:
+        raise _usage(f"{whole.source.name} ({whole.kind.name}) describes all of a network", "import it alone")
+    named = [settings.node, None if settings.fabric in FABRICS else settings.fabric]
+    origin = _origin([*files, *(_open_named(text) for text in named if text is not None)])
     for path in settings.files:
         if path.name == "topology.conf" and path.with_name("topology.yaml").exists():
             remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
-    if not sources and settings.fabric is None:
+    if not files and settings.fabric is None:
         raise _usage("no file to import", "as in: collc import nccl topo.xml")
-    if sources and KINDS[sources[0][0]].describes == "network":
-        kind, source = sources[0]
-        machine: Machine | str = KINDS[kind].read(source, options)
+    if whole is not None and whole.kind.describes == "network":
+        machine = whole.read(options)
         if isinstance(machine, str):
-            return _astra_program(machine, settings, origin)
+            return _program_of_expression(machine, settings, origin)
+        assert isinstance(machine, Machine)
     else:
-        machine = _nodes(settings, options, sources)
+        machine = _machine_of_nodes(settings, options, files)
     _check_definitions(settings, machine)
     if not settings.measured:
         return program_text(machine, settings.name, origin)
@@ -103,31 +102,39 @@ def _usage(message: str, hint: str) -> UsageError:
     return UsageError(Diagnostic("U0150", message, hint=hint))
 
 
-def _kind_and_source(kind: str | None, path: Path) -> tuple[str, SourceFile]:
-    source = read_text(path, limit=MAX_BYTES)
-    return kind or kind_of(source), source
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file to import, and its kind."""
+
+    kind: ImportKind
+    source: SourceFile
+
+    def read(self, options: ImportOptions) -> Description:
+        """What it describes."""
+        return self.kind.read(self.source, options)
 
 
-def _kind_and_file(text: str) -> tuple[str, SourceFile]:
-    """KIND:FILE, or FILE."""
+def _open(kind: str | None, path: Path) -> _File:
+    source, kinds = read_text(path, limit=MAX_BYTES), import_kinds()
+    name = kind or kind_of(source)
+    if name not in kinds:
+        raise _usage(f"there is no kind '{name}'", did_you_mean(name, kinds, f"there are {listed(kinds)}"))
+    return _File(kinds[name], source)
+
+
+def _open_named(text: str) -> _File:
+    """The file of KIND:FILE, or FILE."""
     kind, sign, path = text.partition(":")
-    if sign and kind in KINDS:
-        return _kind_and_source(kind, Path(path))
-    return _kind_and_source(None, Path(text))
+    return _open(kind, Path(path)) if sign and kind in import_kinds() else _open(None, Path(text))
 
 
-def _extra(settings: ImportSettings) -> list[tuple[str, SourceFile]]:
-    named = [settings.node, None if settings.fabric in FABRICS else settings.fabric]
-    return [_kind_and_file(text) for text in named if text is not None]
-
-
-def _origin(sources: Sequence[tuple[str, SourceFile]]) -> str:
-    names = [f"{Path(source.name).name} ({kind})" for kind, source in sources]
+def _origin(files: Sequence[_File]) -> str:
+    names = [f"{Path(file.source.name).name} ({file.kind.name})" for file in files]
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     return f"Imported by 'collc import' from {listed(shown)}."
 
 
-def _astra_program(expression: str, settings: ImportSettings, origin: str) -> str:
+def _program_of_expression(expression: str, settings: ImportSettings, origin: str) -> str:
     from collc.source.formatting.format import format_source
 
     lines = [f"# {origin}", "# Bandwidths are GiB/s, as ASTRA-sim counts.", "import std.topologies", ""]
@@ -138,51 +145,44 @@ def _astra_program(expression: str, settings: ImportSettings, origin: str) -> st
     return format_source(SourceFile(settings.name, text))
 
 
-def _nodes(settings: ImportSettings, options: ImportOptions, sources: list[tuple[str, SourceFile]]) -> Machine:
+def _machine_of_nodes(settings: ImportSettings, options: ImportOptions, files: Sequence[_File]) -> Machine:
     """The machine of nodes, alone or on a fabric."""
-    fabric_source = None
-    if sources and KINDS[sources[0][0]].describes == "fabric":
-        fabric_source, sources = sources[0], []
+    of_fabric = None
+    if files and files[0].kind.describes == "fabric":
+        of_fabric, files = files[0], ()
         if settings.fabric is not None and settings.joined_by != "nvlink":
             raise _usage("two fabrics", "give the file of the nodes with --node")
     elif settings.fabric is not None and settings.fabric not in FABRICS:
-        fabric_source = _kind_and_file(settings.fabric)
-        if KINDS[fabric_source[0]].describes != "fabric":
-            raise _usage(f"{fabric_source[0]} describes no fabric", f"{listed(kinds_of('fabric'))} do")
+        of_fabric = _open_named(settings.fabric)
+        if of_fabric.kind.describes != "fabric":
+            raise _usage(f"{of_fabric.kind.name} describes no fabric", f"{listed(kinds_of('fabric'))} do")
     if settings.node is not None:
-        sources = [*sources, _kind_and_file(settings.node)]
-    hosts, remarks = _all_hosts(sources, options)
-    fabric: Fabric | HostGroups | None = None
-    if fabric_source is not None:
-        fabric = KINDS[fabric_source[0]].read(fabric_source[1], options)
+        files = [*files, _open_named(settings.node)]
+    hosts: list[Host] = []
+    remarks: list[str] = []
+    for file in files:
+        described = file.read(options) if file.kind.describes == "node" else None
+        if not isinstance(described, Hosts):
+            raise _usage(f"{file.kind.name} does not describe the inside of a node", f"{listed(kinds_of('node'))} do")
+        hosts += described.hosts
+        remarks += described.remarks
+    fabric = None if of_fabric is None else of_fabric.read(options)
     if isinstance(fabric, HostGroups):
         machine = _machine_of_groups(fabric, hosts, settings, options)
         return replace(machine, taken=(*_summary(machine), fabric.remark(), *dict.fromkeys(remarks)))
     if settings.joined_by is not None:
         raise _usage("--joined-by is for blocks, rings and tori of Slurm", "leave it out")
+    assert fabric is None or isinstance(fabric, Fabric)
     if fabric is not None:
-        fabric = _chosen(fabric, settings.nodes)
+        fabric = _with_hosts(fabric, settings.nodes)
     kinds = Kinds(options)
     with_ports = fabric is not None or settings.fabric is not None
     insides = [inside_of(host, kinds, options, with_ports=with_ports) for host in hosts or [_plain_host(options)]]
     if len(insides) > 1 and not with_ports and not are_one_domain([inside.node for inside in insides]):
-        message = f"{len(insides)} nodes, and nothing states what joins them"
-        raise missing(message, "give --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
+        message = f"{len(insides)} nodes, and no file says how they are connected"
+        raise option_error(message, "give --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
     machine = with_domains(_join_insides(insides, fabric, settings, kinds))
     return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
-
-
-def _all_hosts(sources: Sequence[tuple[str, SourceFile]], options: ImportOptions) -> tuple[list[Host], list[str]]:
-    """The hosts of all files, and remarks."""
-    hosts: list[Host] = []
-    remarks: list[str] = []
-    for kind, source in sources:
-        if KINDS[kind].describes != "node":
-            raise _usage(f"{kind} does not describe the inside of a node", f"{listed(kinds_of('node'))} do")
-        hosts_of_file, notes = KINDS[kind].read(source, options)
-        hosts += hosts_of_file
-        remarks += notes
-    return hosts, remarks
 
 
 def _machine_of_groups(
@@ -241,8 +241,8 @@ def _domains(groups: HostGroups, hosts: Sequence[Host], settings: ImportSettings
     if hosts:
         raise _usage("--joined-by nvlink takes no file of a node", "give --gpus-per-node 4 -D nvlink=900GB/s")
     if len(groups.groups) > 1 and settings.fabric not in FABRICS:
-        message = f"{len(groups.groups)} blocks, and nothing states what joins them"
-        raise missing(message, "give --fabric rails, or --fabric switch")
+        message = f"{len(groups.groups)} blocks, and no file says how they are connected"
+        raise option_error(message, "give --fabric rails, or --fabric switch")
     kinds = Kinds(options)
     check_devices(len(groups.hosts) * (options.gpus_per_node or 0))
     inside = inside_of(_plain_host(options, in_domain=True), kinds, options, with_ports=settings.fabric is not None)
@@ -261,10 +261,10 @@ def _domains(groups: HostGroups, hosts: Sequence[Host], settings: ImportSettings
 
 def _check_ports(insides: Sequence[Inside]) -> None:
     if any(not inside.ports for inside in insides):
-        raise missing("a node has no NIC that a fabric could be attached to", "import files that list NICs")
+        raise option_error("a node has no NIC that a fabric could be attached to", "import files that list NICs")
 
 
-def _chosen(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
+def _with_hosts(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
     """The fabric with the hosts that --nodes names."""
     known = set(fabric.hosts)
     for name in nodes:
@@ -279,11 +279,11 @@ def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
     count, rate = options.gpus_per_node, options.rates.get("nvlink")
     if count is None:
         message = "the file says nothing about the inside of nodes"
-        raise missing(message, "give a file of one (--node nccl:topo.xml), or --gpus-per-node 8 -D nvlink=450GB/s")
+        raise option_error(message, "give a file of one (--node nccl:topo.xml), or --gpus-per-node 8 -D nvlink=450GB/s")
     linked = in_domain or count > 1
     if rate is None and linked:
         message = f"nothing says how the {plural(count, 'GPU')} of a node {'are' if count > 1 else 'is'} linked"
-        raise missing(message, "give the rate of each to the switch of its node: -D nvlink=450GB/s")
+        raise option_error(message, "give the rate of each to the switch of its node: -D nvlink=450GB/s")
     gpus = [HostGpu(f"GPU{at}", (), rate or Fraction(1), int(linked)) for at in range(count)]
     nics = [HostNic(f"NIC{at}", (), None) for at in range(count)]
     return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
@@ -305,7 +305,7 @@ def _switches(count: int, tier: str) -> str:
 
 
 def _check_definitions(settings: ImportSettings, machine: Machine) -> None:
-    """Raise UsageError where -D names no link of the machine."""
+    """Raise UsageError if -D names no link of the machine."""
     known = [name for kind in machine.kinds for name in (kind.name, f"{kind.name}_latency")]
     for name in settings.definitions:
         if name not in known:
@@ -364,3 +364,64 @@ def _unit(text: str | None, flag: str, dimension: Dimension) -> tuple[str, Fract
         example = "GB/s" if dimension is Dimension.RATE else "us"
         raise _usage(f"'{unit}' is not a unit of {flag}", f"as in {flag} {name}={example}")
     return name, found[1] / (PICOSECONDS if dimension is Dimension.TIME else 1)
+
+
+NOTABLE: Final = Fraction(1, 5)
+"""From this difference on, relative to what the files say, a remark names both values."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLinks:
+    """The lets of files of `collc calibrate`.
+
+    paths: as the program imports them. values: picoseconds and bytes per second, by name.
+    """
+
+    paths: tuple[str, ...]
+    values: dict[str, Fraction]
+
+    def remarks(self, kinds: tuple[LinkKind, ...]) -> list[str]:
+        """Where measured and nominal values differ by more than 20 %. Raises UsageError U0150 for lets of no link."""
+        names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
+        for name in self.values:
+            if name not in names:
+                hint = f"the links of this machine are {listed([kind.name for kind in kinds])}: collc calibrate --name"
+                raise UsageError(
+                    Diagnostic("U0150", f"'{name}' is measured, but no link of this machine has that name", hint=hint)
+                )
+        found: list[str] = []
+        for kind in kinds:
+            rate, time = kind.rate * kind.times, kind.latency * 10**12
+            pairs = ((f"{kind.name}_bandwidth", rate, format_rate), (f"{kind.name}_latency", time, format_time))
+            for name, nominal, text in pairs:
+                measured = self.values.get(name)
+                if measured is not None and abs(measured - nominal) > NOTABLE * nominal:
+                    share = f"{abs(float(measured / nominal) - 1):.0%}" if nominal else "far"
+                    more = "more" if measured > nominal else "less"
+                    found.append(f"{name}: measured {text(measured)}, nominal {text(nominal)} ({share} {more})")
+        return found
+
+
+def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks:
+    """Read files of `collc calibrate`. output: the program that will import them.
+
+    Raises SourceError for errors of the files, UsageError U0150 if one has something else than lets of a time or
+    rate, or a let occurs twice.
+    """
+    from collc.source.parsing.expressions import QuantityLiteral
+    from collc.source.parsing.parse import parse
+    from collc.source.parsing.syntax import Let
+
+    values: dict[str, Fraction] = {}
+    for path in files:
+        for node in parse(read_text(path)).statements:
+            if not isinstance(node, Let) or not isinstance(node.value, QuantityLiteral):
+                message = f"{path} has more than lets of times and rates"
+                raise UsageError(Diagnostic("U0150", message, node.span, hint="as 'collc calibrate' writes them"))
+            name, wanted = node.name.name, Dimension.TIME if node.name.name.endswith("_latency") else Dimension.RATE
+            if node.value.dimension is not wanted or name in values:
+                message = f"'{name}' occurs twice" if name in values else f"'{name}' is not a {wanted.name.lower()}"
+                raise UsageError(Diagnostic("U0150", message, node.span))
+            values[name] = node.value.value
+    folder = Path() if output is None else output.parent
+    return MeasuredLinks(tuple(Path(os.path.relpath(path, folder)).as_posix() for path in files), values)

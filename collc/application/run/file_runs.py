@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import Final, TypedDict, Unpack, cast
 
+from collc.application.file_kinds import call_for
 from collc.application.verify.named_collectives import collective_named
 from collc.base.diagnostics import Diagnostic
-from collc.base.html import html_table
+from collc.base.tables import html_table
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan
-from collc.msccl.file_kinds import kind_of_program
-from collc.msccl.running.run_file import RunReport, run_file
+from collc.msccl.running.data import RunReport
+from collc.msccl.running.run_file import run_file
 from collc.msccl.running.run_plan import run_plan_file
 
 COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
@@ -65,12 +66,12 @@ class PlanRunOptions(TypedDict, total=False):
     """The options of a run of an MSCCL++ plan.
 
     dtype: of the elements ("float32", "int32", ...).
-    count: elements as NCCL counts them; a few elements a chunk where it is missing.
+    count: elements as NCCL counts them; a few elements a chunk if it is missing.
     seed: of data and order of events; run k has seed + k.
     runs: how often the file is run.
-    op: of reductions: "sum", "prod", "max" or "min"; what the file says where it is missing, else "sum".
+    op: of reductions: "sum", "prod", "max" or "min"; what the file says if it is missing, else "sum".
         Plans only add.
-    collective: what the file must compute; what it says itself where it is missing.
+    collective: what the file must compute; what it says itself if it is missing.
     root: rank of the root of a rooted collective.
     threads: run each threadblock of an MSCCL file in a thread of its own, instead of all in a random order.
     """
@@ -91,7 +92,7 @@ class RunOptions(PlanRunOptions, total=False):
     profile: Profile
 
 
-def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[PlanRunOptions]) -> FileRuns:
+def run_program(path: Path, **options: Unpack[RunOptions]) -> FileRuns:
     """Run an MSCCL file or an MSCCL++ plan on random data, and compare its results with NumPy.
 
     A file that runs and that `verify` refuses all the same, as for a race that no run meets, is not ok: its messages
@@ -100,15 +101,23 @@ def run_program(path: Path, *, profile: Profile = "executor", **options: Unpack[
     collective = options.get("collective")
     if collective is not None:
         collective_named(collective, ("custom",))
-    root = options.get("root")
-    if kind_of_program(path) == "mscclpp":
-        runs = tuple(run_plan_file(path, **options))
-        verdict = check_plan(path, collective=collective, root=root)
-    else:
-        runs = tuple(run_file(path, profile=profile, **options))
-        verdict = check_file(path, collective=collective, root=root, profile=profile)
-    errors = () if verdict.ok else tuple(message for message in verdict.diagnostics if not message.warning)
-    return FileRuns(path, runs, errors)
+    runs: FileRuns = call_for(path, "run", options)
+    return runs
+
+
+def run_msccl(path: Path, options: RunOptions) -> FileRuns:
+    """Run an MSCCL file. Raises as `run_program` does."""
+    runs, profile = run_file(path, **options), options.get("profile", "executor")
+    verdict = check_file(path, collective=options.get("collective"), root=options.get("root"), profile=profile)
+    return FileRuns(path, tuple(runs), () if verdict.ok else verdict.errors)
+
+
+def run_plan(path: Path, options: RunOptions) -> FileRuns:
+    """Run an MSCCL++ plan. Raises as `run_program` does."""
+    chosen = cast("PlanRunOptions", {name: value for name, value in options.items() if name != "profile"})
+    runs = run_plan_file(path, **chosen)
+    verdict = check_plan(path, collective=options.get("collective"), root=options.get("root"))
+    return FileRuns(path, tuple(runs), () if verdict.ok else verdict.errors)
 
 
 def _row(run: RunReport) -> tuple[str, ...]:

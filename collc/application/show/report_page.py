@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Progress
-from collc.application.show.report_alternatives import Alternatives
 from collc.application.show.report_subject import Subject, subject_of_report
+from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
-from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section, Table
+from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section
 from collc.pictures.picture import Picture
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
 from collc.ten.network import Network
@@ -46,7 +46,7 @@ def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> 
 
 def subject_section(subject: Subject) -> Section:
     """The section of a report about a schedule or a file."""
-    failed = subject.failed
+    failed = subject.failed_checks
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
     badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
     panels = [Panel("Summary", _summary(subject))]
@@ -56,17 +56,18 @@ def subject_section(subject: Subject) -> Section:
         panels += [
             Panel("Schedule", _schedule(subject.use)),
             Panel("Load", _load(subject.use)),
-            Panel("Utilisation", _utilisation_blocks(subject.use, subject.alternatives)),
+            Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
     if subject.drawing:
-        panels.append(Panel("Threadblocks", [_threadblocks(subject)]))
+        caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
+        panels.append(Panel("Threadblocks", [Drawing("Threadblocks and their steps", subject.drawing, caption)]))
     return Section(subject.name, subject.summary, badge, panels)
 
 
 def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:
     """The page of one schedule as HTML, with the checks made so far and the bounds; nothing is checked again.
 
-    network: that of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
+    network: of the program, whose switches the schedule may have replaced. Raises ValueError for a report without
     a module.
     """
     made = {name: outcome for name, outcome in report.checks.items() if outcome != "skipped"}
@@ -82,20 +83,25 @@ def _summary(subject: Subject) -> list[Block]:
     if subject.facts:
         blocks.append(Facts(subject.facts))
     if subject.messages:
-        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed), code=True))
+        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed_checks), code=True))
     rows = [
         (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()
     ]
-    blocks.append(Table("Checks", ("check", "outcome", "meaning"), rows))
+    blocks.append(Table(("check", "outcome", "meaning"), rows, "Checks"))
     if subject.bounds:
-        blocks.append(Table("Lower bounds", ("bound", "time", "set by", "schedule / bound"), subject.bounds))
+        blocks.append(Table(("bound", "time", "set by", "schedule / bound"), subject.bounds, "Lower bounds"))
     if subject.notes:
         blocks.append(Remarks("Notes", subject.notes))
     ranks = [row for run in subject.ranks for row in run.rows()]
     if ranks:
-        blocks.append(Table("Ranks of the files for runtimes", ("run", "rank", "NPU", "of the machine"), ranks))
+        blocks.append(Table(("run", "rank", "NPU", "of the machine"), ranks, "Ranks of the files for runtimes"))
     return blocks
+
+
+def topology_picture(network: Network) -> Picture:
+    """The devices and links of a network."""
+    return network_picture(network, title="Topology")
 
 
 def _network(network: Network) -> list[Block]:
@@ -106,9 +112,9 @@ def _network(network: Network) -> list[Block]:
         for family in network.families
     ]
     blocks: list[Block] = [
-        Figure(network_picture(network, title="Topology"), "Numbers are ranks. Each line stands for both directions."),
-        Table("Devices", ("name", "shape", "kind"), families),
-        Table("Links (each direction counts)", ("bandwidth and latency", "links"), rows),
+        Figure(topology_picture(network), "Numbers are ranks. Each line stands for both directions."),
+        Table(("name", "shape", "kind"), families, "Devices"),
+        Table(("bandwidth and latency", "links"), rows, "Links (each direction counts)"),
     ]
     return blocks
 
@@ -137,13 +143,14 @@ def _load(use: LinkUse) -> list[Block]:
         if use.bytes_per_link[link]
     ]
     return [
-        Figure(_load_picture(use)),
+        Figure(load_picture(use)),
         Figure(load_map(use), "Row: sender, column: receiver. Cells without colour have no link."),
-        Table("Links that are busy longest", ("link", "bytes", "busy", "of the time"), rows),
+        Table(("link", "bytes", "busy", "of the time"), rows, "Links that are busy longest"),
     ]
 
 
-def _load_picture(use: LinkUse) -> Picture:
+def load_picture(use: LinkUse) -> Picture:
+    """The bytes of each link, on the network."""
     return network_picture(use.network, use.bytes_per_link, "Bytes per link on the topology")
 
 
@@ -153,49 +160,35 @@ _LONGEST: Final = 4
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
-def _utilisation(use: LinkUse, alternatives: Alternatives | None) -> Picture:
-    others = alternatives.curves if alternatives is not None else ()
-    own = ("this schedule", use.time, use.utilisation(SPANS).tolist())
-    return utilisation_chart([own, *others], until=_LONGEST * use.time)
+def utilisation_picture(subject: Subject) -> Picture | None:
+    """The share of links in use over time, of the schedule and of its alternatives."""
+    use = subject.use
+    if use is None or not len(use):
+        return None
+    curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
+    simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
+    curves += [(name, found.time_ps, found.utilisation(SPANS).tolist()) for name, found in simulated]
+    return utilisation_chart(curves, until=_LONGEST * use.time)
 
 
-def _utilisation_blocks(use: LinkUse, alternatives: Alternatives | None) -> list[Block]:
+def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     """The share of links in use, of the schedule and its alternatives, and a table of their times."""
     caption = _UTILISATION
-    if alternatives is not None and alternatives.curves:
+    if any(other.simulation is not None for other in subject.alternatives):
         caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
         caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
-    blocks: list[Block] = [Figure(_utilisation(use, alternatives), caption)]
-    if alternatives is not None and alternatives.rows:
+    picture = utilisation_picture(subject)
+    blocks: list[Block] = [] if picture is None else [Figure(picture, caption)]
+    if subject.alternatives:
         columns = ("algorithm", "time", "against this schedule", "remark")
-        rows = [("this schedule", format_time(use.time), "1.00 x", ""), *alternatives.rows]
+        rows = [("this schedule", format_time(use.time), "1.00 x", "")]
+        for other in subject.alternatives:
+            time = other.time_ps
+            ratio = f"{time / use.time:.2f} x" if time is not None and use.time else "-"
+            rows.append((other.name, "-" if time is None else format_time(time), ratio, other.reason))
         if not any(remark for *_, remark in rows):
             columns, rows = columns[:-1], [row[:-1] for row in rows]
-        blocks.append(Table("Alternatives on the same network", columns, rows))
-    if alternatives is not None and alternatives.remark:
-        blocks.append(Remarks("Alternatives", [alternatives.remark]))
+        blocks.append(Table(columns, rows, "Alternatives on the same network"))
+    if subject.remark:
+        blocks.append(Remarks("Alternatives", [subject.remark]))
     return blocks
-
-
-def _threadblocks(subject: Subject) -> Drawing:
-    caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
-    return Drawing("Threadblocks and their steps", subject.drawing, caption)
-
-
-# Single pictures
-
-_DRAWN: Final[Mapping[str, Callable[[LinkUse], Picture]]] = {
-    "ten": ten_picture,
-    "gantt": gantt_picture,
-    "heatmap": load_map,
-    "load": _load_picture,
-}
-
-
-def single_picture(subject: Subject, name: str) -> Picture | None:
-    """One of `pictures.PICTURES`; None where the subject has nothing to draw."""
-    if name == "topology":
-        return None if subject.network is None else network_picture(subject.network, title="Topology")
-    if subject.use is None or not len(subject.use):
-        return None
-    return _utilisation(subject.use, subject.alternatives) if name == "utilisation" else _DRAWN[name](subject.use)

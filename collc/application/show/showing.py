@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from collc.application.compile.compile_report import CompileReport
-from collc.application.compile.output_files import FROM_NPU_TO_NPU
+from collc.application.file_kinds import call_for
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
-from collc.application.show.report_page import report_page, single_picture, subject_section
+from collc.application.show.picture_kinds import PICTURE_KINDS
+from collc.application.show.report_page import report_page, subject_section
 from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.base.wording import did_you_mean, listed, plural
-from collc.msccl.file_kinds import FileKind, kind_of
-from collc.pictures import DESIGN_PICTURES
+from collc.base.wording import listed, plural
+from collc.emit.kinds import EMIT_KINDS
 
 if TYPE_CHECKING:
     from collc.application.design.design_pages import DesignSubject
-    from collc.application.verify.file_report import FileReport
     from collc.msccl.check.model import Profile
     from collc.pictures.link_use import LinkUse
     from collc.pictures.page import Section
@@ -52,9 +51,9 @@ class ShowSettings:
     profile: Profile = "executor"
 
     @property
-    def compared(self) -> bool:
+    def needs_alternatives(self) -> bool:
         """Whether what is drawn needs the alternatives to a schedule."""
-        return self.page is not None or self.picture == "utilisation"
+        return self.page is not None or PICTURE_KINDS[self.picture].of == "comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +81,17 @@ class Shown:
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
-        return not any(subject.failed for subject in self.subjects)
+        return not any(subject.failed_checks for subject in self.subjects)
 
 
 def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
-    """Write a report or a picture of a file; nothing is written where one of them fails.
+    """Write a report or a picture of a file; nothing is written if one of them fails.
 
     A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
-    that cannot be read or has no schedule, UsageError where settings do not fit it (U0106, U0131, U0135 to U0137).
+    that cannot be read or has no schedule, UsageError if settings do not fit it (U0106, U0131, U0135 to U0137).
     """
-    subjects, designs = _subjects(path, settings, progress)
+    shown: Subjects = call_for(path, "show", settings, progress)
+    subjects, designs = shown
     texts: dict[Path, bytes] = {}
     if settings.page is not None:
         progress(None, "drawing")
@@ -131,32 +131,24 @@ def _design_sections(designs: Sequence[DesignSubject]) -> list[Section]:
 def _picture(
     path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
 ) -> Picture:
-    """The one picture. Raises UsageError U0107 where several schedules have it, U0136 where nothing can be drawn."""
-    if settings.picture in DESIGN_PICTURES:
-        return _design_picture(path, designs, settings.picture)
-    if len(subjects) != 1:
-        raise not_one_schedule(path, len(subjects), ", and a picture shows one")
-    picture = single_picture(subjects[0], settings.picture)
-    if picture is None:
-        message = f"there is no picture '{settings.picture}' of {path}: " + (
-            "it names no network" if subjects[0].network is None else "no transfers are known"
-        )
-        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subjects[0].network is None else ""
-        raise UsageError(Diagnostic("U0136", message, hint=hint))
-    return picture
-
-
-def _design_picture(path: Path, designs: Sequence[DesignSubject], name: str) -> Picture:
-    from collc.application.design.design_pages import DRAWN
-
-    if len(designs) != 1:
-        message = f"{path} has {plural(len(designs), 'design')}, and a picture '{name}' shows one"
-        raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
-    picture = DRAWN[name](designs[0])
-    if picture is None:
-        message = f"there is no picture '{name}' of {path}: no constraint of the design is a budget"
+    """The one picture. Raises UsageError U0107 if several schedules have it, U0136 if nothing can be drawn."""
+    kind = PICTURE_KINDS[settings.picture]
+    if kind.of == "design":
+        if len(designs) != 1:
+            message = f"{path} has {plural(len(designs), 'design')}, and a picture '{kind.name}' shows one"
+            raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
+        drawn, reason = designs[0], "no constraint of the design is a budget"
         hint = "a budget limits all bandwidths, as in: require sum(bandwidth) == 800GB/s"
-        raise UsageError(Diagnostic("U0136", message, hint=hint))
+    else:
+        if len(subjects) != 1:
+            raise not_one_schedule(path, len(subjects), ", and a picture shows one")
+        subject = subjects[0]
+        drawn = {"network": subject.network, "transfers": subject.use or None, "comparison": subject}[kind.of]
+        reason = "it names no network" if subject.network is None else "no transfers are known"
+        hint = "give a network with --on FILE.coll:TOPOLOGY --size BYTES" if subject.network is None else ""
+    picture = None if drawn is None else kind.function()(drawn)
+    if picture is None:
+        raise UsageError(Diagnostic("U0136", f"there is no picture '{kind.name}' of {path}: {reason}", hint=hint))
     return picture
 
 
@@ -175,67 +167,60 @@ def _png(picture: Picture, settings: ShowSettings) -> bytes:
 
 # Subjects
 
+Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
+"""The schedules of a file, or the file itself, and the designs of a program."""
 
-def _subjects(
-    path: Path, settings: ShowSettings, progress: Progress
-) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
-    """The schedules of a file, or the file itself, and the designs of a program."""
-    from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 
-    kind = _kind(path)
-    _check_settings(path, kind, settings)
-    if kind == "coll":
-        return _program_subjects(path, settings, progress)
+def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
+    """The schedule of a `.ten` file, with its checks."""
+    from collc.application.verify.file_verification import Expectation, verify_module
+    from collc.ten.binary import read_module
+
+    _check_settings(path, settings, own_network=True)
     progress(None, f"checking {path.name}")
-    if kind == "ten":
-        from collc.ten.files import read_module
-
-        module = read_module(path)
-        checked = verify_module(module, Expectation(), path)
-        return (subject_of_module(module, checked, progress if settings.compared else None),), ()
-    found = verify_file(path, Expectation(profile=settings.profile))
-    if not found.summary:
-        found.raise_if_failed()
-    return (_program(path, found, settings),), ()
+    module = read_module(path)
+    checked = verify_module(module, Expectation(), path)
+    return (subject_of_module(module, checked, progress if settings.needs_alternatives else None),), ()
 
 
-def _kind(path: Path) -> FileKind:
-    """The kind of a file; one of no known kind counts as `.ten`. Raises UsageError U0106 where it can't be opened."""
-    if path == Path("-"):
-        return "coll"
+def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
+    """A file for a runtime, with its checks, its threadblocks and, on a network, its simulation."""
+    from collc.application.verify.file_verification import Expectation, verify_file
+
+    _check_settings(path, settings)
+    progress(None, f"checking {path.name}")
+    checked = verify_file(path, Expectation(profile=settings.profile))
+    if not checked.summary:
+        checked.raise_if_failed()
     try:
-        return kind_of(path) or "ten"
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        hint = "give a program, a .ten file, an MSCCL file (XML) or an MSCCL++ plan (JSON)"
-        raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
+        drawing = str(call_for(path, "inspect", settings.profile).svg())
+    except CheckFailed:
+        drawing = ""
+    use = _simulated_use(path, settings) if settings.on is not None and checked.ok else None
+    return (subject_of_program(path, checked, drawing, use, settings.size),), ()
 
 
-def _check_settings(path: Path, kind: FileKind, settings: ShowSettings) -> None:
-    """Raise UsageError U0131 or U0135 for settings that do not fit the kind of the file."""
-    if kind in ("coll", "ten") and settings.on is not None:
+def _check_settings(path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False) -> None:
+    """Raise UsageError U0131, U0134 or U0135 for settings that do not fit the kind of the file."""
+    if own_network and settings.on is not None:
         raise UsageError(Diagnostic("U0131", f"{path} has a network of its own: --on is for others"))
     given = {"--schedule": settings.schedule, "--design": settings.design, "-D": settings.definitions or None}
     option = next((name for name, value in given.items() if value is not None), None)
-    if kind != "coll" and option is not None and not (option == "-D" and settings.on is not None):
+    if not program and option is not None and not (option == "-D" and settings.on is not None):
         raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
     if settings.on is not None and settings.size is None:
         raise no_size(path)
 
 
-def _program_subjects(
-    path: Path, settings: ShowSettings, progress: Progress
-) -> tuple[tuple[Subject, ...], tuple[DesignSubject, ...]]:
-    """The schedules and designs of a program. Raises UsageError U0118 or U0136 where there is none."""
+def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
+    """The schedules and designs of a program. Raises UsageError U0118 or U0136 if there is none."""
     from collc.application.design.design_pages import design_subject
+    from collc.application.design.designs import chosen_designs
     from collc.source.elaboration.elaborate import load_program
 
+    _check_settings(path, settings, own_network=True, program=True)
     program = load_program(path, settings.definitions, settings.schedule)
-    designs = [one for one in program.designs if settings.schedule is None and settings.design in (None, one.name)]
-    if settings.design is not None and not designs:
-        names = [one.name for one in program.designs]
-        hint = did_you_mean(settings.design, names, f"there are {listed(names)}" if names else "")
-        raise UsageError(Diagnostic("U0118", f"the program has no design '{settings.design}'", hint=hint))
+    designs = chosen_designs(program, settings.design) if settings.schedule is None else []
     schedules = program.schedules if settings.design is None else ()
     if not schedules and not designs:
         hint = "write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
@@ -258,24 +243,14 @@ def _schedule_subjects(
             def phase(share: float | None, text: str, name: str = request.name) -> None:
                 progress(share, f"{name}: {text}")
 
-            emits = tuple(emit for emit in request.emits if emit.kind in FROM_NPU_TO_NPU)
+            emits = tuple(emit for emit in request.emits if EMIT_KINDS[emit.kind].only_messages)
             own = Settings(output=Path(folder) / request.name, keep_modules=True)
             report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            yield subject_of_report(replace(report, files=()), request.network, phase if settings.compared else None)
-
-
-def _program(path: Path, found: FileReport, settings: ShowSettings) -> Subject:
-    """A file for a runtime: its threadblocks and, with a network, its simulation."""
-    from collc.msccl.inspecting.inspect_file import inspection_of
-
-    try:
-        drawing = inspection_of(path, settings.profile).svg()
-    except CheckFailed:
-        drawing = ""
-    use = _simulated_use(path, settings) if settings.on is not None and found.ok else None
-    return subject_of_program(path, found, drawing, use, settings.size)
+            yield subject_of_report(
+                replace(report, files=()), request.network, phase if settings.needs_alternatives else None
+            )
 
 
 def _simulated_use(path: Path, settings: ShowSettings) -> LinkUse:

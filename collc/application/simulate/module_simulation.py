@@ -18,7 +18,7 @@ def simulated_module(module: Module, timing: Timing) -> Simulation:
     """The simulation of a module's schedule: each transfer starts as soon as its chunk is there and its link is free.
 
     Without congestion, a message of several hops, as over switches, takes the time of its bytes once (see `Timing`).
-    Raises CheckFailed S0401 where a transfer never starts, SourceError where links have no bandwidth.
+    Raises CheckFailed S0401 where a transfer never starts, SourceError if links have no bandwidth.
     """
     from collc.simulation.message_tasks import message_tasks
     from collc.simulation.schedule_tasks import schedule_tasks, tasks_of_transfers

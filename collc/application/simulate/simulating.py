@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from collc.application.file_kinds import call_for
 from collc.application.simulate.module_simulation import no_rates, simulated_module
 from collc.application.simulate.simulation_report import CongestionModel, SimulationReport, Workload
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
-from collc.msccl.file_kinds import kind_of
-from collc.simulation.bandwidth import COLLECTIVES
-from collc.simulation.engine import Deadlock, Simulation, simulate
+from collc.simulation.bandwidth import collectives_of_nccl_tests
+from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
-from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
@@ -51,7 +50,7 @@ class SimulationSettings:
     def timing(self, link_model: LinkModel | None = None) -> Timing:
         """The durations of messages. link_model: of a schedule.
 
-        Raises UsageError U0148 where another link model is asked for than that of the schedule, or of ASTRA-sim.
+        Raises UsageError U0148 if another link model is asked for than that of the schedule, or of ASTRA-sim.
         """
         aware, given = self.model == "aware", LinkModel.PIPELINED if self.astra else link_model
         if self.link_model is not None and given not in (None, self.link_model):
@@ -68,36 +67,18 @@ class SimulationSettings:
 def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate the traces PREFIX.<rank>.et, a `.ten` file, a schedule of a program, an MSCCL file, or an MSCCL++ plan.
 
-    Raises UsageError where the settings do not fit the file, SourceError where a file is wrong, CheckFailed where
+    Raises UsageError if the settings do not fit the file, SourceError if a file is wrong, CheckFailed if
     something waits forever.
     """
-    from collc.chakra.reader import trace_ranks
-
-    if trace_ranks(path):
-        return _simulated_traces(path, settings)
-    try:
-        kind = kind_of(path)
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        hint = "give a .coll or .ten file, or the common name of traces: DIR/algo for DIR/algo.0.et"
-        raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
-    if kind in ("msccl", "mscclpp"):
-        return _simulated_program(path, kind, settings)
-    if settings.network is not None or settings.on is not None:
-        message = f"{path} has a network of its own: --network and --on are for others"
-        raise UsageError(Diagnostic("U0131", message))
-    if kind == "coll":
-        module, _ = compiled_module(path, settings.schedule, settings.definitions)
-        return _simulated_schedule(path, module, settings)
-    from collc.ten.files import read_module
-
-    return _simulated_schedule(path, read_module(path), settings)
+    report: SimulationReport = call_for(path, "simulate", settings)
+    return report
 
 
 # Traces
 
 
-def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
+def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
+    """Simulate Chakra traces. Raises as `simulate_file` does."""
     from collc.chakra.messages import deadlock, matched_messages, trace_tasks, waiting_cycle
     from collc.chakra.reader import read_traces
     from collc.chakra.workload import workload_beside
@@ -119,40 +100,50 @@ def _simulated_traces(path: Path, settings: SimulationSettings) -> SimulationRep
     )
 
 
-def _simulated_program(path: Path, kind: str, settings: SimulationSettings) -> SimulationReport:
-    """The simulation of a file for a runtime."""
+def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
+    """Simulate an MSCCL file. Raises as `simulate_file` does."""
     from collc.msccl.simulating.file_tasks import file_tasks, sound_program
+
+    network, size = _network_and_size(path, settings)
+    program = sound_program(path, settings.profile)
+    of_file = path, "msccl", program.coll, program.ngpus
+    return _simulate_runtime_file(*of_file, lambda: file_tasks(program, network, size), network, size, settings)
+
+
+def simulate_plan(path: Path, settings: SimulationSettings) -> SimulationReport:
+    """Simulate an MSCCL++ plan. Raises as `simulate_file` does."""
     from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
 
-    size = settings.size
-    if size is None:
+    network, size = _network_and_size(path, settings)
+    plan, chunks = sound_plan(path)
+    of_file = path, "mscclpp", plan.collective, len(plan.chunks)
+    return _simulate_runtime_file(*of_file, lambda: plan_tasks(plan, chunks, network, size), network, size, settings)
+
+
+def _network_and_size(path: Path, settings: SimulationSettings) -> tuple[Network, int]:
+    """What to simulate a file for a runtime with. Raises UsageError U0134 without a size, and as `_network_of`."""
+    if settings.size is None:
         from collc.application.program_files import no_size
 
         raise no_size(path)
-    network = _network_of(path, settings)
-
-    def tasks_on(gpus: int, coll: str, make: Callable[[], TaskGraph]) -> SimulationReport:
-        if gpus != len(network.npus):
-            message = f"{path} is for {gpus} GPUs, but {network.name} has {len(network.npus)} NPUs"
-            raise SourceError(Diagnostic("X0510", message))
-        found = _simulated_tasks(path, network, make, settings)
-        known = {name.replace("_", ""): name for name in COLLECTIVES}
-        workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
-        return SimulationReport(path, kind, settings.model, settings.astra, workload, found)
-
-    if kind == "msccl":
-        program = sound_program(path, settings.profile)
-        return tasks_on(program.ngpus, program.coll, lambda: file_tasks(program, network, size))
-    plan, chunks = sound_plan(path)
-    return tasks_on(len(plan.chunks), plan.collective, lambda: plan_tasks(plan, chunks, network, size))
+    return _network_of(path, settings), settings.size
 
 
-def _simulated_tasks(
-    path: Path, network: Network, make: Callable[[], TaskGraph], settings: SimulationSettings
-) -> Simulation:
-    """The simulation of tasks that are made for a network."""
+def _simulate_runtime_file(
+    path: Path,
+    kind: str,
+    coll: str,
+    ranks: int,
+    make_tasks: Callable[[], TaskGraph],
+    network: Network,
+    size: int,
+    settings: SimulationSettings,
+) -> SimulationReport:
+    if ranks != len(network.npus):
+        message = f"{path} is for {ranks} GPUs, but {network.name} has {len(network.npus)} NPUs"
+        raise SourceError(Diagnostic("X0510", message))
     try:
-        return simulate(network, make(), settings.timing())
+        simulation = simulate(network, make_tasks(), settings.timing())
     except NoRoute as error:
         ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
@@ -162,10 +153,13 @@ def _simulated_tasks(
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
         raise no_rates(network) from error
+    known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
+    workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
+    return SimulationReport(path, kind, settings.model, settings.astra, workload, simulation)
 
 
 def _network_of(path: Path, settings: SimulationSettings) -> Network:
-    """The network for a file that has none. Raises UsageError U0130 where none or two are named, and as its readers."""
+    """The network for a file that has none. Raises UsageError U0130 if none or two are named, and as its readers."""
     if (settings.network is None) == (settings.on is None):
         what = (
             "the network of the traces is missing" if settings.on is None else "--network and --on both name a network"
@@ -205,17 +199,31 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
     return report.kept_module(), request.network
 
 
-def _simulated_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:
+def simulate_program(path: Path, settings: SimulationSettings) -> SimulationReport:
+    """Simulate a schedule of a program. Raises as `simulate_file` does."""
+    _refuse_network(path, settings)
+    return _simulate_schedule(path, compiled_module(path, settings.schedule, settings.definitions)[0], settings)
+
+
+def simulate_ten(path: Path, settings: SimulationSettings) -> SimulationReport:
+    """Simulate a `.ten` file. Raises as `simulate_file` does."""
+    from collc.ten.binary import read_module
+
+    _refuse_network(path, settings)
+    return _simulate_schedule(path, read_module(path), settings)
+
+
+def _refuse_network(path: Path, settings: SimulationSettings) -> None:
+    """Raise UsageError U0131 if the settings name a network."""
+    if settings.network is not None or settings.on is not None:
+        message = f"{path} has a network of its own: --network and --on are for others"
+        raise UsageError(Diagnostic("U0131", message))
+
+
+def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
-    timing = settings.timing(module.schedule.model)
-    found = simulated_module(module, timing)
-    return SimulationReport(path, "schedule", settings.model, settings.astra, _workload_of(module.demand), found)
-
-
-def _workload_of(demand: Demand) -> Workload:
-    """The collective of a demand of one run of the standard library."""
-    standard = demand.standard
-    if standard is None:
-        return Workload()
-    return Workload(standard.kind, standard.size)
+    simulation = simulated_module(module, settings.timing(module.schedule.model))
+    standard = module.demand.standard
+    workload = Workload() if standard is None else Workload(standard.kind, standard.size)
+    return SimulationReport(path, "schedule", settings.model, settings.astra, workload, simulation)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.compile.planning import BuildInput
@@ -14,8 +13,8 @@ from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, SourceError
 from collc.base.wording import did_you_mean
-from collc.passes.synthesize import SYNTHESIZERS
-from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
+from collc.passes.synthesizers import searching_synthesizers
+from collc.simulation.bandwidth import bandwidths
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.textbook import hierarchical_shape
@@ -24,27 +23,14 @@ Cell = str | int | float | None
 Rows = list[dict[str, Cell]]
 
 RESULTS: Final = (
-    "network",
-    "npus",
-    "links",
-    "synthesizer",
-    "link_model",
-    "chunks_per_block",
-    "collective",
-    "bytes",
-    "steps",
-    "transfers",
-    "time_ps",
-    "bound_ps",
-    "ideal_ps",
-    "of_ideal",
-    "algorithm_bandwidth",
-    "bus_bandwidth",
-    "exit",
-    "error",
-    "message",
+    *("network", "npus", "links", "synthesizer", "link_model", "chunks_per_block", "collective", "bytes", "steps"),
+    *("transfers", "time_ps", "bound_ps", "ideal_ps", "of_ideal", "algorithm_bandwidth", "bus_bandwidth"),
+    *("exit", "error", "message"),
 )
 """The columns of a row that say what came out."""
+
+_KEYS: Final = {"network": "topology", "synthesizer": "algorithm"}
+"""The keys in `compile --json` of columns that have another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +38,7 @@ class SweepCase:
     """What one case compiles. None: what the program says.
 
     definitions: values of params. algorithm: a synthesizer, or an algorithm of `std.algorithms` for all runs.
-    schedule: the only one to compile.
+    schedule: the only one to compile. options: of the synthesizer, those of all cases, by name.
     """
 
     program: ProgramFiles
@@ -61,10 +47,7 @@ class SweepCase:
     seed: int | None
     chunks: int | Literal["auto"] | None
     schedule: str | None
-    trials: int | None = None
-    threads: int | None = None
-    time_limit: float | None = None
-    link_model: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 class Outcome(TypedDict):
@@ -95,15 +78,12 @@ def run_case(case: SweepCase) -> Outcome:
 
 def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
     program = load_files(case.program, dict(case.definitions), case.schedule, case.chunks)
-    textbook = None if case.algorithm in SYNTHESIZERS else case.algorithm
+    textbook = None if case.algorithm in searching_synthesizers() else case.algorithm
     settings = Settings(
         synthesizer=None if textbook else case.algorithm,
         seed=case.seed,
-        trials=case.trials,
-        threads=case.threads,
-        time_limit=case.time_limit,
-        link_model=case.link_model,
         write=False,
+        **dict(case.options),
     )
     for request in program.schedules:
         try:
@@ -116,9 +96,9 @@ def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
 
 
 def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequest:
-    """The schedule with an algorithm of `std.algorithms` for all runs; where its messages meet on links, they queue.
+    """The schedule with an algorithm of `std.algorithms` for all runs; if its messages meet on links, they queue.
 
-    Raises SourceError U0143 where there is none of that name for a run, and what the algorithm raises.
+    Raises SourceError U0143 if there is none of that name for a run, and what the algorithm raises.
     """
     runs = list(request.runs)
     for number, run in enumerate(request.demand.runs):
@@ -130,41 +110,26 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             raise SourceError(Diagnostic("U0143", message, runs[number].span, hint=hint))
         shape = hierarchical_shape(request.network, len(run.group)) if name == "hierarchical" else ()
         sends = StandardAlgorithms.sends(standard, len(run.group), name, shape)
-        moves = sends.placed(run.group, int(request.demand.first_chunk[number]))
+        moves = sends.renumber(run.group, int(request.demand.first_chunk[number]))
         runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 
 
 def _row(request: ScheduleRequest, report: ScheduleReport) -> dict[str, Cell]:
     standard = request.demand.standard
-    size = standard.size if standard is not None else None
-    rate = algorithm_bandwidth(size, report.time_ps) if size and report.time_ps else None
-    factor = bus_factor(standard.kind, len(request.demand.runs[0].group)) if standard is not None else None
+    kind, size = (standard.kind, standard.size) if standard is not None else (None, None)
+    rates = bandwidths(kind or "", size, len(request.demand.runs[0].group), report.time_ps)
     failed = {} if report.ok else _error([d for d in report.diagnostics if not d.warning])
+    answer: dict[str, Any] = report.as_json()
     return _blank(report.name) | {
-        "network": report.topology,
-        "npus": report.npus,
-        "links": report.links,
-        "synthesizer": report.synthesizer,
-        "link_model": report.link_model,
-        "chunks_per_block": report.chunks_per_block,
-        "collective": standard.kind if standard is not None else None,
+        **{name: answer[_KEYS.get(name, name)] for name in RESULTS if _KEYS.get(name, name) in answer},
+        "collective": kind,
         "bytes": size,
-        "steps": report.steps,
-        "transfers": report.transfer_count,
-        "time_ps": report.time_ps,
-        "bound_ps": report.bound_ps,
-        "ideal_ps": report.ideal_ps,
-        "of_ideal": report.of_ideal,
-        "algorithm_bandwidth": _float(rate),
-        "bus_bandwidth": _float(rate * factor) if rate is not None and factor is not None else None,
+        "algorithm_bandwidth": None if rates[0] is None else float(rates[0]),
+        "bus_bandwidth": None if rates[1] is None else float(rates[1]),
         "exit": int(report.exit),
         **failed,
     }
-
-
-def _float(value: Fraction | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _blank(schedule: str | None) -> dict[str, Cell]:
@@ -184,6 +149,6 @@ def _error(messages: list[Diagnostic]) -> dict[str, Cell]:
     return {"error": first.code, "message": place + first.message}
 
 
-def lost(case: SweepCase, reason: str) -> Outcome:
+def lost_outcome(case: SweepCase, reason: str) -> Outcome:
     """The row of a case whose process ended each time that it was tried."""
     return {"rows": [_failure(case, [Diagnostic("U0144", reason)], Exit.INTERNAL)], "cpu_seconds": 0.0}

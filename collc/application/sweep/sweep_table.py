@@ -1,4 +1,4 @@
-"""The table of a sweep: typed columns, written as CSV, JSON or Parquet."""
+"""The table of a sweep, written as CSV, JSON or Parquet, and its chart: a line for each combination of values."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import csv
 import importlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from collc.application.sweep.sweep_case import Cell, Rows
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.tables import Table
 from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
+from collc.base.wording import listed
+from collc.pictures.axes import Axis, Scale, bytes_label, number_label, rate_label, time_label
+from collc.pictures.charts import Series, line_chart
 
 FORMATS: Final = (".csv", ".json", ".parquet")
 
@@ -38,7 +42,7 @@ class SweepTable:
 
     @staticmethod
     def of(rows: Rows, params: Sequence[str]) -> SweepTable:
-        """The table with the values of params as numbers where all of one are (`numbers_of`)."""
+        """The table with the values of params as numbers if all of one are (`numbers_of`)."""
         units: dict[str, str] = {}
         for name in params:
             unit, values = numbers_of([str(row[name]) for row in rows])
@@ -51,7 +55,7 @@ class SweepTable:
         return SweepTable([{name: row[name] for name in columns} for row in rows], tuple(asked), units)
 
     def write(self, path: Path) -> None:
-        """Write the table in the format that the suffix names. Raises UsageError where the file cannot be written."""
+        """Write the table in the format that the suffix names. Raises UsageError if the file cannot be written."""
         with drafting("choose another output") as draft:
             temporary = draft.new(path)
             if path.suffix == ".parquet":
@@ -62,21 +66,15 @@ class SweepTable:
                 temporary.write_text(_csv(self.rows), encoding="utf-8", newline="")
             draft.publish()
 
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the table for people."""
-        return (*self.asked, *(_TITLES.get(name, name) for name in self._results()))
-
-    def cells(self) -> list[tuple[str, ...]]:
-        """The rows of the table for people."""
-        names = (*self.asked, *self._results())
-        return [tuple(shown(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
-
-    def _results(self) -> list[str]:
-        return [name for name in _SHOWN if any(row[name] is not None for row in self.rows)]
+    def table(self) -> Table:
+        """The table for people: the case of each row, and the main results."""
+        names = [*self.asked, *(name for name in _SHOWN if any(row[name] is not None for row in self.rows))]
+        rows = [tuple(cell_text(name, row[name], self.units.get(name, "")) for name in names) for row in self.rows]
+        return Table([_TITLES.get(name, name) for name in names], rows)
 
 
 def check_format(path: Path) -> None:
-    """Raise UsageError U0147 for a file of no known format, U0141 where the package for Parquet is not installed."""
+    """Raise UsageError U0147 for a file of no known format, U0141 if the package for Parquet is not installed."""
     if path.suffix not in FORMATS:
         hint = "name a file that ends in .csv, .json or .parquet"
         raise UsageError(
@@ -87,7 +85,7 @@ def check_format(path: Path) -> None:
 
 
 def _pyarrow(module: str = "pyarrow") -> Any:  # noqa: ANN401 (the package has no types)
-    """A module of pyarrow. Raises UsageError U0141 where it is not installed."""
+    """A module of pyarrow. Raises UsageError U0141 if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -138,7 +136,7 @@ def _number(text: str) -> tuple[str, int | float] | None:
     return str(dimension), int(value) if value.denominator == 1 else float(value)
 
 
-def shown(name: str, value: Cell, unit: str) -> str:
+def cell_text(name: str, value: Cell, unit: str) -> str:
     """A cell for people. Sizes, times and rates get units, as in a program."""
     if value is None:
         return "-"
@@ -151,3 +149,92 @@ def shown(name: str, value: Cell, unit: str) -> str:
     if unit == Dimension.RATE:
         return shown_rate(Fraction(value))
     return shown_bytes(int(value)) if unit == Dimension.BYTES else str(value)
+
+
+Measure = Literal["time", "bandwidth"]
+
+MEASURES: Final[dict[str, tuple[str, Axis]]] = {
+    "time": ("time_ps", Axis("time", "log", time_label)),
+    "bandwidth": ("bus_bandwidth", Axis("bus bandwidth", "linear", rate_label)),
+}
+"""By name, the column and the axis."""
+
+_LABELS: Final[dict[str, Callable[[float], str]]] = {"bytes": bytes_label, "time": time_label, "rate": rate_label}
+"""By unit of a column."""
+
+_LOGARITHMIC: Final = 8
+"""From this ratio of the largest to the smallest value on, the axis of a param is logarithmic."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlot:
+    """What is drawn. x: a param; None for the first with several numbers. y: None for bandwidth if it is known."""
+
+    file: Path
+    x: str | None = None
+    y: Measure | None = None
+
+
+def check_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError U0162 for a plot that no result can give. params: their values, by name of the column."""
+    if plot.file.suffix != ".svg":
+        raise UsageError(Diagnostic("U0162", f"a plot is an .svg file, not {plot.file}"))
+    if plot.x is not None and plot.x not in params:
+        hint = f"the params are {listed(params)}" if params else "give one with -D name=v1,v2"
+        raise UsageError(Diagnostic("U0162", f"--plot-x {plot.x}: this param is not swept", hint=hint))
+    numbers = [name for name, values in params.items() if all(_is_number(v) for v in numbers_of([*values])[1])]
+    if plot.x is not None and plot.x not in numbers:
+        text = ", ".join(params[plot.x])
+        message = f"--plot-x {plot.x}: its values are not all numbers, sizes, times or rates: {text}"
+        raise UsageError(Diagnostic("U0162", message))
+    if plot.x is None and not any(len(params[name]) > 1 for name in numbers):
+        message = "there is nothing to plot against: no param has several values that are numbers"
+        raise UsageError(Diagnostic("U0162", message, hint="give one with -D name=v1,v2"))
+
+
+def write_chart(table: SweepTable, plot: SweepPlot, title: str) -> None:
+    """Draw and write the chart. Raises UsageError U0162 if no row has a number for x and a result for y."""
+    x = plot.x or _first_numbers(table)
+    known = [row for row in table.rows if row["bus_bandwidth"] is not None]
+    y = plot.y or ("bandwidth" if known else "time")
+    column, axis = MEASURES[y]
+    rows = [row for row in table.rows if _is_number(row.get(x)) and _is_number(row[column])]
+    rows = [row for row in rows if float(row[column] or 0) > 0]
+    if not rows:
+        message = f"nothing can be plotted: no row has a number for '{x}' and a {y}"
+        raise UsageError(Diagnostic("U0162", message, hint="the table has the error of each row that failed"))
+    others = [name for name in table.asked if name != x and len({row[name] for row in table.rows}) > 1]
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        name = ", ".join(_words(table, other, row[other]) for other in others) or str(row["schedule"])
+        lines.setdefault(name, []).append((float(row[x] or 0), float(row[column] or 0)))
+    series = [Series(name, sorted(points)) for name, points in lines.items()]
+    picture = line_chart(series, title=title, x=_axis(table, x, rows), y=axis, description=f"{axis.label} against {x}")
+    write_file(plot.file, picture.file())
+
+
+def _first_numbers(table: SweepTable) -> str:
+    """The first column of the case with several numbers. Raises UsageError U0162."""
+    for name in table.asked:
+        values = {row[name] for row in table.rows}
+        if len(values) > 1 and all(_is_number(value) for value in values) and name not in ("seed", "schedule"):
+            return name
+    message = "there is nothing to plot against: no param has several numbers"
+    raise UsageError(Diagnostic("U0162", message, hint="give one with -D name=v1,v2"))
+
+
+def _is_number(value: Cell) -> bool:
+    return isinstance(value, int | float)
+
+
+def _axis(table: SweepTable, x: str, rows: Sequence[dict[str, Cell]]) -> Axis:
+    values = [float(row[x] or 0) for row in rows]
+    unit = table.units.get(x, "")
+    label = _LABELS.get(unit, number_label)
+    scale: Scale = "log2" if min(values) > 0 and max(values) >= _LOGARITHMIC * min(values) else "linear"
+    return Axis(x, scale, label)
+
+
+def _words(table: SweepTable, name: str, value: Cell) -> str:
+    text = cell_text(name, value, table.units.get(name, ""))
+    return text if name in ("schedule", "algorithm") else f"{name} {text}"

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
-from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost
-from collc.application.sweep.sweep_chart import SweepPlot, check_plot, write_chart
-from collc.application.sweep.sweep_table import SweepTable, check_format
+from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost_outcome
+from collc.application.sweep.sweep_table import SweepPlot, SweepTable, check_format, check_plot, write_chart
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
-from collc.parallel.processes import Processes, run_in_processes
-from collc.parallel.tasks import Lost
-from collc.passes.synthesize import SYNTHESIZERS
-
-if TYPE_CHECKING:
-    from collc.parallel.journal import Journal
+from collc.parallel.processes import Lost, Processes, results_of
+from collc.passes.synthesizers import searching_synthesizers
 
 MOST_CASES: Final = 1_000_000
 """The most cases of a sweep."""
@@ -37,8 +33,7 @@ class SweepSettings:
     definitions: by param, the texts of its values. algorithms, seeds, chunks: the values of each; () for what the
     program says. schedule: the only one to compile. trials, threads, time_limit, link_model: of all cases.
     output: the table. plot: a chart of it. timings: whether the table has the CPU seconds of each case, which differ
-    from run to run. processes: of this machine. scheduler: the address of a Dask scheduler, to use its workers in place
-    of processes.
+    from run to run. processes: where cases run.
     """
 
     definitions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -54,7 +49,6 @@ class SweepSettings:
     plot: SweepPlot | None = None
     timings: bool = False
     processes: Processes = field(default_factory=Processes)
-    scheduler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class SweepReport:
         return next((Exit(int(row["exit"] or 0)) for row in self.table.rows if row["exit"]), Exit.DONE)
 
     def failures(self) -> list[Diagnostic]:
-        """A warning where some rows failed, with the first error."""
+        """A warning if some rows failed, with the first error."""
         failed = [row for row in self.table.rows if row["exit"]]
         if not failed:
             return []
@@ -83,53 +77,51 @@ class SweepReport:
 def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> SweepReport:
     """Compile all cases, in parallel, and write the table.
 
-    Raises SourceError where the program cannot be read, UsageError where the settings do not fit it. What one case
+    Raises SourceError if the program cannot be read, UsageError if the settings do not fit it. What one case
     raises is in its row. A journal beside the output has the cases that are done; it is removed in the end.
     """
     if settings.output is not None:
         check_format(settings.output)
     outline = read_program(path)
-    _check(outline, settings)
+    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
+    if not outline.schedules:
+        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
     if settings.plot is not None:
         check_plot(settings.plot, {column_of(name): values for name, values in settings.definitions})
     cases = _cases(outline, settings)
-    report = _swept(cases, outline, settings, progress)
+    report = _run_cases(cases, outline, settings, progress)
     if settings.plot is not None:
         write_chart(report.table, settings.plot, f"{Path(outline.files.shown).name}: all cases")
     return report
 
 
-def _swept(
+def _run_cases(
     cases: Sequence[SweepCase], outline: ProgramOutline, settings: SweepSettings, progress: Progress
 ) -> SweepReport:
-    """The table of all cases, which is written where there is an output."""
+    """The table of all cases, which is written if there is an output."""
     from collc.parallel.journal import journal_of, opened_journal
 
+    by_key = {_key(case): case for case in cases}
     notes: list[str] = []
-    if settings.output is None:
-        outcomes = _run(cases, {}, settings, progress, None)
-    else:
-        with opened_journal(journal_of(settings.output), outline.files.digest()) as journal:
-            keys = {_key(case) for case in cases}
-            before = {key: cast("Outcome", result) for key, result in journal.done.items() if key in keys}
+    basis = outline.files.digest()
+    output = settings.output
+    with nullcontext() if output is None else opened_journal(journal_of(output), basis) as journal:
+        if journal is not None:
+            before = len(by_key.keys() & journal.done.keys())
             if before:
-                notes.append(f"{len(before)} of {plural(len(cases), 'case')} were done by an earlier run")
+                notes.append(f"{before} of {plural(len(cases), 'case')} were done by an earlier run")
             if journal.restarted:
                 notes.append("the journal of another program or version was dropped")
-            outcomes = _run(cases, before, settings, progress, journal)
-            table = _table(cases, outcomes, settings)
-            table.write(settings.output)
+        results = results_of(RUN_CASE, by_key, settings.processes, progress, "case", journal)
+        for key, result in results.items():
+            if isinstance(result, Lost):
+                results[key] = lost_outcome(by_key[key], result.reason)
+        table = _table(cases, [results[_key(case)] for case in cases], settings)
+        if output is not None and journal is not None:
+            table.write(output)
             journal.remove()
-            return SweepReport(table, tuple(notes))
-    return SweepReport(_table(cases, outcomes, settings), tuple(notes))
-
-
-def _check(outline: ProgramOutline, settings: SweepSettings) -> None:
-    """Raise for names that the program does not have, before any case runs."""
-    check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
-    if not outline.schedules:
-        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
-        raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
+    return SweepReport(table, tuple(notes))
 
 
 def check_names(
@@ -148,86 +140,39 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    known = [*SYNTHESIZERS, *_textbook_names()]
+    from collc.source.textbook_names import textbook_names
+
+    known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:
         if name not in known or name == "fixed":
             hint = did_you_mean(name, known, f"there are {listed(known)}")
             raise UsageError(Diagnostic("U0102", f"there is no synthesizer or algorithm named '{name}'", hint=hint))
 
 
-def _textbook_names() -> list[str]:
-    from collc.source.textbook_names import textbook_names
-
-    return [name for name in textbook_names() if name not in SYNTHESIZERS]
-
-
 def _cases(outline: ProgramOutline, settings: SweepSettings) -> list[SweepCase]:
     """All cases, in the order of the table: the last param, then algorithms, seeds and chunks vary fastest.
 
-    Raises UsageError U0146 where there are too many.
+    Raises UsageError U0146 if there are too many.
     """
     names = [name for name, _ in settings.definitions]
-    values = [texts for _, texts in settings.definitions]
-    algorithms, seeds, chunks = settings.algorithms or (None,), settings.seeds or (None,), settings.chunks or (None,)
-    count = len(algorithms) * len(seeds) * len(chunks)
-    for texts in values:
-        count *= len(texts)
+    others = [values or (None,) for values in (settings.algorithms, settings.seeds, settings.chunks)]
+    values: list[Sequence[Any]] = [*(texts for _, texts in settings.definitions), *others]
+    count = math.prod(map(len, values))
     if count > MOST_CASES:
         message = f"{count:,} cases exceed the limit of {MOST_CASES:,}"
         raise UsageError(Diagnostic("U0146", message, hint="sweep fewer values at once"))
+    options = tuple((name, getattr(settings, name)) for name in ("trials", "threads", "time_limit", "link_model"))
     return [
         SweepCase(
-            outline.files,
-            tuple(zip(names, texts, strict=True)),
-            algorithm,
-            seed,
-            number,
-            settings.schedule,
-            settings.trials,
-            settings.threads,
-            settings.time_limit,
-            settings.link_model,
+            outline.files, tuple(zip(names, texts, strict=True)), algorithm, seed, number, settings.schedule, options
         )
-        for texts in itertools.product(*values)
-        for algorithm, seed, number in itertools.product(algorithms, seeds, chunks)
+        for *texts, algorithm, seed, number in itertools.product(*values)
     ]
 
 
 def _key(case: SweepCase) -> str:
     """What the result of a case depends on besides the program."""
-    options = (case.trials, case.threads, case.time_limit, case.link_model)
-    return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, options])
-
-
-def _run(
-    cases: Sequence[SweepCase],
-    done: dict[str, Outcome],
-    settings: SweepSettings,
-    progress: Progress,
-    journal: Journal | None,
-) -> list[Outcome]:
-    """The outcome of each case, in order. done: those of an earlier run."""
-    outcomes = dict(done)
-    waiting = list({_key(case): case for case in cases if _key(case) not in done}.values())
-    count = len(waiting) + len(done)
-    with closing(_results(waiting, settings)) as results:
-        progress(len(done) / count, f"{len(done)} of {plural(count, 'case')}")
-        for number, result in results:
-            case = waiting[number]
-            outcome = lost(case, result.reason) if isinstance(result, Lost) else cast("Outcome", result)
-            outcomes[_key(case)] = outcome
-            if journal is not None and not isinstance(result, Lost):
-                journal.add(_key(case), outcome)
-            progress(len(outcomes) / count, f"{len(outcomes)} of {plural(count, 'case')}")
-    return [outcomes[_key(case)] for case in cases]
-
-
-def _results(cases: Sequence[SweepCase], settings: SweepSettings) -> Generator[tuple[int, object]]:
-    if settings.scheduler is None:
-        return run_in_processes(RUN_CASE, cases, settings.processes)
-    from collc.parallel.dask_cluster import run_on_cluster
-
-    return run_on_cluster(RUN_CASE, cases, settings.scheduler)
+    return json.dumps([case.definitions, case.algorithm, case.seed, case.chunks, case.schedule, case.options])
 
 
 def _table(cases: Iterable[SweepCase], outcomes: Iterable[Outcome], settings: SweepSettings) -> SweepTable:
@@ -246,5 +191,5 @@ def _table(cases: Iterable[SweepCase], outcomes: Iterable[Outcome], settings: Sw
 
 
 def column_of(param: str) -> str:
-    """The column of a param; another name where a column of the results has that of the param."""
+    """The column of a param; another name if a column of the results has that of the param."""
     return f"param_{param}" if param in (*RESULTS, "schedule", "algorithm", "seed", "chunks", "cpu_seconds") else param

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.tables import Column
 from collc.design.clos import DOMAIN, NetworkParts, clos, rail_only
 
 MOST_GPUS: Final = 10**9
@@ -14,50 +16,48 @@ MOST_GPUS: Final = 10**9
 MOST_PORTS: Final = 4096
 """More than any switch has."""
 
-COLUMNS: Final = ("network", "GPUs", "radix", "tiers", "switches", "transceivers", "cost", "power", "saved")
-"""The columns of the table; `PricedNetwork.cells` is a row."""
-
 
 @dataclass(frozen=True, slots=True)
 class PricedNetwork:
-    """A network with its parts, and those of a Clos network for the same GPUs."""
+    """A network with its parts, and the parts of a Clos network for the same GPUs."""
 
     network: str
     parts: NetworkParts
     whole: NetworkParts
 
-    def as_json(self) -> dict[str, object]:
-        """One element of "networks" in `design --network --json`. cost_saved, power_saved: shares of a Clos network."""
-        parts, whole = self.parts, self.whole
-        return {
-            "network": self.network,
-            "gpus": parts.gpus,
-            "radix": parts.radix,
-            "tiers": parts.tiers,
-            "switches": parts.switches,
-            "transceivers": parts.transceivers,
-            "cost": parts.cost,
-            "power_W": parts.power,
-            "cost_saved": round(1 - parts.cost / whole.cost, 9),
-            "power_saved": round(1 - parts.power / whole.power, 9),
-        }
+    @property
+    def cost_saved(self) -> float:
+        """The share of the cost of a Clos network that it saves."""
+        return 1 - self.parts.cost / self.whole.cost
 
-    def cells(self) -> tuple[str, ...]:
-        """A row of the table, under `COLUMNS`."""
-        parts, whole = self.parts, self.whole
-        numbers = (parts.gpus, parts.radix, parts.tiers, parts.switches, parts.transceivers)
-        saved = f"{1 - parts.cost / whole.cost:.2%} cost, {1 - parts.power / whole.power:.2%} power"
-        return (
-            self.network,
-            *(f"{value:,}" for value in numbers),
-            f"${parts.cost:,}",
-            f"{parts.power / 1000:,.1f} kW",
-            "-" if self.network == "clos" else saved,
-        )
+    @property
+    def power_saved(self) -> float:
+        """The share of the power of a Clos network that it saves."""
+        return 1 - self.parts.power / self.whole.power
+
+    def saved_in_words(self) -> str | None:
+        """Both shares; None for a Clos network itself."""
+        return None if self.network == "clos" else f"{self.cost_saved:.2%} cost, {self.power_saved:.2%} power"
+
+
+COLUMNS: Final[Sequence[Column[PricedNetwork]]] = (
+    Column("network", "network", lambda priced: priced.network),
+    Column("GPUs", "gpus", lambda priced: priced.parts.gpus, "{:,}".format),
+    Column("radix", "radix", lambda priced: priced.parts.radix, "{:,}".format),
+    Column("tiers", "tiers", lambda priced: priced.parts.tiers, "{:,}".format),
+    Column("switches", "switches", lambda priced: priced.parts.switches, "{:,}".format),
+    Column("transceivers", "transceivers", lambda priced: priced.parts.transceivers, "{:,}".format),
+    Column("cost", "cost", lambda priced: priced.parts.cost, "${:,}".format),
+    Column("power", "power_W", lambda priced: priced.parts.power, lambda watts: f"{watts / 1000:,.1f} kW"),
+    Column("", "cost_saved", lambda priced: round(priced.cost_saved, 9)),
+    Column("", "power_saved", lambda priced: round(priced.power_saved, 9)),
+    Column("saved", "", lambda priced: priced.saved_in_words()),
+)
+"""The columns of the table and of "networks" in `design --network --json`."""
 
 
 def priced_networks(kind: str, gpus: int | None, radix: int | None, domain: int | None) -> list[PricedNetwork]:
-    """A Clos network and, where `kind` asks for it, the rail-only network for the same GPUs.
+    """A Clos network and, if `kind` asks for it, the rail-only network for the same GPUs.
 
     None: 64 ports, domains of 256 GPUs. Raises UsageError U0119 for numbers that do not fit together, for more than
     MOST_GPUS or MOST_PORTS, and for domains of a Clos network, which has none.

@@ -12,14 +12,15 @@ import numpy as np
 
 from collc.application.program_files import named_network
 from collc.base.diagnostics import SourceFile
+from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, shown_bytes, shown_rate
 from collc.base.wording import plural
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.graph.flow import minimum_cut
+from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.translations import find_translations
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.endpoint import least
@@ -42,33 +43,25 @@ BISECTED: Final = 4096
 BOUNDED: Final = 10_000
 """NPUs up to which collectives are bounded: the narrowest set of NPUs takes a flow to each of them."""
 
-DEVICE_COLUMNS: Final = ("devices", "count", "kind", "links out", "rate out", "rate in")
-LINK_COLUMNS: Final = ("links", "count", "bandwidth", "latency")
-FACT_COLUMNS: Final = ("property", "value")
-BOUND_COLUMNS: Final = ("collective", "size", "time at least", "bandwidth at most", "limited by")
+RateSpan = tuple[Fraction, Fraction] | None
+"""The least and the most bytes per second; None if a link has no bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
     """Devices of one family.
 
-    links: out of one, least and most. rate_out, rate_in: bytes per second of the links of one, least and most; None
-    where a link has no bandwidth. labels: what the machine calls the devices, () where nothing says it.
+    links: out of one, least and most. rate_out, rate_in: of the links of one. labels: what the machine calls the
+    devices, () if nothing says it.
     """
 
     name: str
     count: int
     is_switch: bool
     links: tuple[int, int]
-    rate_out: tuple[Fraction, Fraction] | None
-    rate_in: tuple[Fraction, Fraction] | None
+    rate_out: RateSpan
+    rate_in: RateSpan
     labels: tuple[str, ...] = ()
-
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        kind = "switch" if self.is_switch else "NPU"
-        out, into = _rates(self.rate_out), _rates(self.rate_in)
-        return self.name, str(self.count), kind, _span(*map(str, self.links)), out, into
 
     @property
     def real_names(self) -> str:
@@ -89,33 +82,64 @@ class LinkRow:
     count: int
     kind: LinkKind
 
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        arrow = "<->" if self.both else "->"
-        bandwidth = "-" if self.kind.bandwidth is None else shown_rate(self.kind.bandwidth)
-        latency = "-" if self.kind.latency is None else format_time(self.kind.latency)
-        return f"{self.ends[0]} {arrow} {self.ends[1]}", str(self.count), bandwidth, latency
-
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """The least time of a collective. bandwidth: size / time, bytes per second. limit: what sets it."""
+    """The least time of a collective, and what sets it."""
 
     collective: str
     size: int
     time: int
-    bandwidth: Fraction
     limit: str
 
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        rate = f"{float(self.bandwidth / 10**9):.2f} GB/s"
-        return self.collective, shown_bytes(self.size), format_time(self.time), rate, self.limit
+
+def _span(ends: tuple[object, object]) -> str:
+    least, most = map(str, ends)
+    return least if least == most else f"{least} .. {most}"
+
+
+def _rate_span(rates: tuple[float, float]) -> str:
+    return _span((shown_rate(Fraction(rates[0])), shown_rate(Fraction(rates[1]))))
+
+
+def _floats(rates: RateSpan) -> list[float] | None:
+    return None if rates is None else [float(rate) for rate in rates]
+
+
+_DEVICES: Final[Sequence[Column[DeviceRow]]] = (
+    Column("devices", "name", lambda row: row.name),
+    Column("count", "count", lambda row: row.count),
+    Column("kind", "switch", lambda row: row.is_switch, lambda switch: "switch" if switch else "NPU"),
+    Column("", "labels", lambda row: list(row.labels)),
+    Column("links out", "links_out", lambda row: list(row.links), _span),
+    Column("rate out", "rate_out", lambda row: _floats(row.rate_out), _rate_span),
+    Column("rate in", "rate_in", lambda row: _floats(row.rate_in), _rate_span),
+)
+_CALLED: Final[Column[DeviceRow]] = Column("called", "", lambda row: row.real_names)
+
+_LINKS: Final[Sequence[Column[LinkRow]]] = (
+    Column("links", "", lambda row: f"{row.ends[0]} {'<->' if row.both else '->'} {row.ends[1]}"),
+    Column("", "from", lambda row: row.ends[0]),
+    Column("", "to", lambda row: row.ends[1]),
+    Column("", "both", lambda row: row.both),
+    Column("count", "count", lambda row: row.count),
+    Column("bandwidth", "", lambda row: row.kind.bandwidth, shown_rate),
+    Column("", "bandwidth", lambda row: None if row.kind.bandwidth is None else float(row.kind.bandwidth)),
+    Column("latency", "latency_ps", lambda row: row.kind.latency, format_time),
+)
+
+_LIMITS: Final[Sequence[Column[LimitRow]]] = (
+    Column("collective", "collective", lambda row: row.collective),
+    Column("size", "size", lambda row: row.size, shown_bytes),
+    Column("time at least", "time_ps", lambda row: row.time, format_time),
+    Column("bandwidth at most", "", lambda row: row.size * 1000 / row.time, "{:.2f} GB/s".format),
+    Column("limited by", "limited_by", lambda row: row.limit),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TopologySummary:
-    """What a network is. facts: properties and values, as text; values: the same as numbers, for JSON."""
+    """What a network is. facts: properties and values, as text; values: the same facts as numbers, for JSON."""
 
     name: str
     network: Network
@@ -129,35 +153,21 @@ class TopologySummary:
         """The object that `--json` prints; rates in bytes per second, times in picoseconds."""
         return {
             "topology": self.name,
-            "devices": [
-                {
-                    "name": row.name,
-                    "count": row.count,
-                    "switch": row.is_switch,
-                    "labels": list(row.labels),
-                    "links_out": list(row.links),
-                    "rate_out": None if row.rate_out is None else [float(rate) for rate in row.rate_out],
-                    "rate_in": None if row.rate_in is None else [float(rate) for rate in row.rate_in],
-                }
-                for row in self.devices
-            ],
-            "links": [
-                {
-                    "from": row.ends[0],
-                    "to": row.ends[1],
-                    "both": row.both,
-                    "count": row.count,
-                    "bandwidth": None if row.kind.bandwidth is None else float(row.kind.bandwidth),
-                    "latency_ps": row.kind.latency,
-                }
-                for row in self.links
-            ],
+            "devices": records_of(_DEVICES, self.devices),
+            "links": records_of(_LINKS, self.links),
             **self.values,
-            "limits": [
-                {"collective": row.collective, "size": row.size, "time_ps": row.time, "limited_by": row.limit}
-                for row in self.limits
-            ],
+            "limits": records_of(_LIMITS, self.limits),
         }
+
+    def tables(self) -> list[Table]:
+        """The tables for people."""
+        called = [_CALLED] if any(row.labels for row in self.devices) else []
+        return [
+            table_of([*_DEVICES, *called], self.devices),
+            table_of(_LINKS, self.links),
+            Table(("property", "value"), self.facts),
+            table_of(_LIMITS, self.limits),
+        ]
 
 
 def summarize(target: str, definitions: Mapping[str, str]) -> TopologySummary:
@@ -185,14 +195,6 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     return TopologySummary(
         name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if bounded else ()
     )
-
-
-def _span(least: str, most: str) -> str:
-    return least if least == most else f"{least} .. {most}"
-
-
-def _rates(rates: tuple[Fraction, Fraction] | None) -> str:
-    return "-" if rates is None else _span(shown_rate(rates[0]), shown_rate(rates[1]))
 
 
 def _families(network: Network) -> list[tuple[str, Int32Array]]:
@@ -229,7 +231,7 @@ def _range(sums: Sequence[Fraction], devices: Int32Array) -> tuple[Fraction, Fra
 
 
 def _sums(network: Network, *, sent: bool) -> list[Fraction] | None:
-    """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None where
+    """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None if
     a kind has no bandwidth.
     """
     ends = network.source if sent else network.target
@@ -362,8 +364,7 @@ def _limits(network: Network) -> tuple[LimitRow, ...]:
         size = SIZE if SIZE % parts == 0 else -(-SIZE // unit) * unit
         bound = ideal_bound(network, _demand(collective, network, size))
         if bound.time > 0:
-            bandwidth = Fraction(size * 10**12, bound.time)
-            rows.append(LimitRow(collective, size, bound.time, bandwidth, bound.name))
+            rows.append(LimitRow(collective, size, bound.time, bound.name))
     return tuple(rows)
 
 
@@ -379,17 +380,3 @@ def _demand(collective: str, network: Network, size: int) -> Demand:
         f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
     )
     return load_program(SourceFile("summary", text)).schedules[0].demand
-
-
-def tables(summary: TopologySummary) -> Sequence[tuple[Sequence[str], list[tuple[str, ...]]]]:
-    """The tables for a person, each with its columns."""
-    device_columns, devices = DEVICE_COLUMNS, [row.cells() for row in summary.devices]
-    if any(row.labels for row in summary.devices):
-        device_columns = (*DEVICE_COLUMNS, "called")
-        devices = [(*row.cells(), row.real_names) for row in summary.devices]
-    return [
-        (device_columns, devices),
-        (LINK_COLUMNS, [row.cells() for row in summary.links]),
-        (FACT_COLUMNS, [*summary.facts]),
-        (BOUND_COLUMNS, [row.cells() for row in summary.limits]),
-    ]

@@ -9,12 +9,18 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, UsageError
 from collc.base.reading import read_text
+from collc.base.tables import Table
 from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import listed
-from collc.tuning.fit import LEAST_SIZES, LEAST_SPAN, LineFit, fit_line, fit_slope
-from collc.tuning.nccl_tests import MeasuredTable, read_measurements
-
-COLUMNS: Final = ("measure", "value")
+from collc.tuning.measurements import (
+    LEAST_SIZES,
+    LEAST_SPAN,
+    LineFit,
+    MeasuredTable,
+    fit_line,
+    fit_slope,
+    read_measurements,
+)
 
 LARGE_ERROR: Final = 0.15
 """From this relative error of one size on, a warning says that the times follow no line."""
@@ -67,14 +73,15 @@ class CalibrationReport:
             f"let {self.name}_bandwidth = {_rate(self.bandwidth)}\n"
         )
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Rows of the table under `COLUMNS`."""
-        return [
+    def table(self) -> Table:
+        """The fitted values, for people."""
+        rows = [
             ("latency", format_time(self.latency)),
             ("bandwidth", _rate(self.bandwidth)),
             ("measured", f"{self.collective}, {self.ranks} ranks, {len(self.sizes)} sizes"),
             ("largest error", f"{100 * self.fit.worst:.1f} %"),
         ]
+        return Table(("measure", "value"), rows)
 
     def as_json(self) -> dict[str, object]:
         """The object that `calibrate --json` prints."""
@@ -98,8 +105,8 @@ def _rate(rate: Fraction) -> str:
 def calibrate(path: Path, settings: CalibrationSettings) -> CalibrationReport:
     """Fit latency and bandwidth to a table of nccl-tests.
 
-    Raises SourceError where the file is none (X0701, X0702) or its times give no link (X0703, X0704), UsageError U0161
-    where it does not say how many ranks or which test.
+    Raises SourceError if the file is none (X0701, X0702) or its times give no link (X0703, X0704), UsageError U0161
+    if it does not say how many ranks or which test.
     """
     table = read_measurements(read_text(path))
     collective, ranks = _test(path, table, settings)

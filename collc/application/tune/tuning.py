@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -33,9 +32,8 @@ from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageErr
 from collc.base.units import format_bytes
 from collc.base.wording import listed, plural
 from collc.msccl.options import MscclOptions, Profile
-from collc.parallel.journal import Journal, journal_of, opened_journal
-from collc.parallel.processes import Processes, run_in_processes
-from collc.parallel.tasks import Lost
+from collc.parallel.journal import journal_of, opened_journal
+from collc.parallel.processes import Lost, Processes, results_of
 from collc.source.program import ScheduleRequest
 from collc.ten.demand import Demand
 from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost
@@ -44,7 +42,7 @@ from collc.tuning.ranges import fewest_ranges
 RUN_TASK: Final = "collc.application.tune.tuning_case:run_tuning_task"
 
 PLANNED: Final = (2**14, 2**21, 2**28)
-"""Bytes of the buffers for which synthesizers plan schedules, where they are among the sizes that are tuned."""
+"""Bytes of the buffers for which synthesizers plan schedules, if they are among the sizes that are tuned."""
 
 SMALL: Final = 16
 """NPUs up to which synthesizers are asked for more numbers of chunks."""
@@ -84,14 +82,13 @@ class TuningSettings:
     tolerance: Fraction = Fraction(1, 50)
     seed: int | None = None
     processes: Processes = field(default_factory=Processes)
-    scheduler: str | None = None
 
 
 def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> TuningReport:
     """Try schedules and files for all sizes, and write the best: a folder of files, `tuning.json` and a picture.
 
-    Raises SourceError where the program is wrong, UsageError where the settings are or where the schedule is not of
-    one standard collective with `chunks` (U0160), NoSchedule where nothing could be written for any size. A journal in
+    Raises SourceError if the program is wrong, UsageError if the settings are or if the schedule is not of
+    one standard collective with `chunks` (U0160), NoSchedule if nothing could be written for any size. A journal in
     the folder has what is done; it is removed in the end.
     """
     outline = read_program(path)
@@ -108,8 +105,12 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     tasks = _tasks(tuned, request, settings, sizes)
     basis = json.dumps([outline.files.digest(), repr(settings.costs)])
     with opened_journal(journal_of(settings.output / "tuning.json"), basis) as journal:
-        results = _run(tasks, settings, progress, journal)
-        report = _report(tuned, request, settings, sizes, tasks, results)
+        by_key = {_key(task): task for task in tasks}
+        results = results_of(RUN_TASK, by_key, settings.processes, progress, "schedule", journal)
+        for key, result in results.items():
+            if isinstance(result, Lost):
+                results[key] = {"synthesizer": "", "files": [], "errors": [f"[U0144] {result.reason}"], "compared": {}}
+        report = _report(tuned, request, settings, sizes, tasks, [results[_key(task)] for task in tasks])
         report = replace(report, notes=(*notes, *report.notes))
         report = write_tuning(report, tuned, settings.output, progress)
         journal.remove()
@@ -124,7 +125,7 @@ def tuned_sizes(low: int, high: int, plan_end: int | None = None) -> tuple[int, 
 
 
 def _tunable(tuned: TunedProgram) -> ScheduleRequest:
-    """The schedule's request. Raises UsageError U0160 where files for sizes make no sense."""
+    """The schedule's request. Raises UsageError U0160 if files for sizes make no sense."""
     request = as_written(tuned)
     run = request.demand.runs[0]
     if len(request.demand.runs) != 1 or run.standard is None or request.choice is None:
@@ -187,26 +188,26 @@ def _tasks(
 def _in_network(tasks: Sequence[TuningTask], request: ScheduleRequest) -> list[TuningTask]:
     """The tasks of synthesizers again, with switches that add and multicast, where a plan can use these (NVLS)."""
     from collc.msccl.plans.switch_program import may_use_switches
-    from collc.passes.synthesize import SYNTHESIZERS
+    from collc.passes.synthesizers import searching_synthesizers
 
     found: list[TuningTask] = []
     if not may_use_switches(request.network, request.demand, MscclOptions()) or request.runs[0].moves is not None:
         return found
     for task in tasks:
         files = tuple(options for options in task.files if options.kind == "mscclpp")
-        if task.plan is not None and files and (task.plan.algorithm is None or task.plan.algorithm in SYNTHESIZERS):
+        if task.plan is not None and files and task.plan.algorithm in {None, *searching_synthesizers()}:
             found.append(replace(task, plan=replace(task.plan, in_network=True), files=files))
     return found
 
 
 def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:
     """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
-    from collc.passes.synthesize import SYNTHESIZERS
+    from collc.passes.synthesizers import searching_synthesizers
     from collc.source.standard_algorithms import StandardAlgorithms
     from collc.synthesis.auto.textbook import hierarchical_shape
 
     if settings.algorithms:
-        return [(name, name not in SYNTHESIZERS) for name in settings.algorithms]
+        return [(name, name not in searching_synthesizers()) for name in settings.algorithms]
     standard = request.demand.runs[0].standard
     by_hand = request.runs[0].moves is not None
     own: list[tuple[str | None, bool]] = [(None, by_hand)]
@@ -225,34 +226,6 @@ def _key(task: TuningTask) -> str:
     return json.dumps([repr(task.plan), repr(task.files), rest])
 
 
-def _run(
-    tasks: Sequence[TuningTask], settings: TuningSettings, progress: Progress, journal: Journal
-) -> list[TuningResult]:
-    """The result of each task, in order; those that the journal has are not done again."""
-    known = {_key(task) for task in tasks}
-    done = {key: cast("TuningResult", result) for key, result in journal.done.items() if key in known}
-    waiting = [task for task in tasks if _key(task) not in done]
-    progress(len(done) / len(tasks), f"{len(done)} of {plural(len(tasks), 'schedule')}")
-    with closing(_results(waiting, settings)) as results:
-        for number, result in results:
-            key = _key(waiting[number])
-            if isinstance(result, Lost):
-                done[key] = {"synthesizer": "", "files": [], "errors": [f"[U0144] {result.reason}"], "compared": {}}
-            else:
-                done[key] = cast("TuningResult", result)
-                journal.add(key, result)
-            progress(len(done) / len(tasks), f"{len(done)} of {plural(len(tasks), 'schedule')}")
-    return [done[_key(task)] for task in tasks]
-
-
-def _results(tasks: Sequence[TuningTask], settings: TuningSettings) -> Generator[tuple[int, object]]:
-    if settings.scheduler is None:
-        return run_in_processes(RUN_TASK, tasks, settings.processes)
-    from collc.parallel.dask_cluster import run_on_cluster
-
-    return run_on_cluster(RUN_TASK, tasks, settings.scheduler)
-
-
 def _report(
     tuned: TunedProgram,
     request: ScheduleRequest,
@@ -261,7 +234,7 @@ def _report(
     tasks: Sequence[TuningTask],
     results: Sequence[TuningResult],
 ) -> TuningReport:
-    """The ranges of each kind of file. Raises NoSchedule S0311 where no file serves any size."""
+    """The ranges of each kind of file. Raises NoSchedule S0311 if no file serves any size."""
     candidates, errors = _candidates(tasks, results)
     ranges: list[TunedRange] = []
     notes: list[str] = []
@@ -299,7 +272,7 @@ def _report(
 
 
 def _plan_notes(sizes: Sequence[int], latest: int, end: int, *, served: bool) -> list[str]:
-    """Remarks where the limits of plans show: the latest smallest size and the largest one, in bytes."""
+    """Remarks if the limits of plans show: the latest smallest size and the largest one, in bytes."""
     if sizes[0] > end:
         return [f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}"]
     if served and sizes[0] > latest:

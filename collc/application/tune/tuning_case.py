@@ -18,9 +18,9 @@ from collc.application.settings import Settings
 from collc.application.sweep.sweep_case import with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
 from collc.base.wording import plural
-from collc.msccl.communicators import communicators_of, confined
+from collc.msccl.communicators import communicators_of, network_of_groups
 from collc.msccl.options import MscclOptions, Profile, Protocol
-from collc.passes.synthesize import SYNTHESIZERS
+from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.engine import Deadlock, expect_many
 from collc.simulation.routing import NoRoute
 from collc.source.program import ScheduleRequest
@@ -73,6 +73,11 @@ class FileOptions:
     channels: int | None
     profile: Profile = Profile.EXECUTOR
 
+    @property
+    def profile_of_file(self) -> str | None:
+        """The name of the runtime of an MSCCL file; None for a plan."""
+        return self.profile.value if self.kind == "msccl" else None
+
 
 @dataclass(frozen=True, slots=True)
 class TuningTask:
@@ -88,7 +93,7 @@ class TuningTask:
 
 
 class FileTimes(TypedDict):
-    """Picoseconds of one file for each size with a protocol, None where it cannot serve one. file: its FileOptions."""
+    """Picoseconds of one file for each size with a protocol, None if it cannot serve one. file: its FileOptions."""
 
     file: int
     protocol: str
@@ -145,9 +150,9 @@ def _first(error: CollcError) -> str:
 
 
 def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleRequest, Module]:
-    """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError where there is none."""
+    """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError if there is none."""
     request = request_for(tuned, plan.size, plan.chunks)
-    textbook = plan.algorithm is not None and plan.algorithm not in SYNTHESIZERS
+    textbook = plan.algorithm is not None and plan.algorithm not in searching_synthesizers()
     if textbook and plan.algorithm is not None:
         request = with_textbook_algorithm(request, plan.algorithm)
     settings = Settings(
@@ -164,7 +169,7 @@ def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleReq
 
 @lru_cache(maxsize=4)
 def as_written(tuned: TunedProgram) -> ScheduleRequest:
-    """The schedule's request with the size and the chunks of the program. Raises CollcError where it is wrong."""
+    """The schedule's request with the size and the chunks of the program. Raises CollcError if it is wrong."""
     return load_files(tuned.program, dict(tuned.definitions), tuned.schedule, None).schedules[0]
 
 
@@ -177,7 +182,7 @@ def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
 
 def of_the_group(request: ScheduleRequest) -> ScheduleRequest:
     """The request on the members of the run's group alone, by rank, as a file for a runtime has them."""
-    network = confined(request.network, request.demand)
+    network = network_of_groups(request.network, request.demand)
     (part,) = communicators_of(network, request.demand)
     return replace(request, network=part.network, demand=part.demand)
 
@@ -197,7 +202,8 @@ def _simulate_files(
     task: TuningTask, network: Network, module: Module, number: int, options: FileOptions
 ) -> Iterator[FileTimes]:
     """The times of one file, with each protocol that its kind has. Raises what writing it raises."""
-    costs = [cost for cost in costs_of(options.kind, task.costs) if cost.name == "Simple" or not _in_network(task)]
+    in_network = task.plan is not None and task.plan.in_network
+    costs = [cost for cost in costs_of(options.kind, task.costs) if cost.name == "Simple" or not in_network]
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         for number_of_cost, cost in enumerate(costs):
@@ -207,10 +213,6 @@ def _simulate_files(
             file = read_tasks(path, network, options.kind, cost.name, options.profile)
             times = file_times(task.sizes, network, file, cost, options.kind)
             yield {"file": number, "protocol": cost.name, "times": times}
-
-
-def _in_network(task: TuningTask) -> bool:
-    return task.plan is not None and task.plan.in_network
 
 
 # What they are compared with

@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from collc.application.emit.file_times import FileKind, read_tasks, times_of
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
-from collc.application.emit.written_files import Destination, RunRanks, write_ranks
-from collc.application.tune.plan_script import plan_script
 from collc.application.tune.tuning_case import TunedProgram, as_written, file_options, planned_module
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.base.interrupts import cleanup_on_termination
+from collc.emit.output import Destination, RunRanks, write_ranks
 from collc.msccl.communicators import rank_names
 from collc.ten.node_parts import nodes_of
 
@@ -39,10 +38,10 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     """Write everything under temporary names, then rename it. Returns the report with files and their times.
 
     `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
-    that are not written again are removed, also where a kind of files is not written. Raises CheckFailed where a file
+    that are not written again are removed, also if a kind of files is not written. Raises CheckFailed if a file
     fails its checks.
     """
-    with cleanup_on_termination(), drafting("choose another output folder") as draft:
+    with drafting("choose another output folder") as draft:
         ranges: list[TunedRange] = []
         networks: list[Network] = []
         planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}
@@ -103,7 +102,7 @@ def _write_range(
     with drafting() as draft:
         destination = Destination(path, draft)
         write = write_msccl if kind == "msccl" else write_mscclpp
-        written = write(module, options, destination, lambda _share, _phase: None)
+        written = write(module, options, destination, lambda _phase: None)
         if "failed" in written.checks.values():
             first = written.diagnostics[0] if written.diagnostics else Diagnostic("S0401", "a check failed")
             raise CheckFailed(first)
@@ -114,3 +113,64 @@ def _write_range(
     inside = [size for size in report.sizes if one.low <= size <= one.high]
     times = dict(zip(inside, times_of(network, tasks, cost, candidate.options.kind, inside), strict=True))
     return network, tuple(times.get(size) for size in report.sizes)
+
+
+_NAMES: Final = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter"}
+"""Collectives as the selector of MSCCL++ names them, if that is not the name without underscores."""
+
+_TEMPLATE: Final = '''"""Registers the MSCCL++ plans beside this file, written by 'collc tune'.
+
+Call it before the communicator is made:
+
+    import register_plans
+    register_plans.register(rank)
+
+The runtime takes the plan in whose range a message is; outside of all ranges, or if the number of ranks or the
+collective differs, it takes its own algorithms.
+"""
+
+import pathlib
+
+COLLECTIVE = {collective}
+RANKS = {ranks}
+RANKS_PER_NODE = {per_node}
+
+PLANS = {plans}
+"""(first byte, last byte, file, name): the sizes that each plan serves, both ends included."""
+
+
+def plan_for(size):
+    """The name of the plan for a message of `size` bytes; None if there is none."""
+    return next((name for low, high, _, name in PLANS if low <= size <= high), None)
+
+
+def register(rank):
+    """Register all plans, and a selector that takes them by size. rank: of this process."""
+    import mscclpp
+    from mscclpp.ext import AlgorithmCollectionBuilder
+
+    folder = pathlib.Path(__file__).parent
+    builder = AlgorithmCollectionBuilder()
+    for _, _, file, name in PLANS:
+        plan = mscclpp.ExecutionPlan(str(folder / file), rank)
+        constraint = mscclpp.Algorithm.Constraint(RANKS, RANKS_PER_NODE)
+        algorithm = mscclpp.Algorithm(id=name, execution_plan=plan, constraint=constraint, tags={{"collc": 1}})
+        builder.add_algorithm_builder(algorithm)
+    builder.set_algorithm_selector(select)
+
+
+def select(algorithms, request):
+    """The selector: of the algorithms by collective and name, the plan for a request; None for the runtime's own."""
+    if request.collective != COLLECTIVE or getattr(request, "world_size", RANKS) != RANKS:
+        return None
+    return algorithms.get(COLLECTIVE, {{}}).get(plan_for(request.message_size))
+'''
+
+
+def plan_script(report: TuningReport, ranges: Sequence[TunedRange], per_node: int) -> str:
+    """The text of the script for some ranges, whose files are written. per_node: ranks of a node."""
+    least = report.sizes[0]  # a file may say less
+    rows = [(max(one.low, least), one.high, PurePath(one.file).name, one.name) for one in ranges]
+    plans = "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
+    collective = json.dumps(_NAMES.get(report.collective, report.collective.replace("_", "")))
+    return _TEMPLATE.format(collective=collective, ranks=report.npus, per_node=per_node, plans=plans)

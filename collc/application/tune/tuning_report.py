@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from collc.application.tune.tuning_case import FileOptions, SchedulePlan
 from collc.base.diagnostics import Diagnostic
+from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_bytes, format_time
 from collc.pictures.axes import Axis, bytes_label, rate_label
 from collc.pictures.charts import Series, line_chart
@@ -16,9 +17,6 @@ from collc.pictures.picture import Picture
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
 from collc.tuning.protocols import SOURCE, ProtocolCost
 from collc.version import __version__
-
-COLUMNS: Final = ("file", "sizes", "synthesizer", "chunks", "instances", "protocol", "time", "against NCCL")
-"""The columns of the table of ranges; time and comparison are those of its largest size."""
 
 _NAMES: Final = {"msccl": "tuned, MSCCL", "mscclpp": "tuned, MSCCL++"}
 
@@ -103,7 +101,7 @@ class TuningReport:
             "tolerance": float(self.tolerance),
             "protocols": {cost.name: cost.as_json() for cost in self.costs},
             "protocols_source": SOURCE,
-            "ranges": [self._range(one) for one in self.ranges],
+            "ranges": records_of(_RANGES, [(self, one) for one in self.ranges]),
             "times_ps": [
                 {"bytes": size, **{name: times[at] for name, times in columns.items()}}
                 for at, size in enumerate(self.sizes)
@@ -113,42 +111,20 @@ class TuningReport:
             "notes": list(self.notes),
         }
 
-    @staticmethod
-    def _range(one: TunedRange) -> dict[str, object]:
-        candidate = one.candidate
-        return {
-            "kind": candidate.options.kind,
-            "file": one.file,
-            "min_bytes": one.low,
-            "max_bytes": one.high,
-            "algorithm": candidate.plan.algorithm,
-            "synthesizer": candidate.synthesizer,
-            "chunks_per_block": candidate.plan.chunks,
-            "planned_for_bytes": candidate.plan.size,
-            "in_network": candidate.plan.in_network,
-            "protocol": candidate.protocol,
-            "instances": candidate.options.instances,
-            "channels": candidate.options.channels,
-            "profile": candidate.options.profile.value if candidate.options.kind == "msccl" else None,
-        }
+    def last_size(self, one: TunedRange) -> int | None:
+        """The position of the largest size for which a range has a time."""
+        return max((k for k, time in enumerate(one.times) if time is not None), default=None)
 
-    def rows(self) -> Iterator[tuple[str, ...]]:
-        """Rows of the table under `COLUMNS`."""
-        nccl = self.nccl()
-        for one in self.ranges:
-            at = max((k for k, time in enumerate(one.times) if time is not None), default=None)
-            time = None if at is None else one.times[at]
-            other = None if at is None or not nccl else nccl[at]
-            yield (
-                one.file,
-                f"{size_words(one.low)} .. {size_words(one.high)}",
-                one.candidate.synthesizer,
-                str(one.candidate.plan.chunks),
-                str(one.candidate.options.instances),
-                one.candidate.protocol,
-                "-" if time is None else format_time(time),
-                "-" if time is None or other is None else f"{other / time:.2f} times as fast",
-            )
+    def against_nccl(self, one: TunedRange) -> float | None:
+        """How many times as fast as NCCL a range is at its largest size."""
+        nccl, at = self.nccl(), self.last_size(one)
+        time = None if at is None else one.times[at]
+        other = None if at is None or not nccl else nccl[at]
+        return other / time if time and other is not None else None
+
+    def table(self) -> Table:
+        """The ranges; time and comparison with NCCL are for the largest size of each."""
+        return table_of(_RANGES, [(self, one) for one in self.ranges])
 
     def picture(self) -> Picture:
         """Bus bandwidth against size: tuned, NCCL's shapes, and the bound."""
@@ -169,9 +145,8 @@ class TuningReport:
         factor = bus_factor(self.collective, self.npus) or Fraction(1)
         points: list[tuple[float, float]] = []
         for size, time in zip(self.sizes, times, strict=True):
-            rate = algorithm_bandwidth(size, time) if time else None
-            if rate is not None:
-                points.append((float(size), float(rate * factor)))
+            if time:
+                points.append((float(size), float(algorithm_bandwidth(size, time) or 0) * float(factor)))
         return points
 
 
@@ -180,3 +155,31 @@ def size_words(size: int) -> str:
     if size % 2 == 0:
         return format_bytes(size)
     return f"{format_bytes(size - 1)} + 1" if size % 4 == 1 else f"{format_bytes(size + 1)} - 1"
+
+
+_Row = tuple[TuningReport, TunedRange]
+
+
+def _last_time(row: _Row) -> int | None:
+    at = row[0].last_size(row[1])
+    return None if at is None else row[1].times[at]
+
+
+_RANGES: Final[Sequence[Column[_Row]]] = (
+    Column("", "kind", lambda row: row[1].candidate.options.kind),
+    Column("file", "file", lambda row: row[1].file),
+    Column("sizes", "", lambda row: f"{size_words(row[1].low)} .. {size_words(row[1].high)}"),
+    Column("", "min_bytes", lambda row: row[1].low),
+    Column("", "max_bytes", lambda row: row[1].high),
+    Column("", "algorithm", lambda row: row[1].candidate.plan.algorithm),
+    Column("synthesizer", "synthesizer", lambda row: row[1].candidate.synthesizer),
+    Column("chunks", "chunks_per_block", lambda row: row[1].candidate.plan.chunks),
+    Column("", "planned_for_bytes", lambda row: row[1].candidate.plan.size),
+    Column("", "in_network", lambda row: row[1].candidate.plan.in_network),
+    Column("instances", "instances", lambda row: row[1].candidate.options.instances),
+    Column("protocol", "protocol", lambda row: row[1].candidate.protocol),
+    Column("", "channels", lambda row: row[1].candidate.options.channels),
+    Column("", "profile", lambda row: row[1].candidate.options.profile_of_file),
+    Column("time", "", _last_time, format_time),
+    Column("against NCCL", "", lambda row: row[0].against_nccl(row[1]), "{:.2f} times as fast".format),
+)

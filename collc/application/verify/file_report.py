@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.base.html import html_table
 from collc.base.outcome import Outcome
-from collc.base.rendering import folded, render
+from collc.base.rendering import fold_repeated, render
+from collc.base.tables import html_table
 from collc.base.units import format_time, percent
 from collc.base.wording import listed, plural
 
 
 def reasons_of(checks: Mapping[str, Outcome], reason: str = "", *, unreadable: bool = False) -> dict[str, str]:
-    """Why each skipped check was not made: `reason`, used where no check failed and the file could be read."""
+    """Why each skipped check was not made: `reason`, used if no check failed and the file could be read."""
     failed = [name for name, outcome in checks.items() if outcome == "failed"]
     if unreadable:
         reason = "the file cannot be read"
@@ -31,11 +31,11 @@ class FileReport:
 
     Attributes
     ----------
-    file: None where a module was checked that is in no file.
+    file: None if a module was checked that is in no file.
     kind: "ten", "msccl", "mscclpp" or "chakra".
     checks: the outcome of each check.
     skipped: why each skipped check was not made.
-    summary: sizes, names and times, as `verify --json` prints them; empty where the file could not be read.
+    summary: sizes, names and times, as `verify --json` prints them; empty if the file could not be read.
     diagnostics: errors and warnings.
     unreadable: the file could not be read.
     """
@@ -54,19 +54,19 @@ class FileReport:
         return not self.unreadable and "failed" not in self.checks.values()
 
     def raise_if_failed(self) -> None:
-        """Raise CheckFailed (or SourceError for an unreadable file) with all errors where the file is not right."""
+        """Raise CheckFailed (or SourceError for an unreadable file) with all errors if the file is not right."""
         if not self.ok:
             errors = [message for message in self.diagnostics if not message.warning]
             raise (SourceError if self.unreadable else CheckFailed)(*errors)
 
     def description(self) -> str:
-        """The summary in words; "" where there is none, or where it says no more than the checks."""
+        """The summary in words; "" if there is none, or if it says no more than the checks."""
         if not self.summary or self.kind in ("mscclpp", "chakra"):
             return ""
         return _describe_msccl(self.summary) if self.kind == "msccl" else _describe_schedule(self.summary)
 
     def rows(self) -> list[tuple[str, str]]:
-        """A row for each check: its name and outcome, with the reason where it was skipped."""
+        """A row for each check: its name and outcome, with the reason if it was skipped."""
         reasons = {name: f" ({reason})" for name, reason in self.skipped.items()}
         return [(name, f"{outcome}{reasons.get(name, '')}") for name, outcome in self.checks.items()]
 
@@ -87,12 +87,12 @@ class FileReport:
         return f"<FileReport {self.file or self.summary.get('name', '')}: {self.kind}, {outcome}>"
 
     def _repr_html_(self) -> str:
-        remarks = [text for text in (self.description(), render(folded(self.diagnostics))) if text]
+        remarks = [text for text in (self.description(), render(fold_repeated(self.diagnostics))) if text]
         return html_table(("check", "outcome"), self.rows(), remarks)
 
 
 def _describe_schedule(summary: Mapping[str, Any]) -> str:
-    """Size, time, lower bound and origin of a schedule; "" where the module has none."""
+    """Size, time, lower bound and origin of a schedule; "" if the module has none."""
     if summary["transfers"] is None:
         return ""
     parts = [f"{plural(summary['npus'], 'NPU')}, {plural(summary['links'], 'link')}"]

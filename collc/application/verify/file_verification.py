@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from collc.application.impossible_times import check_possible
+from collc.application.file_kinds import call_for, kind_for
 from collc.application.program_files import not_one_schedule
-from collc.application.step_count import step_count
+from collc.application.schedule_times import check_possible, step_count
 from collc.application.verify.file_report import FileReport, reasons_of
 from collc.application.verify.named_collectives import check_demand, collective_named
 from collc.application.verify.trace_verification import verify_traces
@@ -18,14 +18,11 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, U
 from collc.base.outcome import Outcome
 from collc.base.units import format_time
 from collc.base.wording import listed
-from collc.chakra.reader import trace_ranks
-from collc.msccl.file_kinds import FileKind, kind_of, source_error
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
-    from collc.msccl.check import ExpectedResult, FileVerdict
+    from collc.msccl.check.findings import Verdict
     from collc.msccl.check.model import Profile
-    from collc.msccl.check_plan import PlanVerdict
     from collc.msccl.communicators import Communicator
     from collc.source.program import ScheduleRequest
 
@@ -57,54 +54,31 @@ class Expectation:
 def verify_file(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file (as text or binary), an MSCCL file, an MSCCL++ plan, or Chakra traces PREFIX.<rank>.et.
 
-    Raises UsageError where the file cannot be opened, is source text or a name is unknown, CheckFailed where the file
-    is not what the expectation says.
+    Raises UsageError if the file cannot be opened or is of no kind that can be checked, or if a name is unknown;
+    CheckFailed if the file is not what the expectation says.
     """
     if expected.collective is not None:
         collective_named(expected.collective, _UNCHECKED_NAMES)
-    if trace_ranks(path):
-        demand = None
-        if expected.program is not None:
-            request = _request(expected.program, expected.schedule)
-            demand = (request.demand, request.network)
-        return verify_traces(path, expected.collective, expected.root, demand)
-    kind = _kind(path)
-    if kind == "coll":
-        raise source_error(path)
-    if kind == "ten":
-        return _verify_ten(path, expected)
-    if expected.gpus_per_node is not None and kind != "mscclpp":
+    if expected.gpus_per_node is not None and kind_for(path, "verify").name != "mscclpp":
         message = f"{path} is not an MSCCL++ plan: it has no nodes"
         raise UsageError(Diagnostic("X0208", message, hint="leave --gpus-per-node out"))
-    return _with_reasons(_verify_msccl(path, expected) if kind == "msccl" else _verify_plan(path, expected))
+    report: FileReport = call_for(path, "verify", expected)
+    return report
 
 
-def _kind(path: Path) -> FileKind:
-    """The kind of a file; a file of no known kind counts as `.ten`."""
-    try:
-        return kind_of(path) or "ten"
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror or error}"
-        raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
-
-
-def _with_reasons(report: FileReport) -> FileReport:
-    """The report with the reason for each skipped check; warning C0208 where no check failed and some were skipped."""
-    reason = f"'{report.summary.get('coll')}' does not say what is computed"
-    hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
-    messages = report.diagnostics
-    skipped = reasons_of(report.checks, reason, unreadable=report.unreadable)
-    if skipped and report.ok:
-        message = f"{listed(list(skipped))} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
-        messages = (*messages, Diagnostic("C0208", message, hint=hint, warning=True))
-    return replace(report, skipped=skipped, diagnostics=messages)
+def verify_chakra(path: Path, expected: Expectation) -> FileReport:
+    """Check the Chakra traces PREFIX.<rank>.et. Raises as `verify_file` does."""
+    request = None if expected.program is None else _request(expected.program, expected.schedule)
+    demand = None if request is None else (request.demand, request.network)
+    return verify_traces(path, expected.collective, expected.root, demand)
 
 
 # .ten files and modules
 
 
-def _verify_ten(path: Path, expected: Expectation) -> FileReport:
-    from collc.ten.files import read_module
+def verify_ten(path: Path, expected: Expectation) -> FileReport:
+    """Check a `.ten` file. Raises as `verify_file` does."""
+    from collc.ten.binary import read_module
     from collc.verification import CHECKS
 
     try:
@@ -146,7 +120,7 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
 
 
 def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
-    """Time, steps, lower bound and ideal for the summary; warning C0206 where the module claims a higher bound."""
+    """Time, steps, lower bound and ideal for the summary; warning C0206 if the module claims a higher bound."""
     from collc.synthesis.bounds import ideal_bound, lower_bound
 
     ideal = ideal_bound(module.network, module.demand, module.model)
@@ -157,13 +131,13 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
     if module.bound is None or module.bound.time <= bound.time:
         return times, []
-    claimed, found = format_time(module.bound.time), format_time(bound.time)
-    message = f"the file says that no schedule takes less than {claimed}, but collc can only show {found}"
+    claimed, shown = format_time(module.bound.time), format_time(bound.time)
+    message = f"the file says that no schedule takes less than {claimed}, but collc can only show {shown}"
     return times, [Diagnostic("C0206", message, warning=True)]
 
 
 def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
-    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 where links differ."""
+    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 if links differ."""
     request = _request(program, schedule)
     theirs, ours = request.network, module.network
     names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
@@ -176,7 +150,7 @@ def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Modu
 
 
 def _request(program: Path, schedule: str | None) -> ScheduleRequest:
-    """The schedule of a program to check against. Raises UsageError U0107 where `schedule` must say which."""
+    """The schedule of a program to check against. Raises UsageError U0107 if `schedule` must say which."""
     from collc.source.elaboration.elaborate import load_program
 
     requests = load_program(program, {}, schedule).schedules
@@ -188,31 +162,60 @@ def _request(program: Path, schedule: str | None) -> ScheduleRequest:
 # Files for runtimes
 
 
-class _Check(Protocol):
-    """The check of one file against a collective."""
+def verify_msccl(path: Path, expected: Expectation) -> FileReport:
+    """Check an MSCCL file. Raises as `verify_file` does."""
+    from collc.msccl.check import check_file, contract_of
+    from collc.msccl.check.model import PROFILES
 
-    def __call__(
-        self, *, collective: str | None = None, root: int | None = None, expected: ExpectedResult | None = None
-    ) -> FileVerdict | PlanVerdict: ...
+    report = _runtime_report(path, "msccl", expected, partial(check_file, path, profile=expected.profile))
+    if not report.summary or path.stat().st_size > _ALL_CONTRACTS:
+        return report
+    coll, outcome = str(report.summary["coll"]), report.checks["contract"]
+    others = {name: outcome if name == expected.profile else contract_of(path, name, coll) for name in PROFILES}
+    return replace(report, summary={**report.summary, "contracts": others})
 
 
-def _run_check(path: Path, expected: Expectation, check: _Check) -> FileVerdict | PlanVerdict:
+def verify_plan(path: Path, expected: Expectation) -> FileReport:
+    """Check an MSCCL++ plan. Raises as `verify_file` does."""
+    from collc.msccl.check_plan import check_plan
+
+    return _runtime_report(path, "mscclpp", expected, partial(check_plan, path, nodes=expected.gpus_per_node))
+
+
+def _runtime_report(path: Path, kind: str, expected: Expectation, check: Callable[..., Verdict[Any]]) -> FileReport:
+    """The report on a file, with the reason for each skipped check.
+
+    check: of the file, given `collective`, `root` or the `expected` result. Warning C0208 if no check failed and some
+    were skipped.
+    """
+    verdict = _run_check(path, expected, check)
+    summary = {} if verdict.summary is None else asdict(verdict.summary)
+    reason = f"'{summary.get('coll')}' does not say what is computed"
+    checks: dict[str, Outcome] = {**verdict.checks}
+    skipped, messages = reasons_of(checks, reason), verdict.diagnostics
+    if skipped and verdict.ok:
+        message = f"{listed(list(skipped))} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
+        hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
+        messages = (*messages, Diagnostic("C0208", message, hint=hint, warning=True))
+    return FileReport(path, kind, checks, summary, messages, skipped=skipped)
+
+
+def _run_check(path: Path, expected: Expectation, check: Callable[..., Verdict[Any]]) -> Verdict[Any]:
     """The verdict on a file; if a program is given, against the run that the file is for."""
-    from collc.msccl.check import Summary, expected_of
+    from collc.msccl.check import expected_of
 
     if expected.program is None:
         return check(collective=expected.collective, root=expected.root)
-    request = _request(expected.program, expected.schedule)
-    seen = check()
-    if seen.summary is None or seen.checks.get("contract") == "failed":
-        return seen  # its numbers may be absurd
-    part = _part_for_file(path, request, seen.summary.coll, seen.summary.ranks)
+    request, verdict = _request(expected.program, expected.schedule), check()
+    if verdict.summary is None or verdict.checks.get("contract") == "failed":
+        return verdict  # its numbers may be absurd
+    part = _part_for_file(path, request, verdict.summary.coll, verdict.summary.ranks)
     standard = part.demand.standard
-    if standard is not None and seen.summary.coll != "custom":
+    if standard is not None and verdict.summary.coll != "custom":
         root = standard.root if standard.root >= 0 else None
         return check(collective=expected.collective or standard.kind, root=root)
     width = expected_of(part.network, part.demand).width
-    chunks = seen.summary.nchunksperloop if isinstance(seen.summary, Summary) else seen.summary.chunks
+    chunks = getattr(verdict.summary, "nchunksperloop", None) or verdict.summary.chunks
     result = expected_of(part.network, part.demand, max(1, chunks // max(1, width)))
     return check(collective="custom", expected=result)
 
@@ -220,10 +223,10 @@ def _run_check(path: Path, expected: Expectation, check: _Check) -> FileVerdict 
 def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) -> Communicator:
     """The run of a schedule that a file is for, by its collective and number of ranks, or all runs together.
 
-    Raises CheckFailed V0108 where there is none.
+    Raises CheckFailed V0108 if there is none.
     """
     from collc.msccl.check.collectives import canonical
-    from collc.msccl.communicators import communicators_of, confined
+    from collc.msccl.communicators import communicators_of, network_of_groups
 
     runs = communicators_of(request.network, request.demand)
     fitting: list[Communicator] = []
@@ -235,7 +238,7 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
             fitting.append(communicator)
     if coll == "custom":
         # Beside files of single runs, a joint file has no ranks for NPUs in no group.
-        networks = (request.network, confined(request.network, request.demand))
+        networks = (request.network, network_of_groups(request.network, request.demand))
         joint = [communicators_of(network, request.demand, joint=True)[0] for network in networks]
         fitting += [communicator for communicator in joint if len(communicator.members) == ranks]
     if not fitting:
@@ -243,28 +246,3 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
         message = f"{path} is for {what}, and no run of '{request.name}' is that"
         raise CheckFailed(Diagnostic("V0108", message, hint="name the schedule that the file was made from"))
     return fitting[0]
-
-
-def _verify_msccl(path: Path, expected: Expectation) -> FileReport:
-    from collc.msccl.check import check_file, contract_of
-    from collc.msccl.check.model import PROFILES
-
-    verdict = _run_check(path, expected, partial(check_file, path, profile=expected.profile))
-    summary = {} if verdict.summary is None else asdict(verdict.summary)
-    checks: dict[str, Outcome] = {**verdict.checks}
-    if summary and path.stat().st_size <= _ALL_CONTRACTS:
-        coll = str(summary["coll"])
-        summary["contracts"] = {
-            profile: checks["contract"] if profile == expected.profile else contract_of(path, profile, coll)
-            for profile in PROFILES
-        }
-    return FileReport(path, "msccl", checks, summary, verdict.diagnostics)
-
-
-def _verify_plan(path: Path, expected: Expectation) -> FileReport:
-    from collc.msccl.check_plan import check_plan
-
-    verdict = _run_check(path, expected, partial(check_plan, path, nodes=expected.gpus_per_node))
-    summary = {} if verdict.summary is None else asdict(verdict.summary)
-    checks: dict[str, Outcome] = {**verdict.checks}
-    return FileReport(path, "mscclpp", checks, summary, verdict.diagnostics)

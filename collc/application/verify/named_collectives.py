@@ -5,63 +5,12 @@ Compared by pre- and postconditions only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
-
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, UsageError
 from collc.base.wording import did_you_mean, listed
+from collc.ten.arrays import Int32Array
 from collc.ten.demand import Op
 from collc.ten.module import Module
-
-_Holders = Callable[[int, int, int], list[int]]
-"""(block, n, root) -> the ranks, of n, that hold the block at the start or at the end."""
-
-
-def _all(_block: int, n: int, _root: int) -> list[int]:
-    return list(range(n))
-
-
-def _owner(block: int, _n: int, _root: int) -> list[int]:
-    return [block]
-
-
-def _root(_block: int, _n: int, root: int) -> list[int]:
-    return [root]
-
-
-def _sender(block: int, n: int, _root: int) -> list[int]:
-    return [block // n]
-
-
-def _receiver(block: int, n: int, _root: int) -> list[int]:
-    return [block % n]
-
-
-@dataclass(frozen=True, slots=True)
-class _Definition:
-    """A collective over n ranks.
-
-    blocks: how many blocks it moves, from n. start, end: who holds each block before and after. reduces: whether the
-    holders at the start have contributions to a reduction, and not copies.
-    """
-
-    blocks: Callable[[int], int]
-    start: _Holders
-    end: _Holders
-    reduces: bool = False
-
-
-_DEFINITIONS: Final[dict[str, _Definition]] = {
-    "all_gather": _Definition(lambda n: n, _owner, _all),
-    "reduce_scatter": _Definition(lambda n: n, _all, _owner, reduces=True),
-    "all_reduce": _Definition(lambda n: n, _all, _all, reduces=True),
-    "all_to_all": _Definition(lambda n: n * n, _sender, _receiver),
-    "broadcast": _Definition(lambda _n: 1, _root, _all),
-    "reduce": _Definition(lambda _n: 1, _all, _root, reduces=True),
-    "scatter": _Definition(lambda n: n, _root, _owner),
-    "gather": _Definition(lambda n: n, _owner, _root),
-}
+from collc.ten.standard_collectives import CollectiveShape, Holders, shapes
 
 
 def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
@@ -69,7 +18,8 @@ def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
 
     Raises UsageError U0111 for an unknown name.
     """
-    names = {known.replace("_", ""): known for known in (*_DEFINITIONS, *more)}
+    by_rule = [shape.name for shape in shapes().values() if shape.by_rule]
+    names = {known.replace("_", ""): known for known in (*by_rule, *more)}
     kind = names.get(name.replace("_", "").replace("-", "").lower())
     if kind is None:
         hint = did_you_mean(name, names.values(), f"there are {listed(names.values())}")
@@ -79,16 +29,16 @@ def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
 
 def named_chunks(name: str, ranks: int, chunks: int, root: int = 0) -> dict[str, tuple[list[int], list[int], bool]]:
     """The chunks of a collective by name ("0:x[2, 0]"): ranks that hold each at first and at the end, and whether it
-    is a reduction. chunks: of each block. Raises UsageError where the root is not a rank.
+    is a reduction. chunks: of each block. Raises UsageError if the root is not a rank.
     """
-    wanted = _DEFINITIONS[name]
+    wanted = shapes()[name]
     if not 0 <= root < ranks:
         raise UsageError(Diagnostic("U0112", f"rank {root} is not one of the {ranks} ranks"))
     blocks = wanted.blocks(ranks)
     found: dict[str, tuple[list[int], list[int], bool]] = {}
     for block in range(blocks):
         index = [] if blocks == 1 and ranks > 1 else [block] if blocks == ranks else [*divmod(block, ranks)]
-        ends = wanted.start(block, ranks, root), wanted.end(block, ranks, root)
+        ends = wanted.ranks(wanted.start, block, ranks, root), wanted.ranks(wanted.end, block, ranks, root)
         for chunk in range(chunks):
             found[f"0:x[{', '.join(map(str, [*index, chunk]))}]"] = (*ends, wanted.reduces)
     return found
@@ -99,20 +49,20 @@ def check_demand(module: Module, name: str, root: int) -> None:
 
     name: as in the standard library or in MSCCL ("all_gather", "allgather"). root: a rank. Each block may consist of
     any number of equal chunks.
-    Raises CheckFailed C0203 where the demand is another, UsageError for an unknown name or a root that is not a rank.
+    Raises CheckFailed C0203 if the demand is another, UsageError for an unknown name or a root that is not a rank.
     """
     kind = collective_named(name)
     npus = module.network.npus
     if not 0 <= root < max(1, len(npus)):
         raise UsageError(Diagnostic("U0112", f"rank {root} is not one of the {len(npus)} ranks"))
-    difference = _difference(module, _DEFINITIONS[kind], root)
+    difference = _difference(module, shapes()[kind], root)
     if difference:
         note = Note("the NPUs count in their order, and chunks in order of their blocks")
         raise CheckFailed(Diagnostic("C0203", f"the demand is not {kind}: {difference}", None, (note,)))
 
 
-def _difference(module: Module, wanted: _Definition, root: int) -> str:
-    """The first difference between the demand and the collective, in words; "" where there is none."""
+def _difference(module: Module, wanted: CollectiveShape, root: int) -> str:
+    """The first difference between the demand and the collective, in words; "" if there is none."""
     table = module.demand.chunks
     npus = module.network.npus.tolist()
     blocks = wanted.blocks(len(npus))
@@ -126,8 +76,10 @@ def _difference(module: Module, wanted: _Definition, root: int) -> str:
         name = module.demand.chunk_name(chunk)
         if (table.op[chunk] != Op.COPY) != wanted.reduces:
             return f"{name} is {'copied' if wanted.reduces else 'reduced'}"
-        for condition, column, holders in (("pre", table.pre, wanted.start), ("post", table.post, wanted.end)):
-            devices = sorted(npus[rank] for rank in holders(block, len(npus), root))
+        ends: tuple[tuple[str, Int32Array, Holders], ...]
+        ends = ("pre", table.pre, wanted.start), ("post", table.post, wanted.end)
+        for condition, column, holders in ends:
+            devices = sorted(npus[rank] for rank in wanted.ranks(holders, block, len(npus), root))
             if table.sets[int(column[chunk])].tolist() != devices:
                 return f"the {condition}condition of {name} differs"
     return ""

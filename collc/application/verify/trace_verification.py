@@ -45,42 +45,39 @@ def verify_traces(
 
     checks: dict[str, Outcome] = dict.fromkeys(TRACE_CHECKS, "skipped")
     summary: dict[str, object] = {}
-    reason = ""
-
-    def report(*messages: Diagnostic, unreadable: bool = False) -> FileReport:
-        skipped = reasons_of(checks, reason, unreadable=unreadable)
-        return FileReport(path, "chakra", checks, summary, messages, unreadable, skipped)
-
+    messages: list[Diagnostic] = []
+    reason, unreadable = "", False
     try:
         traces = read_traces(path)
         summary |= {"name": path.name, "npus": traces.ranks, "nodes": len(traces)}
-        checks["contract"] = "failed"
         sends, receives = matched_messages(traces)
+        summary["messages"], checks["contract"] = len(sends), "ok"
+        cycle = waiting_cycle(traces, sends, receives)
+        checks["deadlock"] = "failed" if cycle else "ok"
+        if cycle:
+            raise deadlock(traces, cycle)
+        chunks = node_chunks(traces)
+        wanted = None if chunks is None else _expected_chunks(traces, chunks, collective, root, demand)
+        if chunks is None or wanted is None:
+            reason = _NO_CHUNKS if chunks is None else _NO_COLLECTIVE
+            hint = "collc names the chunks in the traces it writes"
+            messages.append(Diagnostic("C0208", f"result was not checked: {reason}", hint=hint, warning=True))
+        else:
+            messages = result_errors(traces, sends, receives, chunks, wanted)
+            checks["result"] = "failed" if messages else "ok"
     except (SourceError, CheckFailed) as error:
-        unreadable = error.diagnostics[0].code in _NOT_READ
-        checks["contract"] = "skipped" if unreadable else "failed"
-        return report(*error.diagnostics, unreadable=unreadable)
-    summary["messages"] = len(sends)
-    checks["contract"] = "ok"
-    cycle = waiting_cycle(traces, sends, receives)
-    checks["deadlock"] = "failed" if cycle else "ok"
-    if cycle:
-        return report(*deadlock(traces, cycle).diagnostics)
-    chunks = node_chunks(traces)
-    wanted = None if chunks is None else _expected_module(traces, chunks, collective, root, demand)
-    if chunks is None or wanted is None:
-        reason = _NO_CHUNKS if chunks is None else _NO_COLLECTIVE
-        message = f"result was not checked: {reason}"
-        return report(Diagnostic("C0208", message, hint="collc names the chunks in the traces it writes", warning=True))
-    errors = result_errors(traces, sends, receives, chunks, wanted)
-    checks["result"] = "failed" if errors else "ok"
-    return report(*errors)
+        messages = [*error.diagnostics]
+        unreadable = messages[0].code in _NOT_READ
+        if checks["contract"] != "ok" and not unreadable:
+            checks["contract"] = "failed"
+    skipped = reasons_of(checks, reason, unreadable=unreadable)
+    return FileReport(path, "chakra", checks, summary, tuple(messages), unreadable, skipped)
 
 
-def _expected_module(
+def _expected_chunks(
     traces: Traces, chunks: list[str], collective: str | None, root: int | None, demand: tuple[Demand, Network] | None
 ) -> Mapping[str, Wanted] | None:
-    """The chunks of the collective that the traces are, None where nothing says which one."""
+    """The chunks of the collective that the traces are, None if nothing says which one."""
     from collc.chakra.results import Wanted, wanted_by
     from collc.chakra.workload import workload_beside
 
@@ -89,7 +86,7 @@ def _expected_module(
     name = workload_beside(traces.prefix, traces.ranks)[0] if collective is None else collective_named(collective)
     if not name:
         return None
-    last = [int(found[1]) for chunk in set(chunks) if (found := re.search(r"(\d{1,18})\]$", chunk))]
+    last = [int(index[1]) for chunk in set(chunks) if (index := re.search(r"(\d{1,18})\]$", chunk))]
     count = min(1 + max(last, default=0), len(traces) + 1)
     named = named_chunks(name, traces.ranks, count, root or 0)
 

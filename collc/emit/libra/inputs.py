@@ -28,7 +28,7 @@ ATTRIBUTES: Final = {"forward": "forward", "input_gradient": "input_grad", "weig
 
 
 def obstacle(model: LibraModel) -> str | None:
-    """Why LIBRA cannot read the design; None where it can."""
+    """Why LIBRA cannot read the design; None if it can."""
     if not model.trained:
         return "it takes workloads, not the traffic of a schedule"
     for dimension in model.dimensions:
@@ -54,7 +54,7 @@ def _obstacle_of(workload: Workload) -> str | None:
 
 
 def input_files(model: LibraModel) -> dict[str, str]:
-    """The files by name; where there are several workloads, some for each. The model has no `obstacle`."""
+    """The files by name; if there are several workloads, some for each. The model has no `obstacle`."""
     found = {
         "network.yml": network_text(model),
         "cost_model.yml": cost_text(model),

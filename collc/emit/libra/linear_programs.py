@@ -2,6 +2,8 @@
 
 The time is in ms, the cost in thousands of dollars; a maximum is a time over the largest number in it, so that no
 coefficient is far from 1.
+
+The set of files of one design.
 """
 
 from __future__ import annotations
@@ -12,7 +14,24 @@ from typing import Final
 
 from collc.design.problem import ExactRow
 from collc.design.time_expression import Maximum, TimeExpression
-from collc.emit.libra.model import LibraModel
+from collc.emit.libra.inputs import input_files, obstacle
+from collc.emit.libra.model import LibraModel, json_text
+from collc.emit.libra.smt import smt_text
+
+
+def libra_files(model: LibraModel) -> dict[str, str]:
+    """The texts of all files by their names in the folder; without LIBRA's own inputs where it cannot read them."""
+    name = model.name
+    found = {
+        f"{name}.libra.json": json_text(model),
+        f"{name}.lp": lp_text(model),
+        f"{name}_deadline.mps": mps_text(model),
+        f"{name}.smt2": smt_text(model),
+    }
+    if obstacle(model) is None:
+        found |= {f"{name}/{file}": text for file, text in input_files(model).items()}
+    return found
+
 
 MEGA: Final = 10**6
 KILO: Final = 10**3

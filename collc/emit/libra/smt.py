@@ -1,18 +1,85 @@
-"""The file for SMT solvers: is there a design as good as the solution, and one a thousandth better?"""
+"""The file for SMT solvers: is there a design as good as the solution, and one a thousandth better?
+
+Why no design has less time * cost: ranges of the cost, in each of which linear constraints already say so.
+
+In a range low <= cost <= high, time * cost <= limit implies time <= limit (low + high - cost) / (low high), since
+1 / cost is convex; and B x >= 1 implies x >= 2 / b - B / b^2 for any b > 0. With both a range is a linear program. The
+range is refuted if the least of time + limit cost / (low high) is above limit (1 / low + 1 / high); the bandwidths b
+are those at which the linear program has the same least value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isinf
 from typing import Final
 
 import numpy as np
 
-from collc.design.cost_ranges import CostRange, cost_ranges
+from collc.design.convex import ConvexProblem, ConvexSolution, solve
+from collc.design.optimize import DesignSearch
 from collc.design.problem import DesignProblem, Objective, rows_of
 from collc.design.time_expression import Maximum, TimeExpression
 from collc.emit.libra.model import LibraModel
+
+MARGIN: Final = 1e-8
+"""How far above the limit the least value of a range must be, relative to it, so that rounding does not matter."""
+
+MOST_RANGES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CostRange:
+    """low, high: dollars; the first range begins at 0, the last one ends at inf. tangents: GB/s; 0: none."""
+
+    low: float
+    high: float
+    tangents: tuple[float, ...]
+
+
+def cost_ranges(problem: DesignProblem, limit: float) -> tuple[CostRange, ...]:
+    """Ranges from 0 to inf, in none of which time * cost <= limit (ns * dollars); () if one of them has a design."""
+    search = DesignSearch(problem)
+    base = search.base
+    by_cost, by_time = replace(base, time_weight=0.0, cost_weight=1.0), replace(search.without_growing(), deadline=None)
+    cheapest, fastest = solve(by_cost), solve(by_time)
+    if cheapest is None or fastest is None or min(cheapest.bound, fastest.bound) <= 0:
+        return ()
+    low = _cost_in_digits(cheapest.bound * (1 - MARGIN))
+    high = _cost_in_digits(max(limit / (fastest.bound * (1 - 2 * MARGIN)), low))
+    found = [CostRange(0.0, low, _tangent_points(by_cost, cheapest))]
+    waiting = [(low, high)] if low < high else []
+    while waiting:
+        low, high = waiting.pop()
+        weight = limit / low / high
+        mixed = replace(base, cost_weight=weight)
+        least = solve(mixed)
+        if least is not None and least.bound > weight * (low + high) * (1 + MARGIN):
+            found.append(CostRange(low, high, _tangent_points(mixed, least)))
+            continue
+        middle = _cost_in_digits((low * high) ** 0.5)
+        if not low < middle < high or len(found) + len(waiting) > MOST_RANGES:
+            return ()
+        waiting += [(middle, high), (low, middle)]
+    return (*found, CostRange(found[-1].high, float("inf"), _tangent_points(by_time, fastest)))
+
+
+def _cost_in_digits(cost: float) -> float:
+    """Nine digits, so that the same decimal number is written at both sides."""
+    return float(f"{cost:.9g}")
+
+
+def _tangent_points(problem: ConvexProblem, found: ConvexSolution) -> tuple[float, ...]:
+    """The bandwidths at which a / B + g B is least: with tangents there, linear arithmetic gives the bound."""
+    slope = problem.cost_weight * problem.unit_cost
+    for price, row in zip(found.prices, problem.rows, strict=True):
+        slope = slope + price * row.coefficients
+    known = (found.pressure > 0) & (slope > 0)
+    points = np.sqrt(np.where(known, found.pressure, 1.0) / np.where(known, slope, 1.0))
+    return tuple(np.where(known, points, 0.0).tolist())
+
 
 SLACK: Final = Fraction(1, 10**6)
 """How much more than the computed optimum the first question allows, since that is rounded."""
@@ -28,7 +95,7 @@ def smt_text(model: LibraModel) -> str:
 
     The first one asks for a design near the solution, since solvers may not find one elsewhere.
     In the second one linear constraints that follow from B x >= 1 and from the limit of time * cost are in their place:
-    solvers decide linear arithmetic, and where these have no solution, what they follow from has none.
+    solvers decide linear arithmetic, and if these have no solution, what they follow from has none.
     B_i: GB/s. x_i: at least 1 / B_i. m_k: at least each of its options. time in ms, cost in dollars.
     """
     lines = [
@@ -118,7 +185,7 @@ def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
 
 
 def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
-    """Of each 1 / B the tangent at a bandwidth, where this is not 0; x is above it."""
+    """Of each 1 / B the tangent at a bandwidth, if this is not 0; x is above it."""
     found: list[str] = []
     for k, (used, rate) in enumerate(zip(model.time.used, bandwidth, strict=True)):
         if used and rate:
@@ -145,14 +212,14 @@ def _time(time: TimeExpression, names: dict[Maximum, str], lines: list[str], uni
             lines.append(f"(declare-const {name} Real)")
             lines += [f"(assert (>= {name} {option}))" for option in options]
         parts.append(f"(* {_number(weight / unit)} {names[maximum]})")
-    return _added(parts)
+    return _sum_of(parts)
 
 
 def _sum(coefficients: list[Fraction] | tuple[Fraction, ...]) -> str:
-    return _added([f"(* {_number(value)} B{k})" for k, value in enumerate(coefficients) if value])
+    return _sum_of([f"(* {_number(value)} B{k})" for k, value in enumerate(coefficients) if value])
 
 
-def _added(parts: list[str]) -> str:
+def _sum_of(parts: list[str]) -> str:
     return "0.0" if not parts else parts[0] if len(parts) == 1 else f"(+ {' '.join(parts)})"
 
 

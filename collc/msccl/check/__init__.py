@@ -2,6 +2,6 @@
 
 from collc.msccl.check.collectives import ExpectedResult, WantedChunk
 from collc.msccl.check.expected import expected_of
-from collc.msccl.check.verdict import FileVerdict, Summary, check_file, contract_of
+from collc.msccl.check.verdict import Summary, check_file, contract_of
 
-__all__ = ["ExpectedResult", "FileVerdict", "Summary", "WantedChunk", "check_file", "contract_of", "expected_of"]
+__all__ = ["ExpectedResult", "Summary", "WantedChunk", "check_file", "contract_of", "expected_of"]

@@ -6,7 +6,6 @@ A step with cnt k is ceil(k / M) messages, M = clamp(message bytes / chunk bytes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,26 +18,15 @@ from collc.msccl.interpreter.replay import Blocked, StepWaits, replay
 SHOWN_CYCLE: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class SafeSizes:
-    """Sizes at which the program ends, inside its range of bytes or not.
-
-    largest_safe: the largest size in bytes up to which it ends, None if there is no limit, 0 if it never ends.
-    merges: smallest and largest M (chunks in a message) in the range of bytes.
-    """
-
-    largest_safe: int | None
-    merges: tuple[int, int]
-
-
 def chunks_per_message(message_bytes: int, chunk_bytes: int) -> int:
     """M: how many chunks of a step are sent in one message of at most `message_bytes` bytes."""
     return max(1, min(MAX_COUNT, message_bytes // max(1, chunk_bytes)))
 
 
-def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> SafeSizes:
-    """Replay the program for every M, also outside the range of bytes, so that the largest safe size is known.
+def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> int | None:
+    """Replay the program for every M. Returns the largest size in bytes up to which it ends, also outside its range.
 
+    None: it ends at every size; 0: at none.
     Sizes are whole multiples of nchunksperloop (docs/msccl-contract.md, section 2), so that chunks are whole bytes.
     """
     effective, total = program.message_bytes, program.nchunksperloop
@@ -59,7 +47,7 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
     inside = [merge for merge in halts if least <= merge <= most]
     if inside:
         findings.add(_finding(program, halts[max(inside)], max(inside), safe))
-    return SafeSizes(safe, (least, most))
+    return safe
 
 
 def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) -> bool:
@@ -76,11 +64,17 @@ def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) ->
         sent, taken = by[0].get(number, []), by[1].get(number, [])
         if len(sent) == len(taken) and (steps.cnt[sent] == steps.cnt[taken]).all():
             continue
-        at = next(
+        first_difference = next(
             (k for k, (a, b) in enumerate(zip(sent, taken, strict=False)) if steps.cnt[a] != steps.cnt[b]),
             min(len(sent), len(taken)),
         )
-        lines.append((number, sent[at] if at < len(sent) else -1, taken[at] if at < len(taken) else -1))
+        lines.append(
+            (
+                number,
+                sent[first_difference] if first_difference < len(sent) else -1,
+                taken[first_difference] if first_difference < len(taken) else -1,
+            )
+        )
     for _, sent, taken in lines:
         findings.add(_mismatch(program, sent, taken))
     return not lines

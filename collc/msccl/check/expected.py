@@ -19,7 +19,7 @@ from typing import Final
 from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk, wanted_copy
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
-from collc.msccl.check.symbolic import CollectiveCall, execute
+from collc.msccl.check.symbolic import call_of, execute
 from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -57,13 +57,13 @@ def _equal_blocks(program: FileProgram, findings: Findings) -> ExpectedResult | 
 def _pairs(
     program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, findings: Findings
 ) -> ExpectedResult | None:
-    values, memory, layout = execute(program, waits, order, CollectiveCall(coll, -1, not program.outofplace))
-    firsts = {values.input(rank, 0): rank for rank in range(program.ngpus) if program.chunks[rank, INPUT]}
+    state = execute(program, waits, order, call_of(program, coll, -1, inplace=not program.outofplace))
+    firsts = {state.values.input(rank, 0): rank for rank in range(program.ngpus) if program.chunks[rank, INPUT]}
     wants: dict[tuple[int, int], WantedChunk] = {}
     for target in range(program.ngpus):
         if not program.chunks[target, OUTPUT]:
             continue
-        source = firsts.get(memory[int(layout.base[target, OUTPUT])], target)
+        source = firsts.get(state.output(target, 1)[0], target)
         if source != target:
             count = min(int(program.chunks[source, INPUT]), int(program.chunks[target, OUTPUT]))
             wants.update({(target, slot): WantedChunk(frozenset(((source, slot),))) for slot in range(count)})

@@ -6,9 +6,9 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
-from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span, UsageError
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceFile, Span, UsageError
 from collc.base.outcome import Outcome
 
 Check = Literal["contract", "result", "deadlock", "race"]
@@ -84,6 +84,35 @@ class Findings:
         return {check: "failed" if check in self.failed else "ok" if check in ran else "skipped" for check in CHECKS}
 
 
+SummaryT_co = TypeVar("SummaryT_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Verdict(Generic[SummaryT_co]):
+    """The answers of all checks of a file, with their findings; summary: None if the file can't be read."""
+
+    path: Path
+    checks: dict[Check, Outcome]
+    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    summary: SummaryT_co | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return "failed" not in self.checks.values()
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The messages that are no warnings."""
+        return tuple(message for message in self.diagnostics if not message.warning)
+
+    def raise_if_unsound(self) -> None:
+        """Raise CheckFailed if a runtime does not load the file, or if it hangs."""
+        if "failed" in (self.checks["contract"], self.checks["deadlock"]):
+            raise CheckFailed(*self.errors)
+
+
 def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     """The findings as messages; with spans if the file has at most `SPAN_LIMIT` bytes."""
     source = _source(path)
@@ -102,6 +131,12 @@ def unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))
 
 
+def check_root(root: int | None, ranks: int, path: Path) -> None:
+    """Raise UsageError (X0203) if a root that is given is not a rank of a file."""
+    if root is not None and not 0 <= root < ranks:
+        raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {path}: it has {ranks}"))
+
+
 def errors_of(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     """The findings that are no warnings, as messages."""
     return tuple(message for message in diagnostics(findings, path) if not message.warning)
@@ -113,8 +148,8 @@ def locate(finding: Finding, path: Path) -> tuple[int, int]:
 
 
 def _diagnostic(finding: Finding, lines: _Lines, source: SourceFile | None) -> Diagnostic:
-    where = str(finding.location)
-    message = f"{where}: {finding.message}" if where else finding.message
+    place = str(finding.location)
+    message = f"{place}: {finding.message}" if place else finding.message
     notes: list[Note] = []
     span, remark = lines.span(finding.location, source)
     if remark:
@@ -166,10 +201,10 @@ class _Lines:
         end = text.find(">", begin)
         end = len(text) if end < 0 else end + 1
         if location.attribute:
-            at = text.find(f' {location.attribute}="', begin)
-            if 0 <= at < end:
-                close = text.find('"', at + len(location.attribute) + 3)
-                return location.line, at + 2, max(1, close - at)
+            begin_of_attribute = text.find(f' {location.attribute}="', begin)
+            if 0 <= begin_of_attribute < end:
+                close = text.find('"', begin_of_attribute + len(location.attribute) + 3)
+                return location.line, begin_of_attribute + 2, max(1, close - begin_of_attribute)
         return location.line, location.column, max(1, end - begin)
 
     def span(self, location: FileLocation, source: SourceFile | None) -> tuple[Span | None, str]:

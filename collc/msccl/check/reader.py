@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
 from collc.msccl.check.model import BUFFERS, CAPACITY, FileProgram, Profile, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
-from collc.msccl.interpreter.operations import STEP_KINDS, StepKind
+from collc.msccl.interpreter.operations import STEP_KINDS
 from collc.ten.arrays import Int64Array
 
 CHILD: Final[dict[str, str]] = {"": "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}
@@ -25,9 +25,14 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "step": ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"),
 }
 OLD_DEFAULTS: Final = {"minBytes": 0, "maxBytes": 128 * 2**20}
-STEP_NUMBERS: Final = ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep", "s")
-STEP_COLUMNS: Final = ("tb", "kind", "srcbuf", "dstbuf", *STEP_NUMBERS, "line", "column")
-TB_COLUMNS: Final = ("gpu", "id", "send", "recv", "chan", "line", "column")
+_BUFFER_NUMBERS: Final = {name: number for number, name in enumerate(BUFFERS)}
+_WORDS: Final[dict[str, tuple[dict[str, int], str]]] = {
+    "type": ({name: int(kind) for name, kind in STEP_KINDS.items()}, f"one of {', '.join(STEP_KINDS)}"),
+    "srcbuf": (_BUFFER_NUMBERS, "i, o or s"),
+    "dstbuf": (_BUFFER_NUMBERS, "i, o or s"),
+    "proto": (CAPACITY, "Simple, LL or LL128"),
+}
+"""Attributes that have one of some words: the numbers of these, and what they are."""
 
 _C_INTEGER: Final = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
@@ -44,45 +49,47 @@ def c_integer(text: str) -> int | None:
     return -value if text[0] == "-" else value
 
 
-@dataclass
-class _ReadElements:
-    """The elements read so far, as growing columns."""
-
-    algo: dict[str, str] = field(default_factory=dict[str, str])
-    algo_location: FileLocation = NOWHERE
-    numbers: dict[str, int] = field(default_factory=dict[str, int])
-    gpus: list[tuple[int, int, int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int, int, int]])
-    tbs: dict[str, array[int]] = field(default_factory=lambda: {name: array("i") for name in TB_COLUMNS})
-    first: array[int] = field(default_factory=lambda: array("q"))
-    steps: dict[str, array[int]] = field(default_factory=lambda: {name: array("i") for name in STEP_COLUMNS})
-
-
 def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
     """The program of a file.
 
     Raises UsageError if it can't be opened, CheckFailed with all mistakes if it can't be understood.
     """
-    try:
-        program = Reader(profile, findings).read(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    program = parse_file(path, profile, findings)
     if program is None:
         raise CheckFailed(*errors_of(findings, path))
     return program
 
 
+def parse_file(path: Path, profile: Profile, findings: Findings) -> FileProgram | None:
+    """The program of a file, or None, with findings, if it can't be understood. Raises UsageError as `read_file`."""
+    try:
+        return Reader(profile, findings).read(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 class Reader:
-    """Reads one file, and adds what is wrong with it to the findings."""
+    """Reads one file, and adds what is wrong with it to the findings.
+
+    columns: by element and attribute, with the line and column of each element and the row of its parent. open: the
+    elements that are not closed. ignored: how many unknown elements are open.
+    """
 
     def __init__(self, profile: Profile, findings: Findings) -> None:
         self.profile: Profile = profile
-        self.old: bool = profile == "old"
         self.findings: Findings = findings
-        self.rows: _ReadElements = _ReadElements()
+        self.columns: dict[str, dict[str, array[int]]] = {
+            element: {name: array("i") for name in (*REQUIRED[element], "line", "column", "parent")}
+            for element in ("gpu", "tb", "step")
+        }
+        self.first: array[int] = array("q")
+        self.algo: dict[str, str] = {}
+        self.algo_location: FileLocation = NOWHERE
+        self.numbers: dict[str, int] = {}
         self.cache: dict[str, int | None] = {}
         self.open: list[Tag] = []
         self.ignored: int = 0
-        self.location: FileLocation = FileLocation()
+        self.location: FileLocation = NOWHERE
 
     def read(self, path: Path) -> FileProgram | None:
         """The program, or None if the file can't be understood."""
@@ -95,133 +102,94 @@ class Reader:
             return None
         if self.open:
             last = self.open[-1]
-            self._report("X0104", f"<{last.name}> is never closed", FileLocation(last.line, last.column), breaks=True)
-        elif not self.rows.algo_location.line:
-            self._report("X0104", "the file holds no <algo>", FileLocation(1, 1), breaks=True)
-        if self.findings.broken:
-            return None
-        return self._program()
+            self._report("X0104", f"<{last.name}> is never closed", FileLocation(last.line, last.column))
+        elif not self.algo_location.line:
+            self._report("X0104", "the file holds no <algo>", FileLocation(1, 1))
+        return None if self.findings.broken else self._program()
 
     def _take(self, tag: Tag) -> None:
-        if tag.closing:
-            self._close(tag)
-        elif self.ignored:
-            self.ignored += not tag.single
-        else:
-            self._element(tag)
-
-    def _close(self, tag: Tag) -> None:
         if self.ignored:
-            self.ignored -= 1
+            self.ignored += -1 if tag.closing else not tag.single
             return
-        if not self.open or self.open[-1].name != tag.name:
-            inside = f"</{self.open[-1].name}>" if self.open else "no closing tag"
-            location = FileLocation(tag.line, tag.column)
-            self._stop(Finding("contract", "X0104", f"closing tag </{tag.name}> that closes nothing", location, inside))
-        self.open.pop()
-
-    def _element(self, tag: Tag) -> None:
         parent = self.open[-1].name if self.open else ""
         location = FileLocation(tag.line, tag.column, self.location.gpu, self.location.tb, self.location.step)
+        if tag.closing:
+            if parent != tag.name:
+                text = f"closing tag </{tag.name}> that closes nothing"
+                expected = f"</{parent}>" if parent else "no closing tag"
+                raise ScanError(Finding("contract", "X0104", text, FileLocation(tag.line, tag.column), expected))
+            self.open.pop()
+            return
         if parent == "step":
             text = f"<{tag.name}> inside <step>: the runtimes crash on it"
-            self._stop(Finding("contract", "X0104", text, location, "<step .../>"))
+            raise ScanError(Finding("contract", "X0104", text, location, "<step .../>"))
         if CHILD[parent] != tag.name:
-            self._unknown(tag, parent, location)
+            if not parent:
+                expected = "<algo> as the first element"
+                raise ScanError(Finding("contract", "X0104", f"<{tag.name}> outside <algo>", location, expected))
+            text = f"unknown element <{tag.name}> in <{parent}>: the runtimes skip it with all that it holds"
+            self.findings.add(Finding("contract", "X0104", text, location, f"<{CHILD[parent]}>", warning=True))
+            self.ignored = 0 if tag.single else 1
             return
-        if tag.name == "algo" and self.rows.algo_location.line:
-            self._report("X0104", "a second <algo>", location, "one <algo> in a file", breaks=True)
-        self._row(tag)
+        if tag.name == "algo" and self.algo_location.line:
+            self._report("X0104", "a second <algo>", location, "one <algo> in a file")
+        self._add(tag)
         if not tag.single:
             self.open.append(tag)
 
-    def _unknown(self, tag: Tag, parent: str, location: FileLocation) -> None:
-        if not parent:
-            known = "<algo> as the first element"
-            self._stop(Finding("contract", "X0104", f"<{tag.name}> outside <algo>", location, known))
-        text = f"unknown element <{tag.name}> in <{parent}>: the runtimes skip it with all that it holds"
-        self.findings.add(Finding("contract", "X0104", text, location, f"<{CHILD[parent]}>", warning=True))
-        self.ignored = 0 if tag.single else 1
-
-    def _row(self, tag: Tag) -> None:
-        at = tag.line, tag.column
-        if tag.name == "step":
-            self.location = FileLocation(*at, self.location.gpu, self.location.tb, self.location.step + 1)
-            self._step(tag)
-        elif tag.name == "tb":
-            self.location = FileLocation(*at, self.location.gpu, self._peek(tag))
-            self._threadblock(tag)
-        elif tag.name == "gpu":
-            self.location = FileLocation(*at, self._peek(tag))
-            values = [self._number(tag, name) for name in REQUIRED["gpu"]]
-            self.rows.gpus.append((values[0], values[1], values[2], values[3], *at))
-        else:
-            self.location = FileLocation(*at)
+    def _add(self, tag: Tag) -> None:
+        """Add an element to the columns; the algo element to the numbers."""
+        begin, here = (tag.line, tag.column), self.location
+        if tag.name == "algo":
+            self.location = FileLocation(*begin)
             self._algo(tag)
+            return
+        if tag.name == "step":
+            self.location = FileLocation(*begin, here.gpu, here.tb, here.step + 1)
+        else:
+            number = c_integer(tag.attributes.get("id", "")) or 0
+            gpu, tb = (number, -1) if tag.name == "gpu" else (here.gpu, number)
+            self.location = FileLocation(*begin, gpu, tb)
+        columns = self.columns[tag.name]
+        if tag.name == "tb":
+            self.first.append(len(self.columns["step"]["s"]))
+        for name in REQUIRED[tag.name]:
+            columns[name].append(self._word(tag, name) if name in _WORDS else self._number(tag, name))
+        parents = {"gpu": 0, "tb": len(self.columns["gpu"]["id"]) - 1, "step": len(self.first) - 1}
+        for name, value in (("line", tag.line), ("column", tag.column), ("parent", parents[tag.name])):
+            columns[name].append(value)
 
     def _algo(self, tag: Tag) -> None:
-        rows = self.rows
-        rows.algo, rows.algo_location = tag.attributes, self.location
-        for name in ("proto", "coll", *(("name",) if self.old else ())):
-            self._text(tag, name)
+        self.algo, self.algo_location = tag.attributes, self.location
+        for name in ("proto", "coll", *(("name",) if self.profile == "old" else ())):
+            self._word(tag, name)
         for name in ("nchunksperloop", "nchannels", "ngpus", "inplace", "outofplace"):
-            rows.numbers[name] = self._number(tag, name)
-        for name in ("minBytes", "maxBytes"):
-            missing = self.old and name not in tag.attributes
-            rows.numbers[name] = OLD_DEFAULTS[name] if missing else self._number(tag, name, 64)
+            self.numbers[name] = self._number(tag, name)
+        for name, default in OLD_DEFAULTS.items():
+            missing = self.profile == "old" and name not in tag.attributes
+            self.numbers[name] = default if missing else self._number(tag, name, 64)
         for name in ("inplace", "outofplace"):
-            if rows.numbers[name] not in (0, 1):
-                self._report("X0110", f"{name} is {rows.numbers[name]}", self._at(name), "0 or 1")
-        proto = tag.attributes.get("proto")
-        if proto is not None and proto not in CAPACITY:
-            self._report("X0106", f'proto "{proto}"', self._at("proto"), "Simple, LL or LL128", breaks=True)
+            if self.numbers[name] not in (0, 1):
+                text = f"{name} is {self.numbers[name]}"
+                self._report("X0110", text, self._location_of(name), "0 or 1", breaks=False)
 
-    def _threadblock(self, tag: Tag) -> None:
-        rows = self.rows
-        rows.first.append(len(rows.steps["tb"]))
-        for name in REQUIRED["tb"]:
-            rows.tbs[name].append(self._number(tag, name))
-        rows.tbs["gpu"].append(len(rows.gpus) - 1)
-        rows.tbs["line"].append(tag.line)
-        rows.tbs["column"].append(tag.column)
-
-    def _step(self, tag: Tag) -> None:
-        columns = self.rows.steps
-        for name in STEP_NUMBERS:
-            columns[name].append(self._number(tag, name))
-        text = self._text(tag, "type")
-        kind = STEP_KINDS.get(text)
-        if kind is None and text:
-            known = ", ".join(STEP_KINDS)
-            self._report("X0106", f'type "{text}"', self._at("type"), f"one of {known}", breaks=True)
-        columns["kind"].append(StepKind.NOP if kind is None else kind)
-        for name in ("srcbuf", "dstbuf"):
-            text = self._text(tag, name)
-            known = text in BUFFERS
-            if not known and text:
-                self._report("X0106", f'{name} "{text}"', self._at(name), "i, o or s", breaks=True)
-            columns[name].append(BUFFERS.index(text) if known else 0)
-        columns["tb"].append(len(self.rows.first) - 1)
-        columns["line"].append(tag.line)
-        columns["column"].append(tag.column)
-
-    def _peek(self, tag: Tag) -> int:
-        """The id of a gpu or threadblock, for messages."""
-        return c_integer(tag.attributes.get("id", "")) or 0
-
-    def _text(self, tag: Tag, name: str) -> str:
+    def _word(self, tag: Tag, name: str) -> int:
+        """The number of the word that an attribute has; 0 for a wrong word, and if any is right."""
         value = tag.attributes.get(name)
         if value is None:
             self._report_missing(tag, name)
-            return ""
-        if not value and name != "name":
-            self._report("X0106", f"{name} is empty", self._at(name), breaks=True)
-        return value
+        elif not value and name != "name":
+            self._report("X0106", f"{name} is empty", self._location_of(name))
+        elif name in _WORDS:
+            numbers, expected = _WORDS[name]
+            if value in numbers:
+                return numbers[value]
+            self._report("X0106", f'{name} "{value}"', self._location_of(name), expected)
+        return 0
 
     def _report_missing(self, tag: Tag, name: str) -> None:
-        text = f"attribute {name} of <{tag.name}> is missing"
-        rule = f"all of: {', '.join(REQUIRED[tag.name])}"
-        self._report("X0105", text, self.location, rule, breaks=True, hint="the runtime refuses the file without it")
+        text, rule = f"attribute {name} of <{tag.name}> is missing", f"all of: {', '.join(REQUIRED[tag.name])}"
+        self._report("X0105", text, self.location, rule, hint="the runtime refuses the file without it")
 
     def _number(self, tag: Tag, name: str, bits: int = 32) -> int:
         text = tag.attributes.get(name)
@@ -232,45 +200,36 @@ class Reader:
             self.cache[text] = c_integer(text)
         value = self.cache[text]
         if value is None:
-            self._report("X0106", f'{name}="{text}" is no number', self._at(name), "a C integer", breaks=True)
+            self._report("X0106", f'{name}="{text}" is no number', self._location_of(name), "a C integer")
             return 0
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            self._report("X0106", f'{name}="{text}" does not fit {bits} bits', self._at(name), breaks=True)
+            self._report("X0106", f'{name}="{text}" does not fit {bits} bits', self._location_of(name))
             return 0
         if len(text) > 1 and text.lstrip("+-")[0] == "0" and text != str(value):
             note = f'{name}="{text}" begins with 0, so the runtimes read it as {value}'
-            self.findings.add(Finding("contract", "X0106", note, self._at(name), str(value), warning=True))
+            self.findings.add(Finding("contract", "X0106", note, self._location_of(name), str(value), warning=True))
         return value
 
-    def _at(self, attribute: str) -> FileLocation:
+    def _location_of(self, attribute: str) -> FileLocation:
         return replace(self.location, attribute=attribute)
 
     def _report(
-        self,
-        code: str,
-        message: str,
-        location: FileLocation,
-        expected: str = "",
-        *,
-        breaks: bool = False,
-        hint: str = "",
+        self, code: str, text: str, location: FileLocation, expected: str = "", *, breaks: bool = True, hint: str = ""
     ) -> None:
-        self.findings.add(Finding("contract", code, message, location, expected, hint), breaks=breaks)
-
-    def _stop(self, finding: Finding) -> None:
-        raise ScanError(finding)
+        self.findings.add(Finding("contract", code, text, location, expected, hint), breaks=breaks)
 
     def _program(self) -> FileProgram | None:
         """The program, with gpus and threadblocks sorted by id; None if the ids are not contiguous."""
-        rows = self.rows
-        ngpus = rows.numbers["ngpus"]
-        ids = [row[0] for row in rows.gpus]
-        if not self._contiguous_gpus(ids, ngpus):
+        columns = {
+            element: {name: np.array(column, np.int32) for name, column in of_element.items()}
+            for element, of_element in self.columns.items()
+        }
+        gpus, tbs, steps = columns["gpu"], columns["tb"], columns["step"]
+        ngpus = self.numbers["ngpus"]
+        if not self._contiguous_gpus(ngpus):
             return None
-        gpu_rank = np.array(ids, np.int32)
-        tbs = {name: np.array(column, np.int32) for name, column in rows.tbs.items()}
-        tbs["gpu"] = gpu_rank[tbs["gpu"]] if ids else tbs["gpu"]
-        first = np.array([*rows.first, len(rows.steps["tb"])], np.int64)
+        tbs["gpu"] = gpus["id"][tbs.pop("parent")]
+        first = np.array([*self.first, len(steps["s"])], np.int64)
         order = np.lexsort((tbs["id"], tbs["gpu"]))
         tbs = {name: column[order] for name, column in tbs.items()}
         if not self._contiguous_threadblocks(tbs):
@@ -278,45 +237,47 @@ class Reader:
         lengths = np.diff(first)[order]
         new_first = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         take: Int64Array = np.repeat(first[:-1][order] - new_first[:-1], lengths) + np.arange(int(new_first[-1]))
-        steps = {name: np.array(column, np.int32)[take] for name, column in rows.steps.items()}
-        steps["tb"] = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
-        table = np.array(rows.gpus, np.int64).reshape(-1, 6)[np.argsort(ids)]
+        del steps["parent"]
+        steps = {"kind" if name == "type" else name: column[take] for name, column in steps.items()}
+        by_id = np.argsort(gpus["id"])
+        chunks = np.stack([gpus[f"{buffer}_chunks"] for buffer in BUFFERS], axis=1).astype(np.int64)
         return FileProgram(
-            name=rows.algo.get("name", ""),
-            coll=rows.algo["coll"],
-            proto=rows.algo["proto"],
+            name=self.algo.get("name", ""),
+            coll=self.algo["coll"],
+            proto=self.algo["proto"],
             ngpus=ngpus,
-            nchannels=rows.numbers["nchannels"],
-            nchunksperloop=rows.numbers["nchunksperloop"],
-            min_bytes=rows.numbers["minBytes"],
-            max_bytes=rows.numbers["maxBytes"],
-            inplace=rows.numbers["inplace"] != 0,
-            outofplace=rows.numbers["outofplace"] != 0,
-            chunks=table[:, 1:4],
-            gpu_lines=table[:, 4].astype(np.int32),
-            gpu_columns=table[:, 5].astype(np.int32),
-            algo_location=rows.algo_location,
+            nchannels=self.numbers["nchannels"],
+            nchunksperloop=self.numbers["nchunksperloop"],
+            min_bytes=self.numbers["minBytes"],
+            max_bytes=self.numbers["maxBytes"],
+            inplace=self.numbers["inplace"] != 0,
+            outofplace=self.numbers["outofplace"] != 0,
+            chunks=chunks[by_id],
+            gpu_lines=gpus["line"][by_id],
+            gpu_columns=gpus["column"][by_id],
+            algo_location=self.algo_location,
             tbs=Threadblocks(first=new_first, **tbs),
-            steps=Steps(**steps),
+            steps=Steps(tb=np.repeat(np.arange(len(order), dtype=np.int32), lengths), **steps),
             profile=self.profile,
-            redop=rows.algo.get("redop", ""),
+            redop=self.algo.get("redop", ""),
         )
 
-    def _contiguous_gpus(self, ids: list[int], ngpus: int) -> bool:
+    def _contiguous_gpus(self, ngpus: int) -> bool:
         seen: set[int] = set()
-        for identity, _, _, _, line, column in self.rows.gpus:
+        gpus = self.columns["gpu"]
+        for identity, line, column in zip(gpus["id"], gpus["line"], gpus["column"], strict=True):
             location = FileLocation(line, column, identity, attribute="id")
             if identity in seen:
-                self._report("X0107", f"two gpus with id {identity}", location, "unique ids", breaks=True)
+                self._report("X0107", f"two gpus with id {identity}", location, "unique ids")
             elif not 0 <= identity < ngpus:
-                self._report("X0107", f"gpu id {identity}", location, f"0 .. {ngpus - 1} (ngpus)", breaks=True)
+                self._report("X0107", f"gpu id {identity}", location, f"0 .. {ngpus - 1} (ngpus)")
             seen.add(identity)
-        missing = [str(gpu) for gpu in range(min(ngpus, 2**16)) if gpu not in seen] if len(ids) < ngpus else []
+        missing = [str(gpu) for gpu in range(min(ngpus, 2**16)) if gpu not in seen] if len(gpus["id"]) < ngpus else []
         if missing:
             text = f"no <gpu> with id {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}"
-            self._report("X0107", text, self.rows.algo_location, f"{ngpus} gpus (ngpus)", breaks=True)
+            self._report("X0107", text, self.algo_location, f"{ngpus} gpus (ngpus)")
         elif ngpus < 1:
-            self._report("X0107", f"ngpus is {ngpus}", self.rows.algo_location, "at least 1", breaks=True)
+            self._report("X0107", f"ngpus is {ngpus}", self.algo_location, "at least 1")
         return not self.findings.broken
 
     def _contiguous_threadblocks(self, tbs: dict[str, np.ndarray]) -> bool:
@@ -330,5 +291,5 @@ class Reader:
                 int(tbs["line"][row]), int(tbs["column"][row]), int(gpu[row]), identity, attribute="id"
             )
             text = f"threadblock id {identity} is not the next in order"
-            self._report("X0107", text, location, f"{expected[row]}: ids unique and contiguous from 0", breaks=True)
+            self._report("X0107", text, location, f"{expected[row]}: ids unique and contiguous from 0")
         return not self.findings.broken

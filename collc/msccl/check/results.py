@@ -1,168 +1,193 @@
-"""The check `result`: executes the program on symbols in each placement, and compares the outputs."""
+"""The check `result`: what a symbolic execution leaves in the outputs, compared with the collective's postcondition."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from operator import ne
 from typing import Final
 
-import numpy as np
-
-from collc.msccl.check.collectives import ROOTED, ExpectedResult, MemoryLayout
-from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check.model import OUTPUT, FileProgram
-from collc.msccl.check.symbolic import CollectiveCall, Operand, WrongOutput, execute, is_right, wrong_outputs
+from collc.msccl.check.collectives import (
+    REDUCING,
+    ROOTED,
+    ExpectedResult,
+    MemoryLayout,
+    buffer_sizes,
+    wanted_copy,
+    wanted_sums,
+)
+from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
+from collc.msccl.check.model import INPUT, OUTPUT
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
-from collc.msccl.interpreter.operations import RECEIVES, SENDS, WRITES, StepKind
-from collc.msccl.interpreter.replay import StepWaits
 
 ROOT_WORK: Final = 4_000_000
 """Most steps and slots that are executed to find a root that was not given; a rank counts as `RANK_WORK` slots."""
 RANK_WORK: Final = 50
-SHOWN: Final = 13
+
+_SAME_OUTPUT: Final = ("allgather", "allreduce", "broadcast")
+"""Collectives whose output is the same on all ranks."""
 
 
-def find_root(program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, *, inplace: bool) -> int:
-    """The rank with which as root the result is right; the likeliest one if there is none."""
-    guesses = _likely_roots(program, coll)
-    tried = CollectiveCall(coll, guesses[0], inplace)
-    values, memory, layout = execute(program, waits, order, tried)
-    if is_right(program, tried, values, memory, layout):
-        return guesses[0]
-    votes = _votes(program, coll, values, memory, layout)
-    guesses.sort(key=lambda rank: -votes[rank])
-    work = len(program.steps) + layout.size + RANK_WORK * program.ngpus
-    for root in guesses[: max(1, ROOT_WORK // work)]:
-        call = CollectiveCall(coll, root, inplace)
-        values, memory, layout = execute(program, waits, order, call)
-        if is_right(program, call, values, memory, layout):
-            return root
-    return guesses[0]
+@dataclass(frozen=True, slots=True)
+class CollectiveCall:
+    """A call of a collective: its canonical name, ranks, root (-1: none), and the result of a custom collective.
 
-
-def _votes(
-    program: FileProgram, coll: str, values: SymbolicValues, memory: list[int], layout: MemoryLayout
-) -> list[int]:
-    """For each rank a count of what indicates that it is the root, after an execution with another root.
-
-    Broadcast and scatter: the ranks whose first output chunk comes from it. Reduce and gather: the ranks with
-    contributions in its output.
+    total: chunks of the total buffer, as `collectives` counts them.
     """
-    votes = [0] * program.ngpus
-    for rank in range(program.ngpus):
-        start, count = int(layout.base[rank, OUTPUT]), int(program.chunks[rank, OUTPUT])
-        if coll in ("broadcast", "scatter"):
-            count = min(1, count)
-        given = 0
-        for value in set(memory[start : start + count]) - {UNDEFINED}:
-            for _, ranks in values.parts(value)[0]:
-                given |= ranks
-        if coll in ("reduce", "gather"):
-            votes[rank] = given.bit_count()
-        elif given:
-            votes[given.bit_length() - 1] += 1
-    return votes
+
+    coll: str
+    ranks: int
+    total: int
+    root: int
+    inplace: bool
+    expected: ExpectedResult | None = None
 
 
-def _likely_roots(program: FileProgram, coll: str) -> list[int]:
-    """All ranks; first those that only send (broadcast, scatter) or only receive (reduce, gather)."""
-    moves = RECEIVES if coll in ("broadcast", "scatter") else SENDS
-    other = SENDS if coll in ("broadcast", "scatter") else RECEIVES
-    against = np.bincount(program.step_gpu[moves[program.steps.kind]], minlength=program.ngpus)
-    along = np.bincount(program.step_gpu[other[program.steps.kind]], minlength=program.ngpus)
-    return np.lexsort((np.arange(program.ngpus), -along, against)).tolist()
+@dataclass(frozen=True, slots=True)
+class SymbolicState:
+    """The memory of all ranks: the number of a value for each slot. outputs: output chunks of each rank."""
+
+    values: SymbolicValues
+    memory: list[int]
+    layout: MemoryLayout
+    outputs: list[int]
+
+    @staticmethod
+    def initial(
+        call: CollectiveCall, layout: MemoryLayout, inputs: Sequence[int], outputs: Sequence[int]
+    ) -> SymbolicState:
+        """The memory before a run, in which only the inputs are defined. inputs, outputs: chunks of each rank."""
+        size = (buffer_sizes(call.coll, call.ranks, call.total) or (1, 1))[INPUT]
+        width = max(1, size, *inputs, call.expected.width if call.expected is not None else 1)
+        values, memory = SymbolicValues(call.ranks, width), [UNDEFINED] * layout.size
+        for rank, count in enumerate(inputs):
+            start, first = int(layout.base[rank, INPUT]), values.input(rank, 0)
+            memory[start : start + count] = range(first, first + count)
+        return SymbolicState(values, memory, layout, list(outputs))
+
+    def output(self, rank: int, count: int) -> list[int]:
+        """The values of the first `count` output chunks of a rank; beyond its buffer they are undefined."""
+        start, held = int(self.layout.base[rank, OUTPUT]), min(count, self.outputs[rank])
+        return self.memory[start : start + held] + [UNDEFINED] * (count - held)
 
 
-def check_result(
-    program: FileProgram,
-    waits: StepWaits,
-    order: Sequence[int],
-    findings: Findings,
+@dataclass(frozen=True, slots=True)
+class WrongOutput:
+    """An output slot with another value than it must hold; value, wanted: numbers of `SymbolicValues`."""
+
+    rank: int
+    slot: int
+    value: int
+    wanted: int
+
+
+def is_right(call: CollectiveCall, state: SymbolicState) -> bool:
+    """Whether no output slot has a wrong value."""
+    return not any(count for _, count in _wrong_by_rank(call, state, 0))
+
+
+def check_outputs(
     call: CollectiveCall,
+    state: SymbolicState,
+    code: str,
+    location_of: Callable[[WrongOutput], FileLocation],
+    findings: Findings,
 ) -> None:
-    """Compare every output slot of every rank with the collective's postcondition, in one placement."""
-    values, memory, layout = execute(program, waits, order, call)
-    wrong, count = wrong_outputs(program, call, values, memory, layout, SHOWN)
-    if not count:
-        return
-    if not _finds_mix_up(program, waits, order, findings, call):
-        last = _last_writers(program, order, layout)
-        for miss in wrong[:SHOWN]:
-            findings.add(_finding(program, call, values, layout, miss, last))
-        if count > SHOWN:
-            findings.count_more("result", "X0131", count - SHOWN)
+    """Add wrong output slots, by rank and slot, to the findings."""
+    for wrong, count in _wrong_by_rank(call, state, PER_CODE + 1):
+        for miss in wrong:
+            findings.add(_finding(call, state.values, miss, code, location_of(miss)))
+        findings.count_more("result", code, count - len(wrong))
 
 
 def _finding(
-    program: FileProgram,
-    call: CollectiveCall,
-    values: SymbolicValues,
-    layout: MemoryLayout,
-    miss: WrongOutput,
-    last: dict[int, int],
+    call: CollectiveCall, values: SymbolicValues, miss: WrongOutput, code: str, location: FileLocation
 ) -> Finding:
-    slot = int(layout.base[miss.rank, 1]) + miss.slot
-    location: FileLocation = program.gpu_location(miss.rank)
-    if slot in last:
-        location = program.step_location(last[slot], "dstoff")
     placement = "in place" if call.inplace else "out of place"
     root = f", root {call.root}" if call.coll in ROOTED else ""
     text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
     details = values.difference(miss.value, miss.wanted)
     detail = f" ({details})" if details else ""
     wanted = f"{values.describe(miss.wanted)} ({call.coll}, {placement}{root})"
-    return Finding("result", "X0131", text + detail, location, wanted)
+    return Finding("result", code, text + detail, location, wanted)
 
 
-def _last_writers(program: FileProgram, order: Sequence[int], layout: MemoryLayout) -> dict[int, int]:
-    steps = program.steps
-    _, target = program.operand_slots(layout.base)
-    last: dict[int, int] = {}
-    for step in order:
-        if WRITES[steps.kind[step]]:
-            last.update(dict.fromkeys(range(int(target[step]), int(target[step] + steps.cnt[step])), step))
-    return last
-
-
-def _finds_mix_up(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], findings: Findings, call: CollectiveCall
-) -> bool:
-    """Whether the result is right if src of reductions is the sender's slot, as a public tool writes it.
-
-    Adds a finding (X0132) for each such step then.
-    """
-    steps = program.steps
-    reduces = np.isin(steps.kind, (StepKind.RRC, StepKind.RRS, StepKind.RRCS))
-    differ = reduces & ((steps.srcbuf != steps.dstbuf) | (steps.srcoff != steps.dstoff))
-    if not differ.any() or not _has_targets_inside(program):
-        return False
-    operands: tuple[Operand, ...] = ("target", "swapped")
-    for operand in operands:
-        values, memory, layout = execute(program, waits, order, call, operand)
-        if not is_right(program, call, values, memory, layout):
+def _wrong_by_rank(call: CollectiveCall, state: SymbolicState, shown: int) -> Iterator[tuple[list[WrongOutput], int]]:
+    """For each rank with wrong slots, the first of them, at most `shown`, and their number."""
+    wanted: list[int] = []
+    for rank in range(call.ranks):
+        if call.expected is not None:
+            wrong = _wrong_custom_outputs(rank, call.expected, state)
+            if wrong:
+                yield wrong[:shown], len(wrong)
             continue
-        for row in np.flatnonzero(differ).tolist()[:SHOWN]:
-            kind = StepKind(int(steps.kind[row])).name.lower()
-            text = (
-                f"local/remote mix-up: src of {kind} is this gpu's own operand, but the file gives the sender's "
-                "slot; the sum is wrong"
-            )
-            rule = "src = the local slot that is added (the result is right with the slots of dst)"
-            hint = "write the local slot as src" if operand == "target" else "swap src and dst"
-            findings.add(Finding("result", "X0132", text, program.step_location(row, "srcoff"), rule, hint))
-        return True
-    return False
+        if not rank or call.coll not in _SAME_OUTPUT:
+            wanted = _wanted_values(call, rank, state.values)
+        values = state.output(rank, len(wanted))
+        if values != wanted:
+            pairs = enumerate(zip(values, wanted, strict=True))
+            slots = (WrongOutput(rank, slot, a, b) for slot, (a, b) in pairs if a != b)
+            yield list(islice(slots, shown)), sum(map(ne, values, wanted))
 
 
-def _has_targets_inside(program: FileProgram) -> bool:
-    """Whether dst of every rrs is inside its buffer, which the contract does not require."""
-    steps = program.steps
-    rows = np.flatnonzero(steps.kind == StepKind.RRS)
-    size = program.chunks[program.step_gpu[rows], steps.dstbuf[rows]]
-    end = steps.dstoff[rows].astype(np.int64) + steps.cnt[rows]
-    return bool(((steps.dstoff[rows] >= 0) & (end <= size)).all())
+def _wanted_values(call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:
+    if call.coll in REDUCING:
+        chunks = wanted_sums(call.coll, rank, call.ranks, call.total, call.root)
+        everyone = (1 << call.ranks) - 1
+        return [values.number((((chunk, everyone),), ())) for chunk in chunks or ()]
+    copies = wanted_copy(call.coll, rank, call.ranks, call.total, call.root)
+    return [values.input(source, chunk) for source, chunk in copies or ()]
 
 
-def calls_of(coll: str, root: int, expected: ExpectedResult | None, program: FileProgram) -> list[CollectiveCall]:
-    """The calls that the file claims to serve: one for each placement."""
-    flags = ((False, program.outofplace), (True, program.inplace))
-    return [CollectiveCall(coll, root, inplace, expected) for inplace, claimed in flags if claimed]
+def _wrong_custom_outputs(rank: int, expected: ExpectedResult, state: SymbolicState) -> list[WrongOutput]:
+    wrong: list[WrongOutput] = []
+    slots, values = expected.slots(rank), state.values
+    output = state.output(rank, slots[-1] + 1 if slots else 0)
+    for slot in slots:
+        want = expected.outputs[rank, slot]
+        if want.reduced:
+            wanted = [values.sum_of(want.contributions)]
+        else:
+            wanted = sorted(values.input(*contribution) for contribution in want.contributions)
+        if output[slot] not in wanted:
+            wrong.append(WrongOutput(rank, slot, output[slot], wanted[0] if wanted else UNDEFINED))
+    return wrong
+
+
+def find_root(call: CollectiveCall, execute: Callable[[CollectiveCall], SymbolicState], steps: int) -> int:
+    """The rank with which as root the result is right; the likeliest one if there is none.
+
+    steps: how many steps an execution has.
+    """
+    tried = replace(call, root=0)
+    state = execute(tried)
+    if is_right(tried, state):
+        return 0
+    votes = _votes(call, state)
+    likely = sorted(range(call.ranks), key=lambda rank: -votes[rank])
+    work = steps + state.layout.size + RANK_WORK * call.ranks
+    for root in likely[: max(1, ROOT_WORK // work)]:
+        tried = replace(call, root=root)
+        if is_right(tried, execute(tried)):
+            return root
+    return likely[0]
+
+
+def _votes(call: CollectiveCall, state: SymbolicState) -> list[int]:
+    """For each rank a count of what indicates that it is the root, after an execution with another root.
+
+    Broadcast and scatter: the ranks whose first output chunk comes from it. Reduce and gather: the ranks with
+    contributions in its output.
+    """
+    votes, from_root = [0] * call.ranks, call.coll in ("broadcast", "scatter")
+    for rank, count in enumerate(state.outputs):
+        contributors = 0
+        for value in set(state.output(rank, min(1, count) if from_root else count)) - {UNDEFINED}:
+            for _, ranks in state.values.parts(value)[0]:
+                contributors |= ranks
+        if not from_root:
+            votes[rank] = contributors.bit_count()
+        elif contributors:
+            votes[contributors.bit_length() - 1] += 1
+    return votes

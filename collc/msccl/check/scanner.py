@@ -28,7 +28,51 @@ _TAG: Final = re.compile(
     rb'|(?P<name>[A-Za-z_][\w.-]*)(?P<attributes>(?: [A-Za-z_][\w.-]*="[^"<&\n\r\t]*")*) ?(?P<single>/?)>)'
 )
 _ATTRIBUTE: Final = re.compile(rb' ([A-Za-z_][\w.-]*)="([^"<&\n\r\t]*)"')
-_NAME: Final = re.compile(rb"[A-Za-z_][\w.-]*")
+_BEGUN: Final = re.compile(
+    rb'</(?P<closed>[A-Za-z_][\w.-]*+)|<[A-Za-z_][\w.-]*+(?: [A-Za-z_][\w.-]*="[^"<&\n\r\t]*")*+'
+)
+"""A tag as far as it is right."""
+
+_Mistake = tuple[bytes, str, str, str, bool, str]
+_BETWEEN: Final[tuple[_Mistake, ...]] = (
+    (rb"\xef\xbb\xbf", "X0101", "the file begins with a byte order mark", "", True, "save it without one"),
+    (rb"\t", "X0102", "tab between elements", "", True, "use blanks"),
+    (rb"([^<\n]{1,20})", "X0102", "text between elements: {0!r}", "'<'", True, ""),
+    (rb"<\?xml", "X0101", "XML declaration", "", True, "remove it; the file begins with <algo"),
+    (rb"<\?", "X0101", "processing instruction", "", True, "remove it; the file begins with <algo"),
+    (rb"<!\[CDATA\[", "X0102", "CDATA section", "", True, ""),
+    (
+        *(rb"<!", "X0101", "document type or entity declaration: always refused", "", True),
+        "remove it; the file begins with <algo",
+    ),
+    (rb"", "X0102", "'<' without the name of an element after it", "", False, ""),
+)
+"""What can be wrong between tags: pattern, code, message, what is expected, whether XML parsers let it through, hint.
+
+Messages may name the groups of the pattern.
+"""
+_INSIDE: Final[tuple[_Mistake, ...]] = (
+    (rb"(?<!\"):", "X0102", "namespace prefix", "", True, ""),
+    (rb"[ \t]*[\n\r]", "X0103", "line end inside a tag", "all attributes of an element stand on one line", True, ""),
+    (rb" *\t", "X0103", "tab inside a tag", "one blank", True, ""),
+    (rb"  ", "X0103", "more than one blank between attributes", "one blank", True, ""),
+    (rb"([\w.:-]+)", "X0103", "no blank before attribute {0}", "one blank", False, ""),
+    (rb" (?P<at>[\w.-]*:[\w.:-]*)", "X0103", "namespace in attribute {0}", "", True, ""),
+    (rb" (?P<at>[\w.-]++)(?! *+=)", "X0103", "attribute {0} without a value", "", False, ""),
+    (rb" (?P<at>[\w.-]++) *+= *+'", "X0103", "value of {0} in single quotes", "double quotes", True, ""),
+    (rb" (?P<at>[\w.-]++) *+= *+(?!\")", "X0103", "value of {0} without quotes", "double quotes", False, ""),
+    (rb" (?P<at>[\w.-]++)(?: +=| *= )", "X0103", "blank beside '=' of {0}", '{0}="..."', True, ""),
+    (
+        *(rb' (?P<at>[\w.-]++)="[^"&]*&', "X0103"),
+        *("entity in the value of {0}: the runtimes don't expand any, and collc refuses them", "", True, ""),
+    ),
+    (rb' (?P<at>[\w.-]++)="[^"\t]*\t', "X0103", "tab in the value of {0}", "", True, ""),
+    (rb' (?P<at>[\w.-]++)="[^"\n\r]*[\n\r]', "X0103", "line end in the value of {0}", "", True, ""),
+    (rb' (?P<at>[\w.-]++)="[^"<]*<', "X0103", "'<' in the value of {0}", "", False, ""),
+    (rb' (?P<at>[\w.-]++)="', "X0103", "value of {0} that never ends", '"', False, ""),
+    (rb"(.)", "X0102", "unexpected {0!r} inside a tag", "", False, ""),
+)
+"""What can be wrong in a tag after what is right."""
 
 
 @dataclass(slots=True)
@@ -78,7 +122,7 @@ class _Scanner:
             match = _TAG.match(self.data, self.at)
             if match is None:
                 if not self.ended and len(self.data) - self.at < TAG_LIMIT:
-                    self._more()
+                    self._read_block()
                 elif self.data.startswith(b"<!--", self.at):
                     self._skip_comment()
                 else:
@@ -89,7 +133,7 @@ class _Scanner:
             yield self._tag(match)
             self.at = match.end()
 
-    def _more(self) -> bool:
+    def _read_block(self) -> bool:
         """Read the next block, and drop the data before the position."""
         block = self.stream.read(BLOCK)
         self.line_start -= self.at
@@ -103,13 +147,13 @@ class _Scanner:
         while True:
             gap = _GAP.match(self.data, self.at)
             if gap is not None and gap.end() > self.at:
-                self._pass(gap.end())
+                self._move_to(gap.end())
             if self.at < len(self.data):
                 return True
-            if self.ended or not self._more():
+            if self.ended or not self._read_block():
                 return False
 
-    def _pass(self, to: int) -> None:
+    def _move_to(self, to: int) -> None:
         """Move to position `to`, counting lines."""
         count = self.data.count(b"\n", self.at, to)
         if count:
@@ -146,85 +190,28 @@ class _Scanner:
             self._fail("X0102", "comment whose first word is too long", 4, lenient=True)
         self.at += 4
         while (end := self.data.find(b"-->", self.at)) < 0:
-            self._pass(max(self.at, len(self.data) - 2))
-            if not self._more():
+            self._move_to(max(self.at, len(self.data) - 2))
+            if not self._read_block():
                 location = FileLocation(start_line, start_column)
                 raise ScanError(Finding("contract", "X0102", "comment that never ends", location, expected="-->"))
-        self._pass(end + 3)
+        self._move_to(end + 3)
 
     def _explain(self) -> None:
         """Raise ScanError for the text at the position, which is no tag."""
         rest = self.data[self.at : self.at + TAG_LIMIT]
-        if rest.startswith(b"\xef\xbb\xbf"):
-            self._fail("X0101", "the file begins with a byte order mark", 0, lenient=True, hint="save it without one")
-        if rest.startswith(b"\t"):
-            self._fail("X0102", "tab between elements", 0, lenient=True, hint="use blanks")
-        if not rest.startswith(b"<"):
-            text = rest[:20].split(b"\n")[0].split(b"<")[0].decode("utf-8", "replace")
-            self._fail("X0102", f"text between elements: {text!r}", 0, expected="'<'", lenient=True)
-        if rest.startswith(b"<?"):
-            what = "XML declaration" if rest.startswith(b"<?xml") else "processing instruction"
-            self._fail("X0101", what, 0, lenient=True, hint="remove it; the file begins with <algo")
-        if rest.startswith(b"<![CDATA["):
-            self._fail("X0102", "CDATA section", 0, lenient=True)
-        if rest.startswith(b"<!"):
-            what = "document type or entity declaration: always refused"
-            self._fail("X0101", what, 0, lenient=True, hint="remove it; the file begins with <algo")
-        self._explain_tag(rest)
-
-    def _explain_tag(self, rest: bytes) -> None:
-        closing = rest.startswith(b"</")
-        name = _NAME.match(rest, 2 if closing else 1)
-        if name is None:
-            self._fail("X0102", "'<' without the name of an element after it", 0)
-            return
-        at = name.end()
-        if rest[at : at + 1] == b":":
-            self._fail("X0102", "namespace prefix", at, lenient=True)
-        if closing:
-            self._fail("X0102", f"closing tag </{name[0].decode()} with something before its '>'", at, lenient=True)
-        while (attribute := _ATTRIBUTE.match(rest, at)) is not None:
-            at = attribute.end()
-        self._explain_attribute(rest, at)
-
-    def _explain_attribute(self, rest: bytes, at: int) -> None:
-        ahead = rest[at:]
-        if not ahead:
-            self._fail("X0102", "the file ends inside a tag" if self.ended else "tag of more than 64 KiB", at)
-        if re.match(rb"[ \t]*[\n\r]", ahead):
-            one = "all attributes of an element stand on one line"
-            self._fail("X0103", "line end inside a tag", at, expected=one, lenient=True)
-        if re.match(rb" *\t", ahead):
-            self._fail("X0103", "tab inside a tag", at, expected="one blank", lenient=True)
-        if ahead.startswith(b"  "):
-            self._fail("X0103", "more than one blank between attributes", at, expected="one blank", lenient=True)
-        match = re.match(rb" ?([\w.:-]+)( *=)? *([\"']?)", ahead)
-        key = match[1].decode() if match else ""
-        if match is None:
-            self._fail("X0102", f"unexpected {ahead[:1].decode('utf-8', 'replace')!r} inside a tag", at)
-        elif not ahead.startswith(b" "):
-            self._fail("X0103", f"no blank before attribute {key}", at, expected="one blank")
-        elif ":" in key:
-            self._fail("X0103", f"namespace in attribute {key}", at + 1, lenient=True)
-        elif match[2] is None:
-            self._fail("X0103", f"attribute {key} without a value", at + 1)
-        elif match[3] == b"'":
-            self._fail("X0103", f"value of {key} in single quotes", at + 1, expected="double quotes", lenient=True)
-        elif match[3] == b"":
-            self._fail("X0103", f"value of {key} without quotes", at + 1, expected="double quotes")
-        elif match[0].decode() != f' {key}="':
-            self._fail("X0103", f"blank beside '=' of {key}", at + 1, expected=f'{key}="..."', lenient=True)
-        self._explain_value(ahead, at, key)
-
-    def _explain_value(self, ahead: bytes, at: int, key: str) -> None:
-        value = ahead[len(key) + 3 :].split(b'"')[0]
-        if b"&" in value:
-            text = f"entity in the value of {key}: the runtimes don't expand any, and collc refuses them"
-            self._fail("X0103", text, at + 1, lenient=True)
-        for mark, what in ((b"\t", "tab"), (b"\n", "line end"), (b"\r", "line end"), (b"<", "'<'")):
-            if mark in value:
-                self._fail("X0103", f"{what} in the value of {key}", at + 1, lenient=mark != b"<")
-        self._fail("X0103", f"value of {key} that never ends", at + 1, expected='"')
+        begun = _BEGUN.match(rest)
+        position = begun.end() if begun else 0
+        if begun is not None and begun["closed"] is not None and rest[position : position + 1] != b":":
+            text = f"closing tag </{begun['closed'].decode()} with something before its '>'"
+            self._fail("X0102", text, position, lenient=True)
+        for pattern, code, message, expected, lenient, hint in _INSIDE if begun else _BETWEEN:
+            mistake = re.compile(pattern).match(rest, position)
+            if mistake is not None:
+                groups = [group.decode("utf-8", "replace") for group in mistake.groups() if group is not None]
+                ahead = mistake.start("at") if "at" in mistake.groupdict() else position
+                words = (text.format(*groups) for text in (message, expected))
+                self._fail(code, next(words), ahead, expected=next(words), lenient=lenient, hint=hint)
+        self._fail("X0102", "the file ends inside a tag" if self.ended else "tag of more than 64 KiB", len(rest))
 
     def _fail(
         self, code: str, message: str, ahead: int, *, expected: str = "", lenient: bool = False, hint: str = ""

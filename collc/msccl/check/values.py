@@ -72,8 +72,8 @@ class SymbolicValues:
         if value == UNDEFINED:
             return "undefined data"
         once, more = self.parts(value)
-        texts = [_part(chunk, mask) for chunk, mask in once[:3]] + ["..."] * (len(once) > 3)
-        doubled = [f"{_part(chunk, mask)} more than once" for chunk, mask in more[:3]]
+        texts = [_text_of(chunk, mask) for chunk, mask in once[:3]] + ["..."] * (len(once) > 3)
+        doubled = [f"{_text_of(chunk, mask)} more than once" for chunk, mask in more[:3]]
         return ", ".join(texts + doubled)
 
     def difference(self, value: int, wanted: int) -> str:
@@ -83,14 +83,16 @@ class SymbolicValues:
         once, more = self.parts(value)
         want = dict(self.parts(wanted)[0])
         have = dict(once)
-        lost = [_part(chunk, mask & ~have.get(chunk, 0)) for chunk, mask in want.items() if mask & ~have.get(chunk, 0)]
-        extra = [_part(chunk, mask & ~want.get(chunk, 0)) for chunk, mask in once if mask & ~want.get(chunk, 0)]
-        twice = [_part(chunk, mask) for chunk, mask in more]
+        lost = [
+            _text_of(chunk, mask & ~have.get(chunk, 0)) for chunk, mask in want.items() if mask & ~have.get(chunk, 0)
+        ]
+        extra = [_text_of(chunk, mask & ~want.get(chunk, 0)) for chunk, mask in once if mask & ~want.get(chunk, 0)]
+        twice = [_text_of(chunk, mask) for chunk, mask in more]
         named = (("missing", lost), ("foreign", extra), ("counted more than once", twice))
         return "; ".join(f"{name}: {', '.join(texts[:3])}" for name, texts in named if texts)
 
 
-def _part(chunk: int, mask: int) -> str:
+def _text_of(chunk: int, mask: int) -> str:
     ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
     shown = ", ".join(str(rank) for rank in ranks[:6]) + (" ..." if len(ranks) > 6 else "")
     return f"input chunk {chunk} of rank{'s' if len(ranks) > 1 else ''} {shown}"

@@ -7,19 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
 from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
-from collc.msccl.check.deadlock import SafeSizes, check_deadlock, check_matches
+from collc.msccl.check.deadlock import check_deadlock, check_matches
 from collc.msccl.check.expected import IMPLIED, implied_result
-from collc.msccl.check.findings import Check, Finding, Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Check, Finding, Findings, Verdict, check_root, diagnostics
 from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
-from collc.msccl.check.reader import Reader
-from collc.msccl.check.results import calls_of, check_result, find_root
-from collc.msccl.check.symbolic import layout_of
+from collc.msccl.check.reader import parse_file
+from collc.msccl.check.symbolic import call_of, check_result, layout_of, placements_of, root_of
 from collc.msccl.interpreter.replay import UNLIMITED, StepWaits, replay
 
 
@@ -49,23 +47,6 @@ class Summary:
     root: int
 
 
-@dataclass(frozen=True)
-class FileVerdict:
-    """The answers of all checks with their findings; summary: None if the file can't be read."""
-
-    path: Path
-    profile: Profile
-    checks: dict[Check, Outcome]
-    findings: tuple[Finding, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    summary: Summary | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether no check failed."""
-        return "failed" not in self.checks.values()
-
-
 def check_file(
     path: Path,
     *,
@@ -73,117 +54,84 @@ def check_file(
     root: int | None = None,
     profile: Profile = "executor",
     expected: ExpectedResult | None = None,
-) -> FileVerdict:
+) -> Verdict[Summary]:
     """Check an MSCCL XML file: the contract of the runtime, the result, deadlock and races.
 
     collective: what the file must compute, default: its `coll`. root: of broadcast, reduce, gather and scatter,
     default: the rank with which the result is right. expected: the result of a custom collective. Raises UsageError if
     the file can't be opened or the root is not a rank of it.
     """
-    findings = Findings()
-    checker = _FileCheck(path, profile, findings)
-    try:
-        checker.run(collective, root, expected)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    messages = diagnostics(findings, path)
-    return FileVerdict(path, profile, findings.answers(checker.ran), tuple(findings.kept), messages, checker.summary)
+    findings, ran, summary = Findings(), set[Check](), None
+    program = parse_file(path, profile, findings)
+    ran.add("contract")
+    if program is not None:
+        check_root(root, program.ngpus, path)
+        coll, connections = _collective(program, collective, findings), connect(program)
+        check_contract(program, connections, findings, coll)
+        if expected is not None:
+            check_room(program, expected, findings)
+        safe, root_used = None, -1
+        if not findings.broken:
+            overwritten_inputs(program, findings)
+            waits = waits_of(program, connections)
+            matched = check_matches(program, waits, findings)
+            safe = check_deadlock(program, waits, findings)
+            ran.add("deadlock")
+            if matched:
+                root_used = _check_execution(program, waits, coll, root, expected, findings, ran)
+        summary = _summary(program, coll, safe, root_used)
+    return Verdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
 
 
 def contract_of(path: Path, profile: Profile, collective: str | None = None) -> Outcome:
     """The check of the contract alone: whether a runtime loads the file. Raises UsageError if it can't be opened."""
     findings = Findings()
-    try:
-        program = Reader(profile, findings).read(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    program = parse_file(path, profile, findings)
     if program is not None:
         check_contract(program, connect(program), findings, canonical(collective or program.coll))
     return "failed" if "contract" in findings.failed else "ok"
 
 
-class _FileCheck:
-    """The checks of one file. ran: the checks made so far. safe: sizes without deadlock. root: -1 if unknown."""
-
-    def __init__(self, path: Path, profile: Profile, findings: Findings) -> None:
-        self.path: Path = path
-        self.profile: Profile = profile
-        self.findings: Findings = findings
-        self.ran: set[Check] = set()
-        self.summary: Summary | None = None
-        self.safe: SafeSizes = SafeSizes(None, (1, 1))
-        self.root: int = -1
-
-    def run(self, collective: str | None, root: int | None, expected: ExpectedResult | None) -> None:
-        """Make all checks that the findings of earlier ones allow."""
-        program = Reader(self.profile, self.findings).read(self.path)
-        self.ran.add("contract")
-        if program is None:
-            return
-        if root is not None and not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {self.path}: it has {program.ngpus}"))
-        coll = self._collective(program, collective)
-        connections = connect(program)
-        check_contract(program, connections, self.findings, coll)
-        if expected is not None:
-            check_room(program, expected, self.findings)
-        if not self.findings.broken:
-            overwritten_inputs(program, self.findings)
-            self._run(program, waits_of(program, connections), coll, root, expected)
-        self.summary = _summary(program, coll, self.safe, self.root)
-
-    def _collective(self, program: FileProgram, collective: str | None) -> str:
-        named, asked = canonical(program.coll), canonical(collective or program.coll)
-        if named not in (asked, "custom"):
-            at = program.algo_attribute("coll")
-            text = f'coll is "{program.coll}": the runtime selects the file for that collective'
-            self.findings.add(Finding("contract", "X0110", text, at, asked), breaks=True)
-        return asked
-
-    def _run(
-        self, program: FileProgram, waits: StepWaits, coll: str, root: int | None, expected: ExpectedResult | None
-    ) -> None:
-        matched = check_matches(program, waits, self.findings)
-        self.safe = check_deadlock(program, waits, self.findings)
-        self.ran.add("deadlock")
-        if not matched:
-            return
-        order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
-        if halted:
-            return
-        if coll in IMPLIED and expected is None:
-            self.ran.add("result")
-            expected = implied_result(program, waits, order, coll, self.findings)
-        self.root = self._root(program, waits, order, coll, root, expected)
-        self._placements(program, waits, order, coll, expected)
-
-    def _root(
-        self,
-        program: FileProgram,
-        waits: StepWaits,
-        order: list[int],
-        coll: str,
-        root: int | None,
-        expected: ExpectedResult | None,
-    ) -> int:
-        if coll not in ROOTED or expected is not None:
-            return -1
-        if root is not None:
-            return root
-        return find_root(program, waits, order, coll, inplace=not program.outofplace)
-
-    def _placements(
-        self, program: FileProgram, waits: StepWaits, order: list[int], coll: str, expected: ExpectedResult | None
-    ) -> None:
-        for call in calls_of(coll, self.root, expected, program):
-            if coll in KNOWN or expected is not None:
-                self.ran.add("result")
-                check_result(program, waits, order, self.findings, call)
-            self.ran.add("race")
-            check_races(program, waits, order, layout_of(program, call)[1], self.findings)
+def _collective(program: FileProgram, collective: str | None, findings: Findings) -> str:
+    named, asked = canonical(program.coll), canonical(collective or program.coll)
+    if named not in (asked, "custom"):
+        location = program.algo_attribute("coll")
+        text = f'coll is "{program.coll}": the runtime selects the file for that collective'
+        findings.add(Finding("contract", "X0110", text, location, asked), breaks=True)
+    return asked
 
 
-def _summary(program: FileProgram, coll: str, safe: SafeSizes, root: int) -> Summary:
+def _check_execution(
+    program: FileProgram,
+    waits: StepWaits,
+    coll: str,
+    root: int | None,
+    expected: ExpectedResult | None,
+    findings: Findings,
+    ran: set[Check],
+) -> int:
+    """Check the result and races in each placement. Returns the root, -1 if there is none or if it is not known."""
+    order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
+    if halted:
+        return -1
+    if coll in IMPLIED and expected is None:
+        ran.add("result")
+        expected = implied_result(program, waits, order, coll, findings)
+    if coll not in ROOTED or expected is not None:
+        root = -1
+    elif root is None:
+        root = root_of(program, waits, order, coll)
+    for inplace in placements_of(program):
+        call = call_of(program, coll, root, inplace=inplace, expected=expected)
+        if coll in KNOWN or expected is not None:
+            ran.add("result")
+            check_result(program, waits, order, call, findings)
+        ran.add("race")
+        check_races(program, waits, order, layout_of(program, call)[1], findings)
+    return root
+
+
+def _summary(program: FileProgram, coll: str, largest_safe: int | None, root: int) -> Summary:
     largest = np.max(program.chunks, axis=0, initial=0).tolist()
     return Summary(
         name=program.name,
@@ -197,7 +145,7 @@ def _summary(program: FileProgram, coll: str, safe: SafeSizes, root: int) -> Sum
         chunks=(largest[0], largest[1], largest[2]),
         min_bytes=program.min_bytes,
         max_bytes=program.size_limit,
-        largest_safe=safe.largest_safe,
+        largest_safe=largest_safe,
         inplace=program.inplace,
         outofplace=program.outofplace,
         root=root,

@@ -6,7 +6,7 @@ what came before it (and a nop) before what comes after the matching wait (and a
 the program of its sender has begun. A put over a port channel takes place after its operation, before the next
 signal of its threadblock on that channel arrives, and before a flush of that channel ends.
 
-One order of events decides for all, since an operation that can run can also run later; except where several
+One order of events decides for all, since an operation that can run can also run later; except if several
 threadblocks wait on one channel or acquire one semaphore. `History.shared_uses` has those, and they must be ordered.
 """
 
@@ -16,8 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, Semaphore, semaphores_of
-from collc.msccl.check_plan.model import PUTS, WAITS, Channel, Operation, Plan
-from collc.msccl.check_plan.packets import PacketUse, packets_read, packets_written
+from collc.msccl.check_plan.model import PUTS, WAITS, Channel, Operation, Packet, Plan
 
 Uses = list[tuple[Operation, int]]
 """Operations with their events, in order of execution."""
@@ -34,6 +33,17 @@ class SharedUse:
     kind: str
     uses: Uses
     changing: list[int]
+
+
+@dataclass
+class PacketUse:
+    """The accesses of packets in one execution, as events.
+
+    written: the event of each write, and its operation. read: those of its reads.
+    """
+
+    written: dict[Packet, tuple[int, Operation]] = field(default_factory=dict["Packet", "tuple[int, Operation]"])
+    read: dict[Packet, list[tuple[int, Operation]]] = field(default_factory=lambda: defaultdict(list))
 
 
 @dataclass
@@ -105,7 +115,7 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
 
     def can_begin(self, op: Operation) -> bool:
         """See PlanInterpreter."""
-        return all(packet in self.history.packets.written for packet in packets_read(op))
+        return all(packet in self.history.packets.written for packet in op.packets_read)
 
     def execute(self, op: Operation, received: list[list[int]]) -> None:
         """See PlanInterpreter."""
@@ -156,10 +166,10 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
     def _record_packets(self, op: Operation, event: int, touches: int) -> None:
         """Record the packets of an operation. It has waited for those that it reads; a port reads them again later."""
         use = self.history.packets
-        for packet in packets_read(op):
+        for packet in op.packets_read:
             self.history.carried.setdefault(event, []).append(use.written[packet][0])
             use.read[packet].append((touches, op))
-        for packet in packets_written(op):
+        for packet in op.packets_written:
             use.written[packet] = touches, op
 
     def meet(self, threadblocks: list[int]) -> None:

@@ -1,6 +1,6 @@
 """The text of a plan: strict JSON as values, fields with their types checked, and the line and column of its parts.
 
-The functions for fields raise PlanError if one is wrong or missing.
+`Fields` raises PlanError if one is wrong or missing.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from collc.base.wording import listed
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 
 MAX_BYTES: Final = 2**28
@@ -33,10 +35,10 @@ _WORDS: Final = {
 """Messages of Python's JSON reader, and ours instead of them."""
 
 
-BUFFERS: Final = {"i": 0, "o": 1, "s": 2}
+BUFFERS: Final = ("i", "o", "s")
 CHANNEL_TYPES: Final = ("memory", "port")
+ALL_CHANNEL_TYPES: Final = (*CHANNEL_TYPES, "switch")
 
-JsonObject = dict[str, Any]
 Item = TypeVar("Item")
 
 
@@ -91,8 +93,8 @@ def _in_words(error: json.JSONDecodeError) -> str:
     """Our message for an error of the JSON reader."""
     if error.pos >= len(error.doc.rstrip()):
         return "the file ends inside a list or an object" if error.doc.strip() else "the file is empty"
-    found = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
-    return found or "this cannot be here"
+    words_of_error = next((words for begin, words in _WORDS.items() if error.msg.startswith(begin)), "")
+    return words_of_error or "this cannot be here"
 
 
 def locate(findings: Findings, path: Path) -> None:
@@ -128,101 +130,106 @@ class _Finder:
         """The location with line and column of the innermost part of it that exists."""
         if location.line:
             return location
-        at = self._skip(0)
+        position = self._skip(0)
         for name, number in (("gpus", location.gpu), ("threadblocks", location.tb), ("ops", location.step)):
-            inner = self._position_of(self._position_of(at, name), number) if number >= 0 else -1
+            inner = self._position_of(self._position_of(position, name), number) if number >= 0 else -1
             if inner < 0:
                 break
-            at = inner
-        named = self._position_of(at, location.attribute) if location.attribute else -1
-        at = max(at, named)
-        begin = self._text.rfind("\n", 0, at) + 1
-        return replace(location, line=self._text.count("\n", 0, at) + 1, column=at - begin + 1)
+            position = inner
+        named = self._position_of(position, location.attribute) if location.attribute else -1
+        position = max(position, named)
+        begin = self._text.rfind("\n", 0, position) + 1
+        return replace(location, line=self._text.count("\n", 0, position) + 1, column=position - begin + 1)
 
-    def _position_of(self, at: int, name: str | int) -> int:
+    def _position_of(self, position: int, name: str | int) -> int:
         """Where a member of the object or list at a position begins; -1 if there is none."""
-        if at < 0 or self._text[at : at + 1] not in ("{", "["):
+        if position < 0 or self._text[position : position + 1] not in ("{", "["):
             return -1
-        if at not in self._parts:
-            self._parts[at] = self._members(at)
-        return self._parts[at].get(name, -1)
+        if position not in self._parts:
+            self._parts[position] = self._members(position)
+        return self._parts[position].get(name, -1)
 
-    def _members(self, at: int) -> dict[str | int, int]:
+    def _members(self, position: int) -> dict[str | int, int]:
         found: dict[str | int, int] = {}
-        text, named = self._text, self._text[at] == "{"
-        at = self._skip(at + 1)
-        while text[at] not in "}]":
+        text, named = self._text, self._text[position] == "{"
+        position = self._skip(position + 1)
+        while text[position] not in "}]":
             name: str | int = len(found)
             if named:
-                name, at = self._decoder.raw_decode(text, at)
-                at = self._skip(self._skip(at) + 1)
-            found[name] = at
-            at = self._skip(self._decoder.raw_decode(text, at)[1])
-            at = self._skip(at + 1) if text[at] == "," else at
+                name, position = self._decoder.raw_decode(text, position)
+                position = self._skip(self._skip(position) + 1)
+            found[name] = position
+            position = self._skip(self._decoder.raw_decode(text, position)[1])
+            position = self._skip(position + 1) if text[position] == "," else position
         return found
 
-    def _skip(self, at: int) -> int:
-        space = _SPACE.match(self._text, at)
-        return space.end() if space else at
+    def _skip(self, position: int) -> int:
+        space = _SPACE.match(self._text, position)
+        return space.end() if space else position
 
 
-def object_of(value: object, what: str, location: FileLocation) -> JsonObject:
-    """A value that must be an object (X0402); what: its name in the message."""
-    if not isinstance(value, dict):
-        raise PlanError("X0402", f"{what} is not an object", location)
-    return cast("JsonObject", value)
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of an object of the plan. All methods raise PlanError (X0402) if a field is missing or wrong."""
 
+    values: dict[str, Any]
+    location: FileLocation
 
-def list_of(item: JsonObject, name: str, location: FileLocation) -> list[Any]:
-    """A list that must be there (X0402)."""
-    value = item.get(name)
-    if not isinstance(value, list):
-        raise PlanError("X0402", f"{name} is missing or not a list", replace(location, attribute=name))
-    return cast("list[Any]", value)
+    @staticmethod
+    def of(value: object, what: str, location: FileLocation) -> Fields:
+        """A value that must be an object. what: its name in the message."""
+        if not isinstance(value, dict):
+            raise PlanError("X0402", f"{what} is not an object", location)
+        return Fields(cast("dict[str, Any]", value), location)
 
+    def error(self, text: str, expected: str = "", name: str = "", code: str = "X0402") -> PlanError:
+        """The error about a field, or about the whole object."""
+        return PlanError(code, text, replace(self.location, attribute=name), expected)
 
-def optional_list_of(item: JsonObject, name: str, location: FileLocation) -> list[Any]:
-    """A list that may be missing, and is empty then."""
-    return list_of(item, name, location) if name in item else []
+    def items(self, name: str, *, optional: bool = False) -> list[Any]:
+        """A list; empty if it is `optional` and missing."""
+        value = self.values.get(name, [] if optional else None)
+        if not isinstance(value, list):
+            raise self.error(f"{name} is missing or not a list", name=name)
+        return cast("list[Any]", value)
+
+    def objects(self, name: str, what: str, *, optional: bool = False) -> list[Fields]:
+        """A list of objects. what: the name of one in the message."""
+        return [Fields.of(value, what, self.location) for value in self.items(name, optional=optional)]
+
+    def number(self, name: str, limit: int = 2**32) -> int:
+        """An integer from 0 to below a limit, which is a power of two."""
+        value = self.values.get(name)
+        if not is_number(value) or not 0 <= (number := cast("int", value)) < limit:
+            raise self.error(f"{name} is missing or not a number of {limit.bit_length() - 1} bits", name=name)
+        return number
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """A boolean. default: if it is missing; None: it must be there."""
+        value = self.values.get(name, default)
+        if not isinstance(value, bool):
+            missing = "" if default is not None else "missing or "
+            raise self.error(f"{name} is {missing}not a boolean", "true or false", name)
+        return value
+
+    def text(self, name: str) -> str:
+        """A text of printable characters."""
+        value = self.values.get(name)
+        if not isinstance(value, str) or not value.isprintable():
+            raise self.error(f"{name} is missing or not printable text", name=name)
+        return value
+
+    def choice(self, name: str, known: Sequence[str]) -> str:
+        """One of some texts."""
+        value = self.text(name)
+        if value not in known:
+            raise self.error(f'{name} "{value}"', listed(known, "or"), name)
+        return value
 
 
 def is_number(value: object) -> bool:
     """Whether a value is an integer; JSON's true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def number_of(item: JsonObject, name: str, location: FileLocation, limit: int = 2**32) -> int:
-    """An integer from 0 to below a limit, which is a power of two (X0402)."""
-    value = item.get(name)
-    if not is_number(value) or not 0 <= (number := cast("int", value)) < limit:
-        text = f"{name} is missing or not a number of {limit.bit_length() - 1} bits"
-        raise PlanError("X0402", text, replace(location, attribute=name))
-    return number
-
-
-def text_of(item: JsonObject, name: str, location: FileLocation) -> str:
-    """A text of printable characters (X0402)."""
-    value = item.get(name)
-    if not isinstance(value, str) or not value.isprintable():
-        raise PlanError("X0402", f"{name} is missing or not printable text", replace(location, attribute=name))
-    return value
-
-
-def channel_type_of(item: JsonObject, name: str, location: FileLocation, *, switch: bool = False) -> str:
-    """One of `CHANNEL_TYPES` (X0402). switch: or "switch"."""
-    kind = text_of(item, name, location)
-    if kind not in CHANNEL_TYPES and not (switch and kind == "switch"):
-        rule = "memory, port or switch" if switch else "memory or port"
-        raise PlanError("X0402", f'{name} "{kind}"', replace(location, attribute=name), rule)
-    return kind
-
-
-def buffer_of(item: JsonObject, location: FileLocation) -> int:
-    """The number of a buffer, from its `type` (X0402)."""
-    name = text_of(item, "type", location)
-    if name not in BUFFERS:
-        raise PlanError("X0402", f'buffer type "{name}"', location, "i, o or s")
-    return BUFFERS[name]
 
 
 def item_at(items: list[Item], number: object, what: str, location: FileLocation) -> Item:

@@ -36,9 +36,9 @@ def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
     for rank, chunks in enumerate(plan.chunks):
         for count, size, name in zip(chunks, sizes, ("input_chunks", "output_chunks"), strict=False):
             if count != size:
-                at = FileLocation(gpu=rank, attribute=name)
+                location = FileLocation(gpu=rank, attribute=name)
                 rule = f"{size}, as {coll} of {total} chunks among {ranks} gpus wants"
-                findings.add(Finding("contract", "X0402", f"{name} is {count}", at, rule), breaks=True)
+                findings.add(Finding("contract", "X0402", f"{name} is {count}", location, rule), breaks=True)
     return not findings.broken
 
 

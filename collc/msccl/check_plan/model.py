@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,8 +25,15 @@ REFUSED: Final = {
 """Operations that no plan may have: why, and what to write instead."""
 
 WAITS: Final = ("wait", "rlxwait")
+SCRATCH: Final = 2
+"""The number of the only buffer that belongs to the runtime, not to a caller."""
 PACKETS: Final = 3
-"""The number of the buffer of packets, which lies in the scratch: packet k at the bytes of chunks 2k and 2k + 1."""
+"""The number of the buffer of packets: payload and flag, in the scratch at the bytes of chunks 2k and 2k + 1.
+
+The flag is the number of the launch, so that readers wait for them. Each packet is written once in a launch: a reader
+could not tell a second one. With two scratch buffers a launch uses the one that the launch before did not, and a packet
+is written where two launches before lay another one.
+"""
 
 MAX_OP_BUFFERS: Final = 10
 """Buffers on one side of an operation."""
@@ -64,6 +72,10 @@ class DataMove:
     targets: tuple[SlotRange, ...]
 
 
+Packet = tuple[int, int]
+"""(gpu, number) of a packet chunk."""
+
+
 @dataclass(slots=True)
 class Operation:
     """One operation of a threadblock.
@@ -84,6 +96,27 @@ class Operation:
     barrier: tuple[int, int] | None = None
     semaphores: list[int] = field(default_factory=list[int])
 
+    @property
+    def packets_read(self) -> list[Packet]:
+        """The packets that it waits for."""
+        return _packets(slots for move in self.moves for slots in move.sources)
+
+    @property
+    def packets_written(self) -> list[Packet]:
+        """The packets that it writes."""
+        return _packets(slots for move in self.moves for slots in move.targets)
+
+
+def _packets(ranges: Iterable[SlotRange]) -> list[Packet]:
+    return [(slots.gpu, slots.index + k) for slots in ranges if slots.buffer == PACKETS for k in range(slots.size)]
+
+
+Nodes = int | Sequence[int]
+"""How many consecutive ranks are a node, or the node of each rank."""
+
+RemoteBuffer = tuple[int, int, tuple[str, ...]]
+"""(owner, number of the buffer, types of channels)."""
+
 
 @dataclass(slots=True)
 class Plan:
@@ -91,7 +124,9 @@ class Plan:
 
     chunks: input, output and scratch chunks of each gpu. threadblocks: the operations of each threadblock, by gpu;
     gpu_of: the gpu of each. semaphores: initial values, by gpu. switches: switch channels, by gpu. doubled: whether
-    there are two scratch buffers, used in turn. largest: max_message_size in bytes, None for no limit.
+    there are two scratch buffers, used in turn. reused: whether buffers of earlier calls may be used. largest:
+    max_message_size in bytes, None for no limit. channels: of each gpu by type. remote: the remote buffers of each gpu.
+    nodes: of the ranks; None: not known, and memory channels may go between any two.
     """
 
     name: str
@@ -104,4 +139,13 @@ class Plan:
     semaphores: list[list[int]]
     largest: int | None = None
     doubled: bool = False
+    reused: bool = False
     switches: list[list[SwitchChannel]] = field(default_factory=list["list[SwitchChannel]"])
+    channels: list[dict[str, list[Channel]]] = field(default_factory=list["dict[str, list[Channel]]"])
+    remote: list[list[RemoteBuffer]] = field(default_factory=list["list[RemoteBuffer]"])
+    nodes: Nodes | None = None
+
+    @property
+    def operations(self) -> list[Operation]:
+        """All operations, by threadblock."""
+        return [op for ops in self.threadblocks for op in ops]

@@ -7,26 +7,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.json_text import (
-    BUFFERS,
-    CHANNEL_TYPES,
-    JsonObject,
-    PlanError,
-    buffer_of,
-    channel_type_of,
-    item_at,
-    list_of,
-    number_of,
-    object_of,
-    optional_list_of,
-    text_of,
-)
+from collc.msccl.check_plan.json_text import ALL_CHANNEL_TYPES, BUFFERS, CHANNEL_TYPES, Fields, PlanError, item_at
 from collc.msccl.check_plan.model import (
     MAX_OP_BUFFERS,
     NAMES,
     PACKETS,
     PUTS,
     REFUSED,
+    SCRATCH,
     SIGNALS,
     WAITS,
     Channel,
@@ -43,22 +31,31 @@ MAX_SEMAPHORES: Final = 16
 MAX_MOVED: Final = 2**26
 """Chunks that all operations move together; a limit of the check, not of the runtime."""
 
-_MOVING: Final = ("copy", *PUTS, "get", "re", "res", "rre", "rres", "glres", "gstore")
-_OVER_PORTS: Final = (*PUTS, "copy", "re")
+_OVER_PORTS: Final = (*PUTS, "copy", "re", "rppkt")
 """Operations on data that a port channel may have."""
+_ONE_EACH: Final = ("copy", *PUTS, "get", "ppkt")
+"""Operations that move each source to the target at its place; all others store the sum of the sources."""
 
 
 class Role(StrEnum):
-    """What an entry of an operation on packets must be."""
+    """What an entry of an operation must be."""
 
     PLAIN = "a local buffer"
+    OTHERS = "a buffer of another gpu"
     OWN = "packets in its own scratch"
     REMOTE = "packets in the scratch of another gpu"
 
 
-_PLAIN, _OWN, _REMOTE = Role.PLAIN, Role.OWN, Role.REMOTE
+_PLAIN, _OTHERS, _OWN, _REMOTE = Role.PLAIN, Role.OTHERS, Role.OWN, Role.REMOTE
 
 SHAPES: Final[dict[str, tuple[tuple[Role, ...], Role | None, tuple[Role, ...], Role | None]]] = {
+    "copy": ((_PLAIN,), None, (_PLAIN,), None),
+    **dict.fromkeys(PUTS, ((_PLAIN,), _PLAIN, (_OTHERS,), _OTHERS)),
+    "get": ((_OTHERS,), _OTHERS, (_PLAIN,), _PLAIN),
+    "re": ((_PLAIN,), _PLAIN, (_PLAIN,), None),
+    "res": ((_PLAIN,), _PLAIN, (_PLAIN,), _OTHERS),
+    "rre": ((_PLAIN,), _OTHERS, (_PLAIN,), None),
+    "rres": ((_PLAIN,), _OTHERS, (_PLAIN,), _OTHERS),
     "cpkt": ((_PLAIN,), None, (_OWN,), None),
     "upkt": ((_OWN,), None, (_PLAIN,), None),
     "ppkt": ((_PLAIN,), _PLAIN, (_REMOTE,), _REMOTE),
@@ -91,14 +88,14 @@ class OperationReader:
         self.findings: Findings = findings
         self.moved: int = 0
 
-    def read(self, item: JsonObject, tb: int, location: FileLocation, references: References) -> Operation:
+    def read(self, item: Fields, tb: int, references: References) -> Operation:
         """One operation of the threadblock in row `tb`. Raises PlanError if it cannot be executed as written."""
-        op = Operation(text_of(item, "name", location), tb, location)
+        op = Operation(item.text("name"), tb, item.location)
         if op.name not in NAMES:
             why, instead = REFUSED.get(op.name, ("", f"one of {', '.join(NAMES)}"))
-            raise PlanError("X0404", f'operation "{op.name[:40]}"' + (f": {why}" if why else ""), location, instead)
-        if "channel_type" in item:
-            op.via = channel_type_of(item, "channel_type", location, switch=True)
+            raise item.error(f'operation "{op.name[:40]}"' + (f": {why}" if why else ""), instead, code="X0404")
+        if "channel_type" in item.values:
+            op.via = item.choice("channel_type", ALL_CHANNEL_TYPES)
         self._channels(op, item, references)
         _refuse_what_is_not_done(op, item)
         if op.name == "barrier":
@@ -110,13 +107,13 @@ class OperationReader:
         return op
 
     def limit(self, count: int, limit: int, what: str, location: FileLocation) -> None:
-        """Add a finding where there are more of something than the runtime has room for."""
+        """Add a finding if there are more of something than the runtime has room for."""
         if count > limit:
             self.findings.add(Finding("contract", "X0406", f"{count} {what}", location, f"at most {limit}"))
 
-    def _channels(self, op: Operation, item: JsonObject, references: References) -> None:
+    def _channels(self, op: Operation, item: Fields, references: References) -> None:
         channels = references.channels.get(op.via, [])
-        for number in optional_list_of(item, "channel_ids", op.location):
+        for number in item.items("channel_ids", optional=True):
             op.over.append(item_at(channels, number, "channel of the threadblock", op.location))
         self.limit(len(op.over), MAX_OP_CHANNELS, "channels of an operation", op.location)
         if op.name in (*SIGNALS, *WAITS, "flush"):
@@ -129,55 +126,46 @@ class OperationReader:
         if op.name in WAITS:
             op.waits = [(kind, peer, rank, number) for kind, rank, peer, number in op.over]
 
-    def _barrier(self, op: Operation, item: JsonObject) -> None:
-        count = number_of(item, "num_threadblocks", op.location)
+    def _barrier(self, op: Operation, item: Fields) -> None:
+        count = item.number("num_threadblocks")
         if count < 1:
             raise PlanError("X0402", "num_threadblocks is 0", op.location, "the number of threadblocks that meet")
-        op.barrier = number_of(item, "barrier_id", op.location), count
+        op.barrier = item.number("barrier_id"), count
         self.limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.location)
 
-    def _semaphores(self, op: Operation, item: JsonObject) -> None:
+    def _semaphores(self, op: Operation, item: Fields) -> None:
         values = self.plan.semaphores[op.location.gpu]
-        numbers = list_of(item, "semaphore_ids", op.location)
+        numbers = item.items("semaphore_ids")
         for number in numbers:
             item_at(values, number, "semaphore", op.location)
         op.semaphores = [int(number) for number in numbers]
         self.limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.location)
 
-    def _buffers(self, op: Operation, item: JsonObject, references: References) -> None:
-        entries = [optional_list_of(item, name, op.location) for name in ("src_buff", "dst_buff")]
-        if op.name in SHAPES:
-            op.moves = self._packets(op, entries, references)
-            return
+    def _buffers(self, op: Operation, item: Fields, references: References) -> None:
+        entries = [item.items(name, optional=True) for name in ("src_buff", "dst_buff")]
         if op.via == "switch" or op.name in ("glres", "gstore"):
             op.moves = [self._over_switch(op, entries, references)]
             return
         sources, targets = ([self._slots(entry, op, references) for entry in side] for side in entries)
         most = max(len(sources), len(targets))
         self.limit(most, MAX_OP_BUFFERS, "buffers on one side of an operation", op.location)
-        if op.name not in _MOVING:
+        if op.name not in SHAPES:
             return
-        _check_shape(op, sources, targets)
+        roles = _roles_of_buffers(op, len(sources), len(targets))
+        if len({slots.size for slots in sources + targets}) != 1:
+            raise PlanError("X0404", f"{op.name} with buffers of different sizes", op.location, "equal sizes")
         _refuse_other_effects(op, sources, targets)
-        if op.name in (*PUTS, "get", "copy"):
+        for side, wanted in zip((sources, targets), roles, strict=True):
+            for number, (slots, role) in enumerate(zip(side, wanted, strict=True)):
+                packets = role in (_OWN, _REMOTE)
+                if slots.remote != (role in (_OTHERS, _REMOTE)) or (packets and slots.buffer != SCRATCH):
+                    text = f"{op.name} with a buffer in the wrong place"
+                    raise PlanError("X0404", text, op.location, f"{role.value} there")
+                side[number] = replace(slots, buffer=PACKETS) if packets else slots
+        if op.name in _ONE_EACH:
             op.moves = [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
         else:
             op.moves = [DataMove(tuple(sources), tuple(targets))]
-
-    def _packets(self, op: Operation, entries: list[list[Any]], references: References) -> list[DataMove]:
-        """The moves of an operation on packets; those lie in scratch."""
-        self.limit(max(map(len, entries)), MAX_OP_BUFFERS, "buffers on one side of an operation", op.location)
-        kinds = kinds_of_buffers(op, [len(side) for side in entries])
-        sides: list[list[SlotRange]] = []
-        for side, wanted in zip(entries, kinds, strict=True):
-            found = [self._slots(entry, op, references) for entry in side]
-            for slots, kind in zip(found, wanted, strict=True):
-                if slots.remote != (kind is Role.REMOTE) or (kind is not Role.PLAIN and slots.buffer != BUFFERS["s"]):
-                    text = f"{op.name} with a buffer in the wrong place: packets lie in scratch"
-                    raise PlanError("X0404", text, op.location, f"{kind.value} there")
-            pairs = zip(found, wanted, strict=True)
-            sides.append([slots if kind is Role.PLAIN else replace(slots, buffer=PACKETS) for slots, kind in pairs])
-        return packet_moves(op, *sides)
 
     def _over_switch(self, op: Operation, entries: list[list[Any]], references: References) -> DataMove:
         """The move of an operation over switch channels: with all gpus of these as sources or targets."""
@@ -193,29 +181,29 @@ class OperationReader:
 
     def _of_all(self, entry: object, op: Operation, references: References) -> list[SlotRange]:
         """The slots of all gpus of a switch channel."""
-        item = object_of(entry, "buffer", op.location)
-        channel = item_at(references.switches, item.get("switch_channel_id"), "switch channel", op.location)
-        index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
-        found = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
-        return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in found]
+        item = Fields.of(entry, "buffer", op.location)
+        channel = item_at(references.switches, item.values.get("switch_channel_id"), "switch channel", op.location)
+        index, size = item.number("index"), item.number("size")
+        ranges = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
+        return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in ranges]
 
     def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
         """The slots that an entry of src_buff or dst_buff names, inside their buffer (else X0405)."""
-        item = object_of(entry, "buffer", op.location)
-        index, size = number_of(item, "index", op.location), number_of(item, "size", op.location)
-        remote = "buffer_id" in item
+        item = Fields.of(entry, "buffer", op.location)
+        index, size = item.number("index"), item.number("size")
+        remote = "buffer_id" in item.values
         if remote:
             buffers = references.buffers.get(op.via, [])
-            owner, buffer = item_at(buffers, item["buffer_id"], "remote buffer of the threadblock", op.location)
+            owner, buffer = item_at(buffers, item.values["buffer_id"], "remote buffer of the threadblock", op.location)
         else:
-            owner, buffer = op.location.gpu, buffer_of(item, op.location)
+            owner, buffer = op.location.gpu, BUFFERS.index(item.choice("type", BUFFERS))
         return self._check_bounds(SlotRange(owner, buffer, index, size, remote), op)
 
     def _check_bounds(self, slots: SlotRange, op: Operation) -> SlotRange:
         """The slots, if they are inside their buffer (else X0405)."""
         limit, index, size = self.plan.chunks[slots.gpu][slots.buffer], slots.index, slots.size
         if size < 1 or index + size > limit:
-            text = f"{'ios'[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
+            text = f"{BUFFERS[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
             raise PlanError("X0405", text, op.location, f"within its {limit} chunks")
         self.moved += size
         if self.moved > MAX_MOVED:
@@ -224,12 +212,12 @@ class OperationReader:
         return slots
 
 
-def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
+def _refuse_what_is_not_done(op: Operation, item: Fields) -> None:
     """Raise PlanError (X0404) for what the runtime ignores, and for what the check cannot judge."""
-    if item.get("reduce_op", "sum") != "sum":
-        text = f"reduce_op {str(item['reduce_op'])[:20]!a}: the runtime always adds"
+    if item.values.get("reduce_op", "sum") != "sum":
+        text = f"reduce_op {str(item.values['reduce_op'])[:20]!a}: the runtime always adds"
         raise PlanError("X0404", text, op.location, '"sum"')
-    if "tbg_info" in item:
+    if "tbg_info" in item.values:
         text = "tbg_info: collc cannot judge operations that several threadblocks share"
         raise PlanError("X0404", text, op.location)
     if op.name == "pws" and op.via != "port":
@@ -241,34 +229,30 @@ def _refuse_what_is_not_done(op: Operation, item: JsonObject) -> None:
         if op.via != "port":
             text = f"flush over {op.via or 'no'} channels: the runtime flushes port channels of these numbers"
             raise PlanError("X0404", text, op.location, "port channels")
-        count = len(optional_list_of(item, "dst_buff", op.location))
+        count = len(item.items("dst_buff", optional=True))
         if count < len(op.over):
             text = f"flush of {len(op.over)} channels: the runtime counts the entries of dst_buff instead, {count}"
             raise PlanError("X0404", text, op.location, "an entry of dst_buff for each channel")
 
 
-def _check_shape(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
-    """Raise PlanError (X0404) if buffers are not local and remote, and as many, as the operation requires."""
-    if len({slots.size for slots in sources + targets}) != 1 or not sources or not targets:
-        text = f"{op.name} with buffers of different sizes, or without any"
-        raise PlanError("X0404", text, op.location, "equal sizes")
-    reads, writes = [slots.remote for slots in sources], [slots.remote for slots in targets]
-    shape = {
-        "copy": len(sources) == len(targets) == 1 and not any(reads + writes),
-        "put": len(sources) == len(targets) and not any(reads) and all(writes),
-        "get": len(sources) == len(targets) and all(reads) and not any(writes),
-        "re": len(targets) == 1 and not any(reads + writes),
-        "res": not any(reads) and not writes[0] and all(writes[1:]),
-        "rre": len(targets) == 1 and not reads[0] and all(reads[1:]) and not writes[0],
-        "rres": not reads[0] and all(reads[1:]) and not writes[0] and all(writes[1:]),
-    }
-    if not shape["put" if op.name in PUTS else op.name]:
-        raise PlanError("X0404", f"{op.name} with local and remote buffers in the wrong places", op.location)
+def _roles_of_buffers(op: Operation, sources: int, targets: int) -> list[list[Role]]:
+    """The roles of the sources and the targets of an operation, given their numbers. Raises PlanError (X0404)."""
+    first_source, source, first_target, target = SHAPES[op.name]
+    roles: list[list[Role]] = []
+    for first, further, count in ((first_source, source, sources), (first_target, target, targets)):
+        if count < len(first) or (further is None and count > len(first)):
+            text, rule = f"{op.name} with {sources} sources and {targets} targets", f"{len(first_source)} and "
+            raise PlanError("X0404", text, op.location, f"{rule}{len(first_target)}, or more")
+        roles.append([*first, *([further] if further is not None else []) * (count - len(first))])
+    if op.name in _ONE_EACH and sources != targets:
+        raise PlanError("X0404", f"{op.name} with {sources} sources and {targets} targets", op.location, "as many")
     if op.via == "port" and op.name not in _OVER_PORTS:
-        raise PlanError("X0404", f"{op.name} over port channels", op.location, "memory channels")
-    if op.via == "port" and len(op.over) != len(targets) and op.name in PUTS:
-        text = f"{op.name} over {len(op.over)} channels to {len(targets)} buffers"
+        text = f"{op.name} over port channels"
+        raise PlanError("X0404", text, op.location, "memory channels, or rppkt of packets in its own scratch")
+    if op.via == "port" and op.name in (*PUTS, "rppkt") and len(op.over) != targets:
+        text = f"{op.name} over {len(op.over)} channels to {targets} buffers"
         raise PlanError("X0404", text, op.location, "one each")
+    return roles
 
 
 def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
@@ -276,37 +260,6 @@ def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list
     if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
         text = "get with different indices: the runtime swaps the indices of src and dst"
         raise PlanError("X0404", text, op.location, "the same index on both sides, or a put of the other gpu")
-    if op.name == "put" and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
-        text = "put from buffers of several types over memory channels: the runtime reads all from the first one's"
-        raise PlanError("X0404", text, op.location, "one put for each type")
-
-
-def kinds_of_buffers(op: Operation, counts: list[int]) -> list[list[Role]]:
-    """What the sources and targets of an operation must be. counts: of its entries. Raises PlanError (X0404)."""
-    sources, more, targets, further = SHAPES[op.name]
-    found: list[list[Role]] = []
-    for first, rest, count in ((sources, more, counts[0]), (targets, further, counts[1])):
-        if count < len(first) or (rest is None and count > len(first)):
-            text = f"{op.name} with {counts[0]} sources and {counts[1]} targets"
-            raise PlanError("X0404", text, op.location, f"{len(sources)} and {len(targets)}, or more")
-        found.append([*first, *([rest] if rest is not None else []) * (count - len(first))])
-    if op.name == "ppkt" and counts[0] != counts[1]:
-        raise PlanError("X0404", f"ppkt with {counts[0]} sources and {counts[1]} targets", op.location, "as many")
-    if op.via == "port" and op.name != "rppkt":
-        text = f"{op.name} over port channels"
-        raise PlanError("X0404", text, op.location, "memory channels, or rppkt of packets in its own scratch")
-    if op.via == "port" and len(op.over) != counts[1]:
-        raise PlanError("X0404", f"rppkt over {len(op.over)} ports to {counts[1]} buffers", op.location, "one each")
-    return found
-
-
-def packet_moves(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> list[DataMove]:
-    """The moves of an operation. Raises PlanError (X0404) for sizes that differ, and sources of several buffers."""
-    if len({slots.size for slots in sources + targets}) != 1:
-        raise PlanError("X0404", f"{op.name} with buffers of different sizes", op.location, "equal sizes")
-    if op.name == "ppkt":
-        if len({slots.buffer for slots in sources}) > 1:
-            text = "ppkt from buffers of several types: the runtime reads all from the first one's"
-            raise PlanError("X0404", text, op.location, "one ppkt for each type")
-        return [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
-    return [DataMove(tuple(sources), tuple(targets))]
+    if op.name in ("put", "ppkt") and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
+        text = f"{op.name} from buffers of several types: the runtime reads all from the first one's"
+        raise PlanError("X0404", text, op.location, f"one {op.name} for each type")

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.outcome import Outcome
-from collc.msccl.check.collectives import (
-    KNOWN,
-    REDUCING,
-    ROOTED,
-    ExpectedResult,
-    MemoryLayout,
-    buffer_sizes,
-    canonical,
-    wanted_copy,
-    wanted_sums,
-)
-from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, diagnostics, unreadable
-from collc.msccl.check.values import UNDEFINED, SymbolicValues
-from collc.msccl.check_plan.channels import Nodes
+from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, buffer_sizes, canonical
+from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, Verdict, check_root, diagnostics
+from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import PUTS, Plan, SlotRange
-from collc.msccl.check_plan.races import SCRATCH, find_races
-from collc.msccl.check_plan.reader import MAX_CHUNKS, read_plan
+from collc.msccl.check_plan.model import Nodes, Plan
+from collc.msccl.check_plan.races import find_races
+from collc.msccl.check_plan.reader import MAX_CHUNKS, parse_plan
 
 OFFSETS: Final = 2**32 - 1
 """The largest offset in bytes."""
@@ -51,22 +38,6 @@ class PlanSummary:
     root: int
 
 
-@dataclass(frozen=True)
-class PlanVerdict:
-    """The answers of all checks with their findings; summary: None if the plan can't be read."""
-
-    path: Path
-    checks: dict[Check, Outcome]
-    findings: tuple[Finding, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    summary: PlanSummary | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether no check failed."""
-        return "failed" not in self.checks.values()
-
-
 def check_plan(
     path: Path,
     *,
@@ -74,7 +45,7 @@ def check_plan(
     root: int | None = None,
     expected: ExpectedResult | None = None,
     nodes: Nodes | None = None,
-) -> PlanVerdict:
+) -> Verdict[PlanSummary]:
     """Check an MSCCL++ execution plan.
 
     collective: what the plan must compute, default: the collective that it names. root: default: the rank with which
@@ -82,122 +53,85 @@ def check_plan(
     memory channels may go between any two. Raises UsageError if the file can't be opened, root is not a rank of it, or
     nodes do not fit its ranks.
     """
-    findings = Findings()
-    ran: set[Check] = {"contract"}
-    summary: PlanSummary | None = None
-    try:
-        plan = read_plan(path, findings, nodes)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    findings, ran, summary = Findings(), set[Check](), None
+    plan = parse_plan(path, findings, nodes)
+    ran.add("contract")
     if plan is not None:
-        if root is not None and not 0 <= root < len(plan.chunks):
-            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank of {path}: it has {len(plan.chunks)}"))
+        check_root(root, len(plan.chunks), path)
         coll = canonical(collective or plan.collective)
-        _chosen(plan, coll, findings)
-        _offsets(plan, coll, findings)
-        _overwritten(plan, findings)
-        _from_buffers(plan, findings)
-        call = _PlanCall(plan, coll, root, expected)
-        found = _interpret(call, findings, ran) if _checkable(call, findings) else -1
-        operations = sum(map(len, plan.threadblocks))
+        _check_name(plan, coll, findings)
+        _check_offsets(plan, coll, findings)
+        call = CollectiveCall(coll, len(plan.chunks), total_chunks(plan, coll), -1, plan.inplace, expected)
+        root_used = _check_execution(plan, call, root, findings, ran) if _is_checkable(plan, call, findings) else -1
         chunks = max((max(sizes[:2]) for sizes in plan.chunks), default=0)
-        sizes = len(plan.chunks), len(plan.threadblocks), operations, chunks
-        summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, found)
+        sizes = len(plan.chunks), len(plan.threadblocks), len(plan.operations), chunks
+        summary = PlanSummary(plan.name, coll, plan.protocol, *sizes, plan.inplace, root_used)
     locate(findings, path)
-    return PlanVerdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
+    return Verdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
 
 
-@dataclass(frozen=True, slots=True)
-class _PlanCall:
-    """A plan and the collective that it must compute. root: None if it is to be found. expected: as in `check_plan`."""
-
-    plan: Plan
-    coll: str
-    root: int | None
-    expected: ExpectedResult | None
-
-    @property
-    def known(self) -> bool:
-        """Whether the result is defined."""
-        return self.expected is not None or self.coll in KNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class _FinalState:
-    """The memory after a symbolic execution. last: the operation that wrote each chunk last.
-
-    total: chunks of the total buffer. sizes: input and output chunks of the collective, if it has a name.
-    """
-
-    plan: Plan
-    layout: MemoryLayout
-    total: int
-    sizes: tuple[int, int] | None
-    values: SymbolicValues
-    memory: list[int]
-    last: list[FileLocation | None]
-
-    def output(self, rank: int, slot: int) -> int:
-        """The value of an output chunk."""
-        return self.memory[self.at(rank, slot)] if slot < _room(self.plan, rank, self.sizes) else UNDEFINED
-
-    def at(self, rank: int, slot: int) -> int:
-        """The position of an output chunk in the memory."""
-        return int(self.layout.base[rank, 1]) + slot
-
-
-def _interpret(call: _PlanCall, findings: Findings, ran: set[Check]) -> int:
+def _check_execution(plan: Plan, call: CollectiveCall, root: int | None, findings: Findings, ran: set[Check]) -> int:
     """Check deadlock, races and the result. Returns the root, -1 if there is none."""
-    plan = call.plan
     history = run_plan(plan)
     ran.add("deadlock")
-    _leftovers(history, findings)
     for op in history.halted:
         findings.add(Finding("deadlock", "X0410", f"{op.name} waits forever", op.location, "every wait ends"))
     if history.halted:
         return -1
-    state = _execute(call, history, call.root if call.root is not None else -1)
-    candidates = [call.root if call.root is not None else -1]
-    if call.root is None and call.expected is None and call.coll in ROOTED:
-        candidates = _likely_roots(call, state)
-    root, wrong = candidates[0], list[Finding]()
-    for number, candidate in enumerate(candidates):
-        if plan.inplace and call.coll in ("gather", "scatter"):
-            state = _execute(call, history, candidate)
-        found = _judge(call, state, candidate)
-        if not number or not found:
-            root, wrong = candidate, found
-        if not found:
-            break
+    _check_leftovers(history, findings)
+    if call.coll not in ROOTED or call.expected is not None:
+        root = -1
+    elif root is None:
+        root = find_root(call, lambda tried: execute_plan(plan, history, tried), len(plan.operations))
+    call = replace(call, root=root)
+    state = execute_plan(plan, history, call)
     ran.add("race")
     find_races(plan, history, state.layout, findings)
-    if call.known:
+    if call.expected is not None or call.coll in KNOWN:
         ran.add("result")
-        for finding in wrong:
-            findings.add(finding)
+        _check_result(history, call, state, findings)
     return root
 
 
-def _likely_roots(call: _PlanCall, state: _FinalState) -> list[int]:
-    """Ranks that can be the root, from the first output chunks of an execution with any root; at least one."""
-    ranks, total, values = len(call.plan.chunks), state.total, state.values
-    if call.coll in ("broadcast", "scatter"):
-        first = state.output(0, 0)
-        parts = values.parts(first)[0] if first != UNDEFINED else ()
-        likely = [parts[0][1].bit_length() - 1] if parts else []
-    elif call.coll == "reduce":
-        whole = values.number((((0, (1 << ranks) - 1),), ()))
-        likely = [rank for rank in range(ranks) if state.output(rank, 0) == whole]
-    else:
-        likely = [
-            rank
-            for rank in range(ranks)
-            if all(state.output(rank, k * total) == values.input(k, 0) for k in range(ranks) if k != rank)
-        ]
-    return likely or [0]
+def execute_plan(plan: Plan, history: History, call: CollectiveCall) -> SymbolicState:
+    """Execute the operations on symbols. Returns the memory after them."""
+    layout = memory_of(plan, call.coll, call.root)[0]
+    sizes = (call.expected is None and buffer_sizes(call.coll, call.ranks, call.total)) or (0, 0)
+    inputs, outputs = ([max(chunks[side], sizes[side]) for chunks in plan.chunks] for side in (0, 1))
+    state = SymbolicState.initial(call, layout, inputs, outputs)
+    memory, add = state.memory, state.values.add
+    for op, _ in history.done:
+        for move in op.moves:
+            first, *others = (
+                slice(address(layout, slots), address(layout, slots) + slots.size) for slots in move.sources
+            )
+            data = memory[first]
+            for source in others:
+                data = list(map(add, data, memory[source]))
+            for target in move.targets:
+                start = address(layout, target)
+                memory[start : start + target.size] = data
+    return state
 
 
-def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
+def _check_result(history: History, call: CollectiveCall, state: SymbolicState, findings: Findings) -> None:
+    """Report wrong output chunks (X0411) at the operations that wrote them last."""
+    if is_right(call, state):
+        return
+    last: dict[int, FileLocation] = {}
+    for op, _ in history.done:
+        for target in (target for move in op.moves for target in move.targets):
+            start = address(state.layout, target)
+            last.update(dict.fromkeys(range(start, start + target.size), op.location))
+
+    def location_of(miss: WrongOutput) -> FileLocation:
+        slot = int(state.layout.base[miss.rank, 1]) + miss.slot
+        return (last.get(slot) if miss.slot < state.outputs[miss.rank] else None) or FileLocation(gpu=miss.rank)
+
+    check_outputs(call, state, "X0411", location_of, findings)
+
+
+def _check_name(plan: Plan, coll: str, findings: Findings) -> None:
     """A caller selects a plan by the collective that it names, so it must compute that one (X0416)."""
     named = canonical(plan.collective)
     if named in KNOWN and coll in KNOWN and named != coll:
@@ -205,28 +139,24 @@ def _chosen(plan: Plan, coll: str, findings: Findings) -> None:
         findings.add(Finding("contract", "X0416", text, FileLocation(attribute="collective"), coll), breaks=True)
 
 
-def _checkable(call: _PlanCall, findings: Findings) -> bool:
+def _is_checkable(plan: Plan, call: CollectiveCall, findings: Findings) -> bool:
     """Whether the plan has the ranks and chunks of the collective, and buffers small enough to be checked."""
     if findings.broken:
         return False
-    ranks = len(call.plan.chunks)
     last = max((rank for rank, _ in call.expected.outputs), default=-1) if call.expected is not None else -1
-    if last >= ranks:
-        text = f"the plan has {ranks} gpus, but the collective has rank {last}"
+    if last >= call.ranks:
+        text = f"the plan has {call.ranks} gpus, but the collective has rank {last}"
         findings.add(Finding("contract", "X0403", text, FileLocation(), f"{last + 1} gpus"), breaks=True)
         return False
-    sizes = buffer_sizes(call.coll, max(1, ranks), total_chunks(call.plan, call.coll))
-    chunks = ranks * sum(sizes or ())
+    chunks = call.ranks * sum(buffer_sizes(call.coll, max(1, call.ranks), call.total) or ())
     if chunks > MAX_CHUNKS:
-        text = f"{call.coll} of {ranks} gpus has buffers of {chunks} chunks"
-        findings.add(
-            Finding("contract", "X0406", text, FileLocation(), f"at most {MAX_CHUNKS} to be checked"), breaks=True
-        )
+        text, most = f"{call.coll} of {call.ranks} gpus has buffers of {chunks} chunks", f"at most {MAX_CHUNKS}"
+        findings.add(Finding("contract", "X0406", text, FileLocation(), f"{most} to be checked"), breaks=True)
         return False
-    return call.expected is not None or check_counts(call.plan, call.coll, findings)
+    return call.expected is not None or check_counts(plan, call.coll, findings)
 
 
-def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
+def _check_offsets(plan: Plan, coll: str, findings: Findings) -> None:
     """Warn of sizes in the range of the plan that exceed the offsets of the runtime (X0409)."""
     counted = max(chunks[1 if coll == "allgather" else 0] for chunks in plan.chunks)
     longest = max(max(chunks) for chunks in plan.chunks)
@@ -237,106 +167,11 @@ def _offsets(plan: Plan, coll: str, findings: Findings) -> None:
         findings.add(Finding("contract", "X0409", text, FileLocation(), hint=hint, warning=True))
 
 
-def _overwritten(plan: Plan, findings: Findings) -> None:
-    """Warn of a plan out of place that writes to the input buffer, which changes the caller's data."""
-    ops = [op for ops in plan.threadblocks for op in ops]
-    wrote = [op for op in ops if any(slots.buffer == 0 for move in op.moves for slots in move.targets)]
-    if wrote and not plan.inplace:
-        text = f"out of place, {len(wrote)} operations write to the input buffer, which belongs to the caller"
-        hint = '"inplace": true, or scratch'
-        findings.add(Finding("contract", "X0120", text, wrote[0].location, "o or s", hint, warning=True))
-
-
-def _from_buffers(plan: Plan, findings: Findings) -> None:
-    """Warn of puts over ports from input or output, for which a tensor must begin its allocation (X0122)."""
-    ops = [op for ops in plan.threadblocks for op in ops if op.via == "port" and op.name in PUTS]
-    bare = [op for op in ops if any(move.sources[0].buffer < SCRATCH for move in op.moves)]
-    if bare:
-        text = f"{len(bare)} operations send input or output over ports: the runtime leaves out where a tensor begins "
-        text += "in its allocation"
-        findings.add(Finding("contract", "X0122", text, bare[0].location, "scratch", warning=True))
-
-
-def _leftovers(history: History, findings: Findings) -> None:
-    if history.halted:
-        return
+def _check_leftovers(history: History, findings: Findings) -> None:
+    """Signals and semaphores are as they were when the next launch begins (X0407)."""
     for (kind, sender, receiver, _), count in history.left:
         text = f"{count} signals to gpu {receiver} ({kind}) that nobody waits for: the next run starts with them"
         findings.add(Finding("contract", "X0407", text, FileLocation(gpu=sender), "one wait for each signal"))
     for gpu, number in history.spent:
         text = f"semaphore {number} does not end at its initial value"
         findings.add(Finding("contract", "X0407", text, FileLocation(gpu=gpu), "as many releases as acquires"))
-
-
-def _execute(call: _PlanCall, history: History, root: int) -> _FinalState:
-    """Execute the operations on symbols."""
-    plan = call.plan
-    layout, total = memory_of(plan, call.coll, root)
-    ranks = len(plan.chunks)
-    sizes = None if call.expected is not None else buffer_sizes(call.coll, ranks, total)
-    inputs = [max(chunks[0], sizes[0] if sizes else 0) for chunks in plan.chunks]
-    values = SymbolicValues(ranks, max(1, *inputs, call.expected.width if call.expected is not None else total * ranks))
-    memory = [UNDEFINED] * layout.size
-    for rank, count in enumerate(inputs):
-        for chunk in range(count):
-            memory[int(layout.base[rank, 0]) + chunk] = values.input(rank, chunk)
-    last: list[FileLocation | None] = [None] * layout.size
-    for op, _ in history.done:
-        for move in op.moves:
-            data = _read(memory, layout, move.sources[0])
-            for source in move.sources[1:]:
-                data = [values.add(a, b) for a, b in zip(data, _read(memory, layout, source), strict=True)]
-            for target in move.targets:
-                start = address(layout, target)
-                memory[start : start + target.size] = data
-                last[start : start + target.size] = [op.location] * target.size
-    return _FinalState(plan, layout, total, sizes, values, memory, last)
-
-
-def _judge(call: _PlanCall, state: _FinalState, root: int) -> list[Finding]:
-    """The wrong output chunks, located at the operations that wrote them last."""
-    values, wrong = state.values, list[Finding]()
-    for rank in range(len(call.plan.chunks)):
-        room = _room(call.plan, rank, state.sizes)
-        for slot, wants in _wanted_values(call, rank, state.total, root, values):
-            got = state.output(rank, slot)
-            if got not in wants:
-                writer = (state.last[state.at(rank, slot)] if slot < room else None) or FileLocation(gpu=rank)
-                details = values.difference(got, wants[0])
-                text = f"output chunk {slot} of rank {rank} ends with {values.describe(got)}"
-                text += f" ({details})" if details else ""
-                expected = f"{values.describe(wants[0])}, as {call.coll} wants"
-                wrong.append(Finding("result", "X0411", text, writer, expected))
-    return wrong
-
-
-def _room(plan: Plan, rank: int, sizes: tuple[int, int] | None) -> int:
-    """Output chunks of a rank."""
-    return max(plan.chunks[rank][1], sizes[1] if sizes else 0)
-
-
-def _wanted_values(
-    call: _PlanCall, rank: int, total: int, root: int, values: SymbolicValues
-) -> list[tuple[int, list[int]]]:
-    """The output chunks of a rank that must hold something, each with the values that are right."""
-    ranks, coll = len(call.plan.chunks), call.coll
-    if call.expected is not None:
-        found: list[tuple[int, list[int]]] = []
-        for slot in call.expected.slots(rank):
-            want = call.expected.outputs[rank, slot]
-            copies = [values.input(*one) for one in sorted(want.contributions)]
-            found.append((slot, [values.sum_of(want.contributions)] if want.reduced else copies))
-        return found
-    wants: list[int] = []
-    if coll in REDUCING:
-        everyone = (1 << ranks) - 1
-        chunks = wanted_sums(coll, rank, ranks, total, root) or ()
-        wants = [values.number((((chunk, everyone),), ())) for chunk in chunks]
-    elif coll in KNOWN:
-        wants = [values.input(*item) for item in wanted_copy(coll, rank, ranks, total, root) or ()]
-    return [(slot, [want]) for slot, want in enumerate(wants)]
-
-
-def _read(memory: list[int], layout: MemoryLayout, slots: SlotRange) -> list[int]:
-    start = address(layout, slots)
-    return memory[start : start + slots.size]

@@ -1,18 +1,16 @@
-"""The contents of an MSCCL++ plan: a row for each GPU, totals, and a picture of its threadblocks."""
+"""The contents of an MSCCL++ plan."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.msccl.check.findings import Findings, diagnostics, unreadable
+from collc.msccl.check.findings import Findings
 from collc.msccl.check.model import BUFFERS as PLAIN_BUFFERS
-from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
-from collc.msccl.inspecting.picture import DRAWN_GPUS, DrawnGpu, DrawnStep, draw, ranges
+from collc.msccl.inspecting.inspection import DrawnGpu, DrawnStep, Inspection, ranges
 
 BUFFERS: Final = (*PLAIN_BUFFERS, "p")
 """Names of buffers by number; the last one holds packets."""
@@ -32,7 +30,21 @@ COLORS: Final = {
 }
 """Colours of operations, light enough for black letters."""
 
-COLUMNS: Final = ("gpu", "tbs", "signals", "waits", "channels", "ops", "longest", "sems", "i/o/s")
+COLUMNS: Final = {
+    "gpu": "gpu",
+    "tbs": "threadblocks",
+    "signals": "signals",
+    "waits": "waits_for",
+    "channels": "channels",
+    "ops": "operations",
+    "longest": "longest",
+    "sems": "semaphores",
+    "i/o/s": "chunks",
+}
+"""Headings of the table of GPUs: threadblocks, peers that it signals and waits for, channels, operations in all and of
+the longest threadblock, semaphores, chunks.
+"""
+
 _SHORT: Final = {
     "signal": "sig",
     "rlxsignal": "rsig",
@@ -44,100 +56,42 @@ _SHORT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
-    """One GPU: threadblocks, peers that it signals and that it waits for, channels, operations.
-
-    longest: most operations of one threadblock. chunks: input, output, scratch.
-    """
-
-    gpu: int
-    threadblocks: int
-    signals: tuple[int, ...]
-    waits_for: tuple[int, ...]
-    channels: int
-    operations: int
-    longest: int
-    semaphores: int
-    chunks: tuple[int, int, int]
-
-    def cells(self) -> tuple[str, ...]:
-        """The cells of its row in a table with `COLUMNS`."""
-        counts = (self.channels, self.operations, self.longest, self.semaphores)
-        chunks = "/".join(map(str, self.chunks))
-        peers = ranges(self.signals), ranges(self.waits_for)
-        return str(self.gpu), str(self.threadblocks), *peers, *map(str, counts), chunks
-
-
-@dataclass(frozen=True, eq=False)
-class PlanInspection:
-    """A plan's rows. warnings: always empty, for callers that take either inspection."""
-
-    plan: Plan
-    gpus: tuple[PlanRow, ...]
-    warnings: tuple[Diagnostic, ...] = ()
-
-    def totals(self) -> dict[str, object]:
-        """The totals of the plan, by name."""
-        plan = self.plan
-        return {
-            "name": plan.name,
-            "coll": plan.collective,
-            "protocol": plan.protocol,
-            "inplace": plan.inplace,
-            "threadblocks": len(plan.threadblocks),
-            "operations": sum(map(len, plan.threadblocks)),
-            "signals": sum(len(op.signals) for ops in plan.threadblocks for op in ops),
-            "scratch": sum(chunks[2] for chunks in plan.chunks),
-        }
-
-    def as_json(self) -> dict[str, object]:
-        """The rows and totals, as `inspect --json` prints them."""
-        return {**self.totals(), "gpus": [asdict(row) for row in self.gpus]}
-
-    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Headings and rows."""
-        return COLUMNS, [row.cells() for row in self.gpus]
-
-    def svg(self) -> str:
-        """The threadblocks as rows of operations; the first 16 GPUs of large plans."""
-        plan, ranks = self.plan, len(self.plan.chunks)
-        drawn = min(ranks, DRAWN_GPUS)
-        some = f" (GPUs 0 .. {drawn - 1} of {ranks})" if drawn < ranks else ""
-        what = f"{plan.collective}, {ranks} GPUs, {len(plan.threadblocks)} threadblocks"
-        return draw(f"{plan.name}: {what}{some}", COLORS, [_group(plan, gpu) for gpu in range(drawn)])
-
-
-def inspect_plan(path: Path) -> PlanInspection:
+def inspect_plan(path: Path, _profile: str = "") -> Inspection:
     """Read a plan and count. Raises UsageError if it can't be opened, CheckFailed if it can't be read."""
-    findings = Findings()
-    try:
-        plan = read_plan(path, findings)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if plan is None:
-        locate(findings, path)
-        raise CheckFailed(*diagnostics(findings, path))
-    return PlanInspection(plan, tuple(_row(plan, gpu) for gpu in range(len(plan.chunks))))
+    plan = read_plan(path, Findings())
+    ops = [op for block in plan.threadblocks for op in block]
+    totals = {
+        "name": plan.name,
+        "coll": plan.collective,
+        "protocol": plan.protocol,
+        "inplace": plan.inplace,
+        "threadblocks": len(plan.threadblocks),
+        "operations": len(ops),
+        "signals": sum(len(op.signals) for op in ops),
+        "scratch": sum(chunks[2] for chunks in plan.chunks),
+    }
+    gpus = [_row(plan, gpu) for gpu in range(len(plan.chunks))]
+    return Inspection(plan.name, plan.collective, totals, gpus, COLUMNS, COLORS, partial(_drawn_gpu, plan))
 
 
-def _row(plan: Plan, gpu: int) -> PlanRow:
+def _row(plan: Plan, gpu: int) -> dict[str, object]:
+    """A GPU. longest: most operations of one threadblock. chunks: input, output, scratch."""
     blocks = [ops for ops, owner in zip(plan.threadblocks, plan.gpu_of, strict=True) if owner == gpu]
     ops = [op for block in blocks for op in block]
-    return PlanRow(
-        gpu=gpu,
-        threadblocks=len(blocks),
-        signals=tuple(sorted({channel[2] for op in ops for channel in op.signals})),
-        waits_for=tuple(sorted({channel[1] for op in ops for channel in op.waits})),
-        channels=len({channel for op in ops for channel in op.over}),
-        operations=len(ops),
-        longest=max(map(len, blocks), default=0),
-        semaphores=len(plan.semaphores[gpu]),
-        chunks=plan.chunks[gpu],
-    )
+    return {
+        "gpu": gpu,
+        "threadblocks": len(blocks),
+        "signals": tuple(sorted({channel[2] for op in ops for channel in op.signals})),
+        "waits_for": tuple(sorted({channel[1] for op in ops for channel in op.waits})),
+        "channels": len({channel for op in ops for channel in op.over}),
+        "operations": len(ops),
+        "longest": max(map(len, blocks), default=0),
+        "semaphores": len(plan.semaphores[gpu]),
+        "chunks": plan.chunks[gpu],
+    }
 
 
-def _group(plan: Plan, gpu: int) -> DrawnGpu:
+def _drawn_gpu(plan: Plan, gpu: int) -> DrawnGpu:
     rows: list[tuple[str, list[DrawnStep]]] = []
     for ops, owner in zip(plan.threadblocks, plan.gpu_of, strict=True):
         if owner == gpu:

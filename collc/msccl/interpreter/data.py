@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,20 +15,20 @@ Data = TypeVar("Data", list[int], NDArray[Any])
 """The contents of neighbouring slots, with one entry for each: symbols, or rows of numbers."""
 
 
-class Domain(Protocol[Data]):
-    """A kind of data, and the memory of all GPUs that holds it. A slot is a number in that memory."""
+@dataclass(frozen=True)
+class Memory(Generic[Data]):
+    """The memory of all GPUs, which holds data of one kind. slots: the contents. combine: the sums of two contents."""
+
+    slots: Data
+    combine: Callable[[Data, Data], Data]
 
     def load(self, slot: int, count: int) -> Data:
         """A copy of `count` slots."""
-        ...
+        return self.slots[slot : slot + count].copy()
 
     def store(self, slot: int, data: Data) -> None:
         """Write neighbouring slots."""
-        ...
-
-    def add(self, first: Data, second: Data) -> Data:
-        """The sums of two contents, slot by slot."""
-        ...
+        self.slots[slot : slot + len(data)] = data
 
 
 class Transport(Protocol[Data]):
@@ -74,12 +75,12 @@ class StepData(Generic[Data]):
     """Runs steps on data; `Interpreter` or the caller says in which order."""
 
     operands: Operands
-    domain: Domain[Data]
+    memory: Memory[Data]
     transport: Transport[Data]
 
     def move(self, step: int, first: int, end: int) -> None:
         """Execute a step for its chunks from `first` to before `end`, which are one message if it sends or receives."""
-        operands, domain = self.operands, self.domain
+        operands, memory = self.operands, self.memory
         kind, into, out = operands.kind[step], operands.receives[step], operands.sends[step]
         if kind == StepKind.NOP:
             return
@@ -88,12 +89,12 @@ class StepData(Generic[Data]):
             data = self.transport.receive(into)
             if kind not in (StepKind.R, StepKind.RCS):
                 data = data[: end - first]
-                data = domain.add(data, domain.load(source, len(data)))
+                data = memory.combine(data, memory.load(source, len(data)))
         else:
-            data = domain.load(source, end - first)
+            data = memory.load(source, end - first)
             if kind == StepKind.RE:
-                data = domain.add(domain.load(target, end - first), data)
+                data = memory.combine(memory.load(target, end - first), data)
         if kind not in (StepKind.S, StepKind.RRS):
-            domain.store(target, data[: end - first])
+            memory.store(target, data[: end - first])
         if out >= 0:
             self.transport.send(out, data)

@@ -122,7 +122,7 @@ class Interpreter:
                 wait = self.wait_of(tb)
                 if wait is not None:
                     blocked[tb] = wait
-                    self._asleep.setdefault(self._awaited(wait), []).append(tb)
+                    self._asleep.setdefault(self._awaited_event(wait), []).append(tb)
                     break
                 self.complete(tb, self.move_messages(tb, at_once=random is None))
                 if random is not None:
@@ -180,7 +180,7 @@ class Interpreter:
         if step + 1 < len(self.messages):
             self.left[tb] = self.messages[step + 1]
 
-    def _awaited(self, wait: Blocked) -> tuple[Reason, int]:
+    def _awaited_event(self, wait: Blocked) -> tuple[Reason, int]:
         """The event that ends a wait: its kind, and the connection or the threadblock."""
         numbers = {"receive": self.waits.receives, "send": self.waits.sends}
         return wait.reason, numbers[wait.reason][wait.step] if wait.reason in numbers else wait.on

@@ -80,7 +80,7 @@ def assign(
     """The program with threadblocks instead of loose steps.
 
     channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one channel. flows: the flow
-    of each message, where it is known. Raises SourceError M0110 if more channels are needed.
+    of each message, if it is known. Raises SourceError M0110 if more channels are needed.
     """
     flows = flows_of(program, policy.shares, policy.paths) if flows is None else flows
     joins = policy.fuse or policy.pair_unrelated

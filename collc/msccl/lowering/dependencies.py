@@ -88,7 +88,7 @@ class _SlotAccesses:
     written: list[dict[int, int]]
     read: list[dict[int, list[int]]] = field(default_factory=list["dict[int, list[int]]"])
 
-    def before(self, step: Step, number: int) -> set[int]:
+    def predecessors(self, step: Step, number: int) -> set[int]:
         """The earlier steps after which a step must run; records the accesses of the step."""
         found: set[int] = set()
         for bases, written, read in zip(self.bases, self.written, self.read, strict=True):
@@ -167,7 +167,7 @@ def _waits_of_gpus(
         if position:
             order.done[number] = order.done[latest[order.column[number]]]
         latest[order.column[number]] = number
-        before = accesses[rank].before(step, number)
+        before = accesses[rank].predecessors(step, number)
         if in_turn is not None and step.send >= 0:
             link, awaitable = program.messages[step.send].path[0], in_turn[rank]
             before.add(taken.get(link, number))

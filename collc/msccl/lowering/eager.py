@@ -29,7 +29,7 @@ def eager_messages(
 ) -> tuple[Message, ...]:
     """Messages of one chunk each, in order of start, at the times that they take if none waits for its turn.
 
-    Of two messages that could enter a link at the same time, that of the lower rank goes first, as where a file is
+    Of two messages that could enter a link at the same time, that of the lower rank goes first, as when a file is
     simulated. What a GPU sends stays the same: a copy that arrives later than another message of its chunk arrives or
     leaves still does; only sums add in another order. Messages that relay partials are not supported.
     """

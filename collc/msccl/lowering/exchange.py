@@ -1,6 +1,6 @@
 """GPUs that the network and the collective cannot tell apart, exchanged in the messages of a schedule.
 
-If messages of several GPUs reach a switch at once, a file cannot say which of them leaves first; where a file is
+If messages of several GPUs reach a switch at once, a file cannot say which of them leaves first; if a file is
 simulated, the message of the lowest rank does. So among GPUs that are alike, the one whose messages arrive first in
 the schedule gets the lowest rank.
 """
@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 
 from collc.graph.automorphisms import Automorphisms
+from collc.graph.coordinates import declared_coordinates
 from collc.msccl.program import Message
 from collc.ten.arrays import Int32Array
-from collc.ten.coordinates import declared_coordinates
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 
@@ -42,7 +42,7 @@ def exchange_alike_gpus(messages: tuple[Message, ...], network: Network, demand:
         for new, old in zip(blocks, sorted(blocks, key=late.__getitem__), strict=True):
             moved[old * size : (old + 1) * size] = npus[new * size : (new + 1) * size]
         image = moved[image]
-    extended = automorphisms.extended(image)
+    extended = automorphisms.extend(image)
     if np.array_equal(image, npus) or extended is None:
         return messages
     rank_of = {npu: rank for rank, npu in enumerate(network.npus.tolist())}
@@ -65,7 +65,7 @@ def _alike_blocks(network: Network, demand: Demand, automorphisms: Automorphisms
             members = slice(block * size, (block + 1) * size)
             for blocks in classes:
                 first = slice(blocks[0] * size, (blocks[0] + 1) * size)
-                if held[first] == held[members] and automorphisms.extended(_swap(network, first, members)) is not None:
+                if held[first] == held[members] and automorphisms.extend(_swap(network, first, members)) is not None:
                     blocks.append(block)
                     break
             else:

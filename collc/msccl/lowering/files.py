@@ -4,7 +4,6 @@ lead to them (`emit msccl_stages`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -57,9 +56,3 @@ def stages_of(module: Module, options: MscclOptions) -> list[tuple[str, Program]
     for name, program in reversed(seen[: last + 1]):
         found.setdefault(name, program)
     return [*reversed(found.items())]
-
-
-def stages_text(stages: list[tuple[str, Program]]) -> Iterator[str]:
-    """Lines of text: for each stage a heading and the program."""
-    for number, (name, program) in enumerate(stages, 1):
-        yield f"# {number} {name}\n{program}\n"

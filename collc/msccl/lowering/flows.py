@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from collc.msccl.lowering.fuse import FusablePair, compatible, delays_arrivals, fusable
+from collc.msccl.lowering.fuse import FusablePair, compatible, delays_arrivals, fusable_pairs
 from collc.msccl.program import Gpu, Moment, Op, Program, Step
 
 
@@ -87,7 +87,7 @@ def spread_flows(program: Program, in_flight: int, most: int, channels: int) -> 
     """The flow of each message, as few as possible such that none has too many messages on their way.
 
     in_flight: how many messages of a flow have left and not arrived, at most, at the times of the program; more only
-    where a pair of GPUs would need more flows than `channels`. most: steps of a threadblock that sends one flow, where
+    if a pair of GPUs would need more flows than `channels`. most: steps of a threadblock that sends one flow;
     what passes on a chunk that came takes two: it waits for that, and for its turn.
     """
     arrives = {step.receive: step.when for gpu in program.gpus for step in gpu.steps}
@@ -163,7 +163,7 @@ def gpu_flows_of(gpu: Gpu, flows: list[Flow], *, with_wanted: bool = True) -> Gp
 def fusing_joints(program: Program, ends: GpuFlows, flows: list[Flow]) -> list[FlowJoint]:
     """Pairs of flows at a GPU in which steps can be fused, those with most such steps first."""
     found: dict[tuple[Flow, Flow], list[FusablePair]] = {}
-    for pair in fusable(program, ends.gpu):
+    for pair in fusable_pairs(program, ends.gpu):
         found.setdefault((flows[pair.receive.receive], flows[pair.send.send]), []).append(pair)
     joints: list[FlowJoint] = []
     for (receive, send), pairs in found.items():

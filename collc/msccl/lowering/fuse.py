@@ -38,7 +38,7 @@ class _Value:
     overwritten: bool = False
 
 
-def fusable(program: Program, gpu: Gpu) -> list[FusablePair]:
+def fusable_pairs(program: Program, gpu: Gpu) -> list[FusablePair]:
     """Pairs of a GPU's steps whose fusion is correct and costs no time, whichever threadblocks they are in."""
     values = _values(gpu)
     pairs: list[FusablePair] = []
@@ -87,8 +87,8 @@ def compatible(messages: tuple[Message, ...], pair: FusablePair, receives: list[
     receives, sends: in order of time. The send moves to the receive, or behind the send before it, and must be done
     before the next arrival.
     """
-    later = bisect_left(receives, pair.receive.when, key=_when) + 1
-    before = bisect_left(sends, pair.send.when, key=_when) - 1
+    later = bisect_left(receives, pair.receive.when, key=_moment_of) + 1
+    before = bisect_left(sends, pair.send.when, key=_moment_of) - 1
     if later >= len(receives):
         return True
     message = messages[pair.send.send]
@@ -100,7 +100,7 @@ def compatible(messages: tuple[Message, ...], pair: FusablePair, receives: list[
     return begin + message.leave - message.start <= messages[receives[later].receive].arrival
 
 
-def _when(step: Step) -> Moment:
+def _moment_of(step: Step) -> Moment:
     return step.when
 
 

@@ -44,7 +44,6 @@ from collc.msccl.lowering.deadlock import (
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
 from collc.msccl.lowering.flows import flows_of, spread_flows
-from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.precheck import channels_per_instance
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
@@ -63,9 +62,6 @@ StageObserver = Callable[[str, Program], None]
 
 Announcer = Callable[[str], None]
 """Called before each stage, with its attempt and name, as in "attempt 2: assign"."""
-
-_MOST_BLOCK_CHANNELS: Final = 8
-"""Most chunks of a block for which a channel each is tried."""
 
 _LARGE_PROGRAM: Final = 20_000
 """Messages above which a program is not merged, and made a few times for speed only."""
@@ -131,7 +127,7 @@ def _run_attempts(stages: _StageRunner) -> Program:
         if attempt.policy.shares > 1 and best is not None and best[0] <= TOLERATED_SLOWDOWN:
             break
         try:
-            program = stages.announce_attempt(number).leanest(attempt)
+            program = stages.announce_attempt(number).fit(attempt)
         except SourceError as error:
             problem = problem or error
             continue
@@ -233,25 +229,6 @@ class _StageRunner:
                 pass
         self.announce("merge")
         return check_merged_limits(self.merge(MOST_CHUNKS), channels)
-
-    def leanest(self, attempt: LoweringAttempt) -> Program | None:
-        """The program on as few channels as possible, or with a channel for each chunk of a block if that fuses more.
-
-        The latter must halve the relays that are not fused, at least. None: an earlier attempt gave the same program.
-        """
-        program = self.fit(attempt)
-        if program is None:
-            return None
-        block, messages = self.start.collective.block, len(self.start.messages)
-        one_share = attempt.merged == 1 and attempt.policy.shares == 1 and not attempt.policy.spread
-        if not one_share or not 1 < block <= _MOST_BLOCK_CHANNELS or messages > _LARGE_PROGRAM:
-            return program
-        apart = replace(attempt, policy=replace(attempt.policy, shares=block))
-        try:
-            spread = self.fit(apart)
-        except SourceError:
-            return program
-        return spread if spread is not None and 2 * unfused_relays(spread) < unfused_relays(program) else program
 
     def fit(self, attempt: LoweringAttempt) -> Program | None:
         """The program with its chunks divided into as few shares as its limits allow.

@@ -24,7 +24,7 @@ class _MessageMerger:
 
     limit: most chunks of a message. sends, receives: the steps of each message. touched, written: by slot, the moments
     in order at which it is accessed, and written. renamed: new names of scratch slots. scratch: by rank, scratch slots
-    used. messages, steps: the result. shared: whether input and output share memory.
+    used. messages, steps: the result.
     """
 
     program: Program
@@ -37,7 +37,6 @@ class _MessageMerger:
     scratch: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     messages: list[Message] = field(default_factory=list[Message])
     steps: list[list[Step]] = field(default_factory=list[list[Step]])
-    shared: bool = False
 
     def slot(self, rank: int, slot: Slot | None) -> Slot | None:
         """The new name of a slot."""
@@ -60,27 +59,20 @@ class _MessageMerger:
             and slot.offset % self.program.collective.contiguous_chunks == 0
         )
 
-    def alias(self, rank: int, slot: Slot) -> Slot:
-        """The slot; in place, the one name of the memory that input and output share."""
-        if not self.shared or slot.buffer == "s":
-            return slot
-        bases = self.program.collective.in_place_bases(rank)
-        return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
-
     def delay(self, rank: int, receive: Step, until: Moment) -> None:
         """Record that slots are written later than before."""
-        for slot in (self.alias(rank, slot) for slot in receive.writes()):
+        for slot in (self.program.memory_slot(rank, slot) for slot in receive.writes()):
             for moments in (self.written[rank, slot], self.touched[rank, slot]):
                 moments.remove(receive.when)
                 insort(moments, until)
 
     def next_write(self, rank: int, slot: Slot, after: Moment) -> Moment:
         """When a slot is next written after a moment."""
-        return _next(self.written[rank, self.alias(rank, slot)], after)
+        return _next(self.written[rank, self.program.memory_slot(rank, slot)], after)
 
     def next_touch(self, rank: int, slot: Slot, after: Moment) -> Moment:
         """When a slot is next read or written after a moment."""
-        return _next(self.touched[rank, self.alias(rank, slot)], after)
+        return _next(self.touched[rank, self.program.memory_slot(rank, slot)], after)
 
 
 def _next(moments: list[Moment], after: Moment) -> Moment:
@@ -111,7 +103,6 @@ def merge(program: Program, limit: int) -> Program:
 
 def _merger(program: Program, limit: int) -> _MessageMerger:
     merger = _MessageMerger(program, limit, {}, {}, defaultdict(list), defaultdict(list))
-    merger.shared = program.placement.in_place
     for gpu in program.gpus:
         for step in gpu.steps:
             if step.send >= 0:
@@ -119,9 +110,9 @@ def _merger(program: Program, limit: int) -> _MessageMerger:
             if step.receive >= 0:
                 merger.receives[step.receive] = step
             for slot in (*step.reads(), *step.writes()):
-                merger.touched[gpu.rank, merger.alias(gpu.rank, slot)].append(step.when)
+                merger.touched[gpu.rank, program.memory_slot(gpu.rank, slot)].append(step.when)
             for slot in step.writes():
-                merger.written[gpu.rank, merger.alias(gpu.rank, slot)].append(step.when)
+                merger.written[gpu.rank, program.memory_slot(gpu.rank, slot)].append(step.when)
     merger.steps = [[] for _ in program.gpus]
     return merger
 

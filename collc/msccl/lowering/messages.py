@@ -58,7 +58,7 @@ def messages_of(module: Module) -> tuple[list[Message], int]:
     _refuse_forwarded(module, schedule)
     collapse = _SwitchCollapse(module, schedule)
     found = collapse.messages()
-    return _needed(module, _useful(module, found)), collapse.again
+    return _without_unused(module, _without_known_content(module, found)), collapse.again
 
 
 def messages_between(module: Module) -> list[Message]:
@@ -206,7 +206,7 @@ def _refuse_switch(module: Module, switch: int, chunk: int) -> NoReturn:
     raise SourceError(Diagnostic("M0107", message, notes=(note,), hint=hint))
 
 
-def _useful(module: Module, messages: list[Message]) -> list[Message]:
+def _without_known_content(module: Module, messages: list[Message]) -> list[Message]:
     """The messages without those that bring a GPU what it holds already."""
     held = _initial(module)
     kept: dict[tuple[int, int], int] = {}
@@ -218,7 +218,7 @@ def _useful(module: Module, messages: list[Message]) -> list[Message]:
             here = (message.source, message.chunk)
             value = held.get(here, 0) if message.relayed < 0 else kept.get((message.relayed, message.chunk), 0)
             if not value:
-                _early(module, message)
+                _refuse_early_send(module, message)
             carried[number] = value
             continue
         key = (message.target, message.chunk)
@@ -242,7 +242,7 @@ def _initial(module: Module) -> dict[tuple[int, int], int]:
     return held
 
 
-def _early(module: Module, message: Message) -> NoReturn:
+def _refuse_early_send(module: Module, message: Message) -> NoReturn:
     name, network = module.demand.chunk_name(message.chunk), module.network
     sender = network.shown_name(int(network.npus[message.source]))
     text = f"{sender} sends chunk {name} at {message.start} ps before it holds it"
@@ -258,7 +258,7 @@ def _events(messages: list[Message]) -> list[tuple[bool, int]]:
     return list(zip(arrives[order].tolist(), number[order].tolist(), strict=True))
 
 
-def _needed(module: Module, messages: list[Message]) -> list[Message]:
+def _without_unused(module: Module, messages: list[Message]) -> list[Message]:
     """The messages without those whose content nobody uses."""
     chunks = module.demand.chunks
     members = ranks_of_sets(module.network, chunks)

@@ -66,7 +66,7 @@ def replay_time(program: Program, network: Network, model: LinkModel, *, as_sche
 
     as_scheduled: whether switches pass messages that come together on in the order of the schedule, which a file cannot
     say; else in the order in which `collc simulate` takes them.
-    Raises Blocked if the program deadlocks where each message carries one chunk, ValueError if links have no bandwidth.
+    Raises Blocked if the program deadlocks with one chunk in each message, ValueError if links have no bandwidth.
     """
     placed = list_steps(program)
     try:

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from collc.base.units import format_bytes
-from collc.msccl.collectives import BufferLayout, collective_of, layout_of
+from collc.msccl.collectives import BufferLayout, Collective, collective_of, layout_of
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.exchange import exchange_alike_gpus
@@ -47,19 +47,7 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
     messages, resent = messages_of(module)
     # The parts of an instance are no neighbours in a custom collective, so that each moves alone.
     together = slots_together(messages, module.demand) if several_slots and options.instances == 1 else 1
-    program = Program(
-        name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
-        collective=collective,
-        profile=options.profile,
-        protocol=options.protocol,
-        placement=Placement.OUT,
-        sizes=options.sizes,
-        chunk_bytes=slot_bytes(demand),
-        instances=options.instances,
-        channels=1,
-        messages=tuple(cut_messages(messages, module.demand, together)),
-        gpus=(),
-    )
+    program = blank_program(module, options, collective, cut_messages(messages, module.demand, together))
     placement, note = _placement(program, layout, options)
     notes = [note] if note else []
     if demand is not module.demand:
@@ -71,6 +59,23 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
     if resent:
         notes.append(f"{resent} messages are sent again by GPUs where a switch forwards a chunk more than once")
     return select(replace(program, placement=placement, notes=tuple(notes)), layout)
+
+
+def blank_program(module: Module, options: MscclOptions, collective: Collective, messages: list[Message]) -> Program:
+    """A program out of place without steps, for messages that are cut to slots."""
+    return Program(
+        name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
+        collective=collective,
+        profile=options.profile,
+        protocol=options.protocol,
+        placement=Placement.OUT,
+        sizes=options.sizes,
+        chunk_bytes=slot_bytes(module.demand),
+        instances=options.instances,
+        channels=1,
+        messages=tuple(messages),
+        gpus=(),
+    )
 
 
 def _placement(program: Program, layout: BufferLayout, options: MscclOptions) -> tuple[Placement, str]:
@@ -187,7 +192,7 @@ def select(program: Program, layout: BufferLayout) -> Program:
         for rank, (inputs, outputs) in enumerate(zip(layout.inputs, layout.outputs, strict=True))
     ]
     moments = _moments(program)
-    relayed = _relayed(program, moments)
+    relayed = _relayed_messages(program, moments)
     for when, number in moments:
         message = program.messages[number]
         selection = selections[message.target if when[1] == ARRIVES else message.source]
@@ -208,7 +213,7 @@ def select(program: Program, layout: BufferLayout) -> Program:
     return replace(program, gpus=gpus, scratch_needed=sum(selection.scratch for selection in selections))
 
 
-def _relayed(program: Program, moments: list[tuple[Moment, int]]) -> set[int]:
+def _relayed_messages(program: Program, moments: list[tuple[Moment, int]]) -> set[int]:
     """The messages that are relayed: those that came last over the link that a later message names."""
     last: dict[tuple[int, int], int] = {}
     found: set[int] = set()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collc.base.disjoint_sets import DisjointSets
-from collc.msccl.lowering.fuse import FusablePair, fusable
+from collc.msccl.lowering.fuse import FusablePair, fusable_pairs
 from collc.msccl.options import Placement
 from collc.msccl.program import COPIES, LOCAL, Gpu, Op, Program, Slot, Step, Threadblock
 
@@ -52,13 +52,13 @@ class ThreadblocksByChunk:
         self._loads: dict[int, _PartLoad] = _loads_of(program, self._items, self._parts)
         self._switched: set[int] = {n for n, message in enumerate(program.messages) if message.switch is not None}
         self._fusable: list[dict[int, FusablePair]] = [
-            {id(p.receive): p for p in fusable(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
+            {id(p.receive): p for p in fusable_pairs(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
             for gpu in program.gpus
         ]
         self.most: int = len(self._loads)
         self.largest: int = max((n for part in self._loads.values() for n in part.steps.values()), default=0)
 
-    def divided(self, shares: int, pieces: int = 1) -> Program:
+    def divide(self, shares: int, pieces: int = 1) -> Program:
         """The program with threadblocks for a number of shares of the chunks.
 
         pieces: number of threadblocks into which a long one is divided.
@@ -156,23 +156,15 @@ def _parts(program: Program, items: list[list[int]]) -> DisjointSets[int]:
         touching: dict[Slot, list[int]] = defaultdict(list)
         written: set[Slot] = set()
         for step, item in zip(gpu.steps, items[gpu.rank], strict=True):
-            writes = {_alias(program, gpu, slot) for slot in step.writes()}
+            writes = {program.memory_slot(gpu.rank, slot) for slot in step.writes()}
             written |= writes
-            for slot in writes | {_alias(program, gpu, slot) for slot in step.reads()}:
+            for slot in writes | {program.memory_slot(gpu.rank, slot) for slot in step.reads()}:
                 touching[slot].append(item)
         for slot in sorted(written):
             lowest = min(map(parts.root, touching[slot]))
             for item in touching[slot]:
                 parts.join(lowest, item)
     return parts
-
-
-def _alias(program: Program, gpu: Gpu, slot: Slot) -> Slot:
-    """The slot; in place, the one name of the memory that input and output share."""
-    if slot.buffer == "s" or not program.placement.in_place:
-        return slot
-    bases = program.collective.in_place_bases(gpu.rank)
-    return Slot("o", slot.offset + (bases[0] if slot.buffer == "i" else bases[1]))
 
 
 def _loads_of(program: Program, items: list[list[int]], parts: DisjointSets[int]) -> dict[int, _PartLoad]:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot
 from collc.msccl.program import Buffer, Gpu, Op, Program, Slot, Step, SwitchAccess
 
-MOST_IN_OPERATION: Final = 8
+_MOST_IN_OPERATION: Final = 8
 """Most channels of one operation, and most buffers on each side of it."""
 
-MOST_SEMAPHORES: Final = 16
+_MOST_SEMAPHORES: Final = 16
 """Most semaphores of one operation."""
 
 SwitchChannel = tuple[Buffer, tuple[int, ...]]
@@ -37,18 +37,15 @@ Json = dict[str, Any]
 class GpuPlan:
     """The plan of one GPU while it is made.
 
-    channels, remotes: in the order of the file; remotes are (rank, buffer, kind of channel). shifts: offsets of input
-    and output in the memory that they share in place, None out of place. semaphores: by (threadblock awaited,
-    threadblock waiting). switches: its switch channels, in the order of the file. sends: by message, the switch
-    that stores it.
+    channels, remotes: in the order of the file; remotes are (rank, buffer, kind of channel). switches: its switch
+    channels, in the order of the file. semaphores: by (threadblock awaited, threadblock waiting).
     """
 
+    program: Program
     gpu: Gpu
     routes: Routes
     channels: list[Connection]
-    shifts: dict[str, int] | None
     switches: list[SwitchChannel]
-    sends: dict[int, SwitchAccess]
     remotes: dict[tuple[int, str, str], int] = field(default_factory=dict["tuple[int, str, str]", int])
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
 
@@ -96,23 +93,22 @@ def gpu_plans(program: Program, routes: Routes) -> list[GpuPlan]:
         used[connection.low].add(connection)
         used[connection.high].add(connection)
     plans: list[GpuPlan] = []
-    sends = {number: message.switch for number, message in enumerate(program.messages) if message.switch is not None}
-    switches = _switch_channels(program, sends)
+    switches = _switch_channels(program)
     for gpu in program.gpus:
         channels = sorted(used[gpu.rank], key=lambda over, rank=gpu.rank: (over.other(rank), over.number))
         mine = [channel for channel in switches if gpu.rank in channel[1]]
-        plans.append(GpuPlan(gpu, routes, channels, _shifts(program, gpu), mine, sends))
+        plans.append(GpuPlan(program, gpu, routes, channels, mine))
         for number, tb in enumerate(gpu.threadblocks):
             for point in (point for step in tb.steps for point in step.waits):
                 plans[-1].semaphores.setdefault((point.threadblock, number), len(plans[-1].semaphores))
     return plans
 
 
-def _switch_channels(program: Program, sends: dict[int, SwitchAccess]) -> list[SwitchChannel]:
+def _switch_channels(program: Program) -> list[SwitchChannel]:
     """All switch channels, in one order for all GPUs."""
     found: set[SwitchChannel] = set()
     for step in (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps):
-        access = sends.get(step.send) if step.op is Op.SEND else step.switch
+        access = program.switch_of(step)
         if access is None or step.src is None or step.dst is None:
             continue
         found.add((step.dst.buffer, access.targets))
@@ -124,11 +120,6 @@ def _switch_channels(program: Program, sends: dict[int, SwitchAccess]) -> list[S
 def _summed_slot(in_place: bool, slot: Slot) -> Slot:
     """The slot whose sum over all GPUs a switch loads; in place, the output that is the input too."""
     return Slot("o", slot.offset) if in_place and slot.buffer == "i" else slot
-
-
-def _shifts(program: Program, gpu: Gpu) -> dict[str, int] | None:
-    bases = [base * program.instances for base in program.collective.in_place_bases(gpu.rank)]
-    return {"i": bases[0], "o": bases[1]} if program.placement.in_place else None
 
 
 @dataclass(slots=True)
@@ -160,7 +151,7 @@ class BlockWriter:
 
     def last(self, name: str) -> Json | None:
         """The last operation if it has this name and room for more buffers, else None."""
-        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < MOST_IN_OPERATION
+        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < _MOST_IN_OPERATION
         return self.ops[-1] if fits else None
 
     def sync(self) -> None:
@@ -180,7 +171,7 @@ class BlockWriter:
             rest = [one for one in over if one.kind == kind]
             used: set[Connection] = set()
             while rest:
-                now = list(dict.fromkeys(rest))[:MOST_IN_OPERATION]
+                now = list(dict.fromkeys(rest))[:_MOST_IN_OPERATION]
                 if used & set(now):
                     self.add("nop")
                     used = set()
@@ -188,6 +179,18 @@ class BlockWriter:
                 self.add(name, channel_type=kind, channel_ids=[self.channel(one) for one in now])
                 for one in now:
                     rest.remove(one)
+
+    def use_semaphores(self, name: str, ids: list[int]) -> None:
+        """Append operations that acquire or release semaphores."""
+        for k in range(0, len(ids), _MOST_SEMAPHORES):
+            self.add(name, semaphore_ids=ids[k : k + _MOST_SEMAPHORES])
+
+    def flush(self, ports: list[int]) -> None:
+        """Append operations that wait until ports have sent all; the entries of dst_buff say how many there are."""
+        for k in range(0, len(ports), _MOST_IN_OPERATION):
+            ids = ports[k : k + _MOST_IN_OPERATION]
+            entries = [{"index": 0, "size": 0} for _ in ids]
+            self.add("flush", dst_buff=entries, channel_ids=ids, channel_type="port")
 
     def local(self, slot: Slot, count: int) -> Json:
         """Slots of this GPU in the form of the file."""
@@ -203,7 +206,7 @@ class BlockWriter:
         buffer = mine.setdefault(number, len(mine))
         return {"buffer_id": buffer, "index": routes.index(rank, slot), "size": count}
 
-    def switched(self, slot: Slot, ranks: tuple[int, ...], count: int) -> Json:
+    def switch_slots(self, slot: Slot, ranks: tuple[int, ...], count: int) -> Json:
         """Slots of some GPUs of a switch in the form of the file."""
         position = self.plan.switches.index((slot.buffer, ranks))
         channel = self.over_switches.setdefault(position, len(self.over_switches))
@@ -228,11 +231,8 @@ class BlockWriter:
 
     def span(self, slots: list[Slot], count: int) -> Iterator[Slot]:
         """The `count` slots from each given one on; in place, by the one name of the memory that buffers share."""
-        shifts = self.plan.shifts
-        for slot in slots:
-            first = slot
-            if shifts is not None and slot.buffer in shifts:
-                first = Slot("o", slot.offset + shifts[slot.buffer])
+        program, rank = self.plan.program, self.plan.gpu.rank
+        for first in (program.memory_slot(rank, slot, program.instances) for slot in slots):
             yield from (Slot(first.buffer, first.offset + k) for k in range(count))
 
     def touch(self, reads: list[Slot], writes: list[Slot], count: int) -> None:
@@ -270,15 +270,15 @@ def _puts_beside_ports(block: BlockWriter, steps: list[Step]) -> list[int]:
     """Positions of the puts of a round over memory that wait until its puts over ports are queued.
 
     A proxy does the latter while the threadblock goes on, but the threadblock itself does the former. Empty if there
-    are none of the latter, or where a later step of the round overwrites what a put reads.
+    are none of the latter, or if a later step of the round overwrites what a put reads.
     """
-    routes, sends = block.plan.routes, block.plan.sends
+    routes, program = block.plan.routes, block.plan.program
     if not any(step.send >= 0 and step.send in routes.over and routes.over[step.send].kind == "port" for step in steps):
         return []
     puts = [
         at
         for at, step in enumerate(steps)
-        if step.op in _PUTS and step.send not in sends and routes.over[step.send].kind == "memory"
+        if step.op in _PUTS and program.switch_of(step) is None and routes.over[step.send].kind == "memory"
     ]
     for at in puts:
         held, count = held_slot(steps[at]), steps[at].count
@@ -299,10 +299,7 @@ def _flush(block: BlockWriter) -> None:
     last = block.ops[-1]
     if channels and (last["name"] != "pws" or last["channel_ids"] != channels):  # else who queued a put waits for it
         block.sync()
-    for k in range(0, len(channels), MOST_IN_OPERATION):
-        now = channels[k : k + MOST_IN_OPERATION]
-        entries = [{"index": 0, "size": 0} for _ in now]
-        block.add("flush", dst_buff=entries, channel_ids=now, channel_type="port")
+    block.flush(channels)
 
 
 def rounds_of(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
@@ -327,8 +324,7 @@ def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
     """Append the waits of a round; on a channel, the first one is for the other end to have begun."""
     semaphores, over = block.plan.semaphores, block.plan.routes.over
     acquired = [semaphores[point.threadblock, number] for step in steps for point in step.waits]
-    for k in range(0, len(acquired), MOST_SEMAPHORES):
-        block.add("sem_acquire", semaphore_ids=acquired[k : k + MOST_SEMAPHORES])
+    block.use_semaphores("sem_acquire", acquired)
     waits: list[Connection] = []
     for step in steps:
         if step.switch is not None:
@@ -355,8 +351,7 @@ def _end(block: BlockWriter, number: int, every: tuple[Step, ...], steps: list[S
         block.sync()
     block.signal_or_wait("signal", receivers)
     _leave(block)
-    for k in range(0, len(waiting), MOST_SEMAPHORES):
-        block.add("sem_release", semaphore_ids=waiting[k : k + MOST_SEMAPHORES])
+    block.use_semaphores("sem_release", waiting)
 
 
 def _leave(block: BlockWriter) -> None:
@@ -365,7 +360,7 @@ def _leave(block: BlockWriter) -> None:
         now: dict[Connection, tuple[Json, Json]] = {}
         rest: list[tuple[Json, Json, Connection]] = []
         for here, remote, over in block.leaving:
-            if over in now or len(now) == MOST_IN_OPERATION:
+            if over in now or len(now) == _MOST_IN_OPERATION:
                 rest.append((here, remote, over))
             else:
                 now[over] = here, remote
@@ -394,7 +389,7 @@ def waiting_for(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step)
 
 def _move(block: BlockWriter, step: Step) -> None:
     """Append the operations that move the data of a step."""
-    access = block.plan.sends.get(step.send) if step.op is Op.SEND else step.switch
+    access = block.plan.program.switch_of(step)
     if access is not None and step.src is not None and step.dst is not None:
         _store_to_all(block, step, step.src, step.dst, access)
         return
@@ -419,10 +414,10 @@ def _store_to_all(block: BlockWriter, step: Step, source: Slot, target: Slot, ac
         return
     block.stored.add((source, step.when[0]))
     block.touch([source], [target], step.count)
-    to = block.switched(target, access.targets, step.count)
+    to = block.switch_slots(target, access.targets, step.count)
     if access.adds:
-        summed = _summed_slot(block.plan.shifts is not None, source)
-        loaded = block.switched(summed, access.ranks, step.count)
+        summed = _summed_slot(block.plan.program.placement.in_place, source)
+        loaded = block.switch_slots(summed, access.ranks, step.count)
         block.add("glres", src_buff=[loaded], dst_buff=[to], channel_type="switch", reduce_op="sum")
     else:
         block.add("gstore", src_buff=[block.local(source, step.count)], dst_buff=[to], channel_type="switch")
@@ -440,7 +435,7 @@ def _hand_to_port(block: BlockWriter, step: Step, held: Slot) -> None:
 
 
 def copy(block: BlockWriter, source: Slot, target: Slot, count: int) -> None:
-    """Append a copy, or extend the one before where both continue it."""
+    """Append a copy, or extend the one before if both continue it."""
     block.touch([source], [target], count)
     here, there = block.local(source, count), block.local(target, count)
     last = block.last("copy")

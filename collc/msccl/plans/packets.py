@@ -2,7 +2,7 @@
 
 Every message lands as packets in the scratch of its receiver, which are unpacked, added to a chunk, or passed on. Two
 scratch buffers are used in turn: a GPU that writes packets of one run has ended the run before, for which it needed
-data of each GPU to which it writes, so that these have read the packets of the run before that. Where the data of a
+data of each GPU to which it writes, so that these have read the packets of the run before that. If the data of a
 collective does not say so, the receiver acknowledges that it has begun.
 """
 
@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from collc.msccl.plans.operations import (
     KINDS,
-    MOST_IN_OPERATION,
-    MOST_SEMAPHORES,
     BlockWriter,
     GpuPlan,
     Json,
@@ -172,8 +170,7 @@ def packet_threadblock(routes: PacketRoutes, plan: GpuPlan, number: int) -> Bloc
     block.signal_or_wait("signal", list(dict.fromkeys(heard)))
     for one in rounds_of(tb.steps):
         acquired = [plan.semaphores[point.threadblock, number] for step in one for point in step.waits]
-        for k in range(0, len(acquired), MOST_SEMAPHORES):
-            block.add("sem_acquire", semaphore_ids=acquired[k : k + MOST_SEMAPHORES])
+        block.use_semaphores("sem_acquire", acquired)
         if acquired:
             block.sync()
         for step in one:
@@ -181,24 +178,15 @@ def packet_threadblock(routes: PacketRoutes, plan: GpuPlan, number: int) -> Bloc
         waiting = waiting_for(plan, number, tb.steps, one[-1]) if one[-1].awaited else []
         if waiting:
             block.sync()
-        for k in range(0, len(waiting), MOST_SEMAPHORES):
-            block.add("sem_release", semaphore_ids=waiting[k : k + MOST_SEMAPHORES])
+        block.use_semaphores("sem_release", waiting)
     asked = [routes.over[step.send] for step in tb.steps if step.send in routes.acknowledged]
     block.signal_or_wait("wait", list(dict.fromkeys(asked)))
     if routes.drains:
-        _drain(block)
+        ports = sorted({k for op in block.ops if op["name"] == "rppkt" for k in _ports(op)})
+        if ports:
+            block.sync()
+        block.flush(ports)
     return block
-
-
-def _drain(block: BlockWriter) -> None:
-    """Let the threadblock end when its ports have sent all. The entries of dst_buff say how many channels there are."""
-    ports = sorted({k for op in block.ops if op["name"] == "rppkt" for k in _ports(op)})
-    if ports:
-        block.sync()
-    for k in range(0, len(ports), MOST_IN_OPERATION):
-        ids = ports[k : k + MOST_IN_OPERATION]
-        none = [{"index": 0, "size": 0}] * len(ids)
-        block.add("flush", dst_buff=none, channel_type="port", channel_ids=ids)
 
 
 def _ports(op: Json) -> list[int]:

@@ -34,7 +34,7 @@ from collc.msccl.plans.precheck import check_sums, node_notes, nodes_of_ranks, s
 from collc.msccl.plans.routes import routes_of
 from collc.msccl.plans.sums_first import partial_sums_first, threadblocks_for_sums
 from collc.msccl.plans.switch_program import switch_program
-from collc.msccl.plans.switches import usable, uses_switches
+from collc.msccl.plans.switches import switches_with_sums, uses_switches
 from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -69,7 +69,7 @@ _MOST_BLOCKS_PER_PEER: Final = 4
 _LONGEST: Final = "operations in one threadblock"
 
 _MANY_BLOCKS: Final = 32
-"""Shares of the chunks where switches add, so that many operations over them are under way."""
+"""Shares of the chunks of a plan in which switches add, so that many operations over them are under way."""
 
 _MOST_PIECES: Final = 8
 """Most threadblocks that share one chunk on a GPU."""
@@ -83,7 +83,7 @@ class _BlockForm:
     """How steps are grouped into threadblocks.
 
     divide: makes the program for a number of shares. least, most: numbers of shares to try. fewer: whether it has fewer
-    shares, so longer threadblocks, than the form before. another: whether it is worth a plan where the form before
+    shares, so longer threadblocks, than the form before. another: whether it is worth a plan if the form before
     has one.
     """
 
@@ -102,7 +102,7 @@ def plan_of(module: Module, options: MscclOptions | None = None) -> Json:
 def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Json]:
     """Execution plans of a module's schedule, as JSON values: in place if that is requested, else out of place.
 
-    There is one, but two where switches add and multicast, the second one with more threadblocks: an operation over a
+    There is one, but two if switches add and multicast, the second one with more threadblocks: an operation over a
     switch waits for all its GPUs, and others can go on meanwhile. Which is faster is not known before both are
     simulated.
 
@@ -143,7 +143,7 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
     notes += residency_notes(most)
     if network is not None:
         notes += node_notes(nodes_of_ranks(network, options), options)
-        if usable(network).any() and plan["collective"] in ("reducescatter", "reduce"):
+        if switches_with_sums(network).any() and plan["collective"] in ("reducescatter", "reduce"):
             notes.append(
                 "MSCCL++ has no operation that loads a sum from a switch for one GPU alone: "
                 "in this plan switches add nothing"
@@ -195,13 +195,13 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
         return
     if any(message.switch for message in start.messages):
         by_chunk = ThreadblocksByChunk(start)
-        yield _BlockForm(by_chunk.divided, 1, len(start.messages))
-        yield _BlockForm(by_chunk.divided, _MANY_BLOCKS, len(start.messages), another=True)
+        yield _BlockForm(by_chunk.divide, 1, len(start.messages))
+        yield _BlockForm(by_chunk.divide, _MANY_BLOCKS, len(start.messages), another=True)
         least = threadblocks_for_sums(start)
         for blocks in (least, least + 1) if least else ():
 
             def sums_first(shares: int, blocks: int = blocks) -> Program:
-                return partial_sums_first(by_chunk.divided(shares), blocks)
+                return partial_sums_first(by_chunk.divide(shares), blocks)
 
             yield _BlockForm(sums_first, _MANY_BLOCKS, len(start.messages), another=True)
         return
@@ -220,9 +220,9 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
         if program is not start and by_chunk.largest * _PER_STEP > _OPERATIONS:
             continue
         least = max(flows, int(_usual_operations(program) // _OPERATIONS))
-        yield _BlockForm(by_chunk.divided, least, by_chunk.most)
-        yield _BlockForm(by_chunk.divided, 1, least - 1, fewer=True)
-    yield _BlockForm(partial(ThreadblocksByChunk(start).divided, len(start.messages)), 2, _MOST_PIECES)
+        yield _BlockForm(by_chunk.divide, least, by_chunk.most)
+        yield _BlockForm(by_chunk.divide, 1, least - 1, fewer=True)
+    yield _BlockForm(partial(ThreadblocksByChunk(start).divide, len(start.messages)), 2, _MOST_PIECES)
 
 
 def _usual_operations(program: Program) -> Fraction:
@@ -271,7 +271,7 @@ def _exceeded_limits(plan: Json) -> list[LimitUse]:
         sum(len(one["connected_to"]) for one in gpu["channels"] if one["channel_type"] == "port")
         for gpu in plan["gpus"]
     ]
-    hint = "emit msccl, or use fewer chunks where a block has several"
+    hint = "emit msccl, or use fewer chunks if a block has several"
     found = [
         LimitUse(_LONGEST, _longest(plan), _OPERATIONS, hint),
         LimitUse("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),

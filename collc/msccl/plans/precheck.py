@@ -72,7 +72,7 @@ _INFINIBAND: Final = 8
 def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
     """The node of each rank.
 
-    Raises SourceError M0117 where `gpus_per_node` does not divide the ranks, or has the runtime look for more
+    Raises SourceError M0117 if `gpus_per_node` does not divide the ranks, or has the runtime look for more
     InfiniBand devices than it knows.
     """
     ranks, count = len(network.npus), options.gpus_per_node
@@ -85,7 +85,7 @@ def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
         raise SourceError(Diagnostic("M0117", message, hint="let 'gpus_per_node' divide the number of GPUs"))
     if _INFINIBAND < count < ranks:
         message = f"nodes of {count} GPUs: MSCCL++ supports {_INFINIBAND} InfiniBand devices per node"
-        hint = f"use at most {_INFINIBAND}, or all {ranks} where they map each other's memory (NVLink between nodes)"
+        hint = f"use at most {_INFINIBAND}, or all {ranks} if they map each other's memory (NVLink between nodes)"
         raise SourceError(Diagnostic("M0117", message, hint=hint))
     return tuple(rank // count for rank in range(ranks))
 

@@ -1,4 +1,4 @@
-"""Threadblocks that make the partial sums of their GPU in turn, where switches add inside nodes and ports join these.
+"""Threadblocks that make the partial sums of their GPU in turn, if switches add inside nodes and ports join these.
 
 In threadblocks by chunk, many partial sums begin at once, and the totals wait behind all of them for the links to the
 switch. In turn, and before everything else of their threadblock, sums and totals share these links.
@@ -16,7 +16,7 @@ _MOST_SUMS: Final = 9
 
 
 def threadblocks_for_sums(program: Program) -> int:
-    """How many threadblocks the partial sums of a GPU need at least; 0 where switches make none.
+    """How many threadblocks the partial sums of a GPU need at least; 0 if switches make none.
 
     program: after `select`.
     """

@@ -11,13 +11,13 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.collectives import BufferLayout, collective_of, layout_of
 from collc.msccl.limits import LimitUse
 from collc.msccl.lowering.precheck import precheck
-from collc.msccl.lowering.select import select
+from collc.msccl.lowering.select import blank_program, select
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.large_groups import large_groups_fit
 from collc.msccl.plans.precheck import nodes_of_ranks
-from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, usable, uses_switches
+from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, switches_with_sums, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
-from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes
+from collc.msccl.slots import cut_messages, cut_to_slots
 from collc.ten.demand import Demand
 from collc.ten.demand import Op as DemandOp
 from collc.ten.module import Module
@@ -39,24 +39,13 @@ def switch_program(module: Module, options: MscclOptions, placement: Placement, 
         message = "chunks of several sizes in switches that add and multicast"
         raise SourceError(Diagnostic("M0107", message, hint="let all chunks have one size"))
     layout = layout_of(module.network, demand)
-    profile = Profile.OLD if options.custom else options.profile
-    collective = collective_of(module.network, demand, layout, profile, custom=options.custom)
+    options = replace(options, profile=Profile.OLD if options.custom else options.profile)
+    collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
     messages, sums = switch_messages(module)
     messages = _inputs_at_once(messages, layout, {(one.rank, one.chunk) for one in sums})
     _check_groups(messages, sums, node, options.instances)
-    program = Program(
-        name=module.name if collective.root < 0 else f"{module.name} root {collective.root}",
-        collective=collective,
-        profile=profile,
-        protocol=options.protocol,
-        placement=placement,
-        sizes=options.sizes,
-        chunk_bytes=slot_bytes(demand),
-        instances=options.instances,
-        channels=1,
-        messages=tuple(cut_messages(_with_equal_slots(messages, layout), module.demand)),
-        gpus=(),
-    )
+    cut = cut_messages(_with_equal_slots(messages, layout), module.demand)
+    program = replace(blank_program(module, options, collective, cut), placement=placement)
     numbers = {(one.rank, one.chunk): number for number, one in enumerate(sums)}
     partials = [
         {chunk: _PARTIAL + numbers[rank, chunk] if (rank, chunk) in numbers else slot for chunk, slot in slots.items()}
@@ -74,7 +63,9 @@ def may_use_switches(network: Network, demand: Demand, options: MscclOptions) ->
     """Whether a plan of this demand can use switches that add and multicast."""
     run = next(iter(demand.runs))
     standard = run.standard
-    if not usable(network).any() or len(demand.runs) > 1 or standard is None or standard.kind not in _STORED:
+    if len(demand.runs) > 1 or standard is None or standard.kind not in _STORED:
+        return False
+    if not switches_with_sums(network).any():
         return False
     whole = np.array_equal(run.group, network.npus)
     plain = options.protocol is Protocol.SIMPLE and not options.custom

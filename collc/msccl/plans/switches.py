@@ -36,7 +36,7 @@ class PartialSum:
     when: int
 
 
-def usable(network: Network) -> BoolArray:
+def switches_with_sums(network: Network) -> BoolArray:
     """bool[devices]: the switches that add and multicast, as NVSwitches with NVLS."""
     found = np.zeros(network.device_count, np.bool_)
     found[network.npu_count :] = network.reduces & network.multicast
@@ -46,7 +46,7 @@ def usable(network: Network) -> BoolArray:
 def uses_switches(module: Module) -> bool:
     """Whether a schedule goes over switches that add and multicast."""
     network, schedule = module.network, module.schedule
-    able = usable(network)
+    able = switches_with_sums(network)
     if schedule is None or not able.any():
         return False
     over = able[network.source] | able[network.target]
@@ -57,16 +57,16 @@ def switch_messages(module: Module) -> tuple[list[Message], list[PartialSum]]:
     """The messages of a schedule over switches that add and multicast, and the sums for single GPUs.
 
     A multicast to all GPUs of a switch is one message to each of them, which share a `SwitchAccess`. Raises SourceError
-    M0107 where such a switch adds or multicasts for a part of its GPUs in a way that no operation has, M0118 if it
+    M0107 if such a switch adds or multicasts for a part of its GPUs in a way that no operation has, M0118 if it
     adds for a GPU that does not share the sum.
     """
     schedule, network = module.schedule, module.network
     assert schedule is not None
-    rows, able = schedule.transfers, usable(network)
+    rows, able = schedule.transfers, switches_with_sums(network)
     inside = able[network.source[rows.link]] | able[network.target[rows.link]]
-    rest = replace(module, schedule=RowSchedule(schedule.model, rows.taken(~inside)))
+    rest = replace(module, schedule=RowSchedule(schedule.model, rows.select(~inside)))
     split = _SwitchRows(module, able)
-    within = rows.taken(inside)
+    within = rows.select(inside)
     clock = Clock.of(network, module.demand, schedule.model)
     busy, total = clock.busy_of(within).tolist(), clock.total_of(within).tolist()
     columns = (within.chunk.tolist(), within.link.tolist(), within.start.tolist(), within.reduce.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,12 +11,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, canonical
-from collc.ten.arrays import BoolArray
+from collc.msccl.check.collectives import KNOWN, TOTAL, canonical
 
 Array = NDArray[Any]
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+@dataclass(frozen=True, slots=True)
+class WrongChunk:
+    """An output chunk with wrong numbers: its rank and number, and the first wrong element."""
+
+    rank: int
+    chunk: int
+    got: float
+    expected: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One run in one placement.
+
+    op: the reduction, None if the collective has none. count: elements as NCCL counts them. messages: messages or
+    signals sent. hung: (gpu, tb, step) of the threadblocks that wait forever. error: the largest relative error.
+    """
+
+    inplace: bool
+    seed: int
+    dtype: str
+    op: str | None
+    count: int
+    messages: int
+    hung: tuple[tuple[int, int, int], ...]
+    wrong: tuple[WrongChunk, ...]
+    error: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended and the outputs of all ranks agree with NumPy."""
+        return not self.hung and not self.wrong
+
+
+SHOWN: Final = 8
+"""Wrong chunks that a report lists at most."""
 
 
 def check_choices(dtype: str, op: str | None) -> None:
@@ -81,14 +119,35 @@ def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> lis
     return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
 
 
-def differences(got: Array, expected: Array, ranks: int, op: str) -> tuple[BoolArray, float]:
-    """Where two arrays differ by more than another order of additions explains, and the largest relative error."""
+def compare_outputs(rank: int, got: Array, expected: Array, ranks: int, op: str) -> tuple[list[WrongChunk], float]:
+    """The chunks of a rank that differ by more than another order of sums explains, and the largest relative error."""
     if got.dtype.kind != "f" or op in ("max", "min"):
-        return got != expected, 0.0
-    wide, target = got.astype(np.float64), expected.astype(np.float64)
-    off = np.abs(wide - target) / np.abs(target)
-    limit = 2 * ranks * float(np.finfo(got.dtype).eps)
-    return ~(off <= limit), float(np.max(off, initial=0.0))
+        bad, error = got != expected, 0.0
+    else:
+        wide, target = got.astype(np.float64), expected.astype(np.float64)
+        off = np.abs(wide - target) / np.abs(target)
+        bad, error = ~(off <= 2 * ranks * float(np.finfo(got.dtype).eps)), float(np.max(off, initial=0.0))
+    wrong: list[WrongChunk] = []
+    for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
+        element = int(np.argmax(bad[chunk]))
+        wrong.append(WrongChunk(rank, chunk, float(got[chunk, element]), float(expected[chunk, element])))
+    return wrong, error
+
+
+def chunk_elements(count: int | None, coll: str, ranks: int, chunks: int, default: int) -> int:
+    """Elements of a chunk. count: elements as NCCL counts them, None: `default` in a chunk. chunks: of all buffers.
+
+    Raises UsageError (X0204) if the count cannot be cut into chunks.
+    """
+    if count is None:
+        return default
+    factor = ranks if coll in TOTAL else 1
+    elements, rest = divmod(count * factor, chunks)
+    if rest or elements < 1:
+        text = f"a count of {count} cannot be cut into the chunks of this file, so that no runtime chooses it"
+        rule = f"count * {factor} must be a multiple of its {chunks} chunks"
+        raise UsageError(Diagnostic("X0204", text, hint=rule))
+    return elements
 
 
 MOST_BYTES: Final = 2**30

@@ -11,8 +11,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,20 +21,23 @@ from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, canoni
 from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
-from collc.msccl.check.findings import Findings, errors_of
+from collc.msccl.check.findings import Findings, check_root, errors_of
 from collc.msccl.check.model import CAPACITY, INPUT, OUTPUT, FileProgram, Profile
 from collc.msccl.check.reader import read_file
-from collc.msccl.check.results import find_root
-from collc.msccl.check.symbolic import CollectiveCall, layout_of, operands_of
-from collc.msccl.file_kinds import kind_of_program
-from collc.msccl.interpreter.data import Queues, StepData
+from collc.msccl.check.results import CollectiveCall
+from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
+from collc.msccl.interpreter.data import Memory, Queues, StepData
 from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
 from collc.msccl.running.data import (
     OPS,
+    SHOWN,
     Array,
+    RunReport,
+    WrongChunk,
     check_choices,
     check_size,
-    differences,
+    chunk_elements,
+    compare_outputs,
     expected_data,
     op_of,
     random_data,
@@ -45,41 +46,6 @@ from collc.msccl.running.data import (
 )
 
 THREADS_LIMIT: Final = 512
-SHOWN: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class WrongChunk:
-    """An output chunk with wrong numbers: its rank and number, and the first wrong element."""
-
-    rank: int
-    chunk: int
-    got: float
-    expected: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """One run in one placement.
-
-    op: the reduction, None if the collective has none. count: elements as NCCL counts them. messages: messages or
-    signals sent. hung: (gpu, tb, step) of the threadblocks that wait forever. error: the largest relative error.
-    """
-
-    inplace: bool
-    seed: int
-    dtype: str
-    op: str | None
-    count: int
-    messages: int
-    hung: tuple[tuple[int, int, int], ...]
-    wrong: tuple[WrongChunk, ...]
-    error: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ended and the outputs of all ranks agree with NumPy."""
-        return not self.hung and not self.wrong
 
 
 def run_file(
@@ -101,27 +67,24 @@ def run_file(
     default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". threads: real threads,
     one for each threadblock, instead of a random order.
     Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
-    where the file's structure is broken, and for collectives whose result is not known.
+    if the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
-    if kind_of_program(path) == "mscclpp":
-        hint = "'collc run' runs plans too, 'run_plan_file' in Python; 'collc verify' checks them"
-        raise UsageError(Diagnostic("X0206", f"{path} is an MSCCL++ plan, and no MSCCL XML file", hint=hint))
     program, waits, coll = _load(path, collective, profile)
     op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
     if threads and len(program.tbs) > THREADS_LIMIT:
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
         raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
-    elements = _chunk_elements(program, coll, count)
-    found = _root(program, waits, coll, root)
+    elements = chunk_elements(count, coll, program.ngpus, program.nchunksperloop, 1)
+    check_root(root, program.ngpus, path)
+    used_root = _root(program, waits, coll, root)
     reports: list[RunReport] = []
     for number in range(runs):
-        for inplace, claimed in ((False, program.outofplace), (True, program.inplace)):
-            if claimed:
-                call = CollectiveCall(coll, found, inplace)
-                machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
-                hung = machine.run_threads() if threads else machine.run_in_random_order()
-                reports.append(machine.report(hung))
+        for inplace in placements_of(program):
+            call = call_of(program, coll, used_root, inplace=inplace)
+            machine = _FileRun(program, waits, call, np.dtype(dtype), elements, op, seed + number)
+            hung = machine.run_threads() if threads else machine.run_in_random_order()
+            reports.append(machine.report(hung))
     return reports
 
 
@@ -142,40 +105,9 @@ def _root(program: FileProgram, waits: StepWaits, coll: str, root: int | None) -
     if coll not in ROOTED:
         return -1
     if root is not None:
-        if not 0 <= root < program.ngpus:
-            raise UsageError(Diagnostic("X0203", f"root {root} is not a rank: the file has {program.ngpus}"))
         return root
     order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
-    return 0 if halted else find_root(program, waits, order, coll, inplace=not program.outofplace)
-
-
-def _chunk_elements(program: FileProgram, coll: str, count: int | None) -> int:
-    if count is None:
-        return 1
-    factor = program.ngpus if coll in TOTAL else 1
-    elements, rest = divmod(count * factor, program.nchunksperloop)
-    if rest or elements < 1:
-        text = f"the runtime would not choose this file for a count of {count}"
-        rule = f"count * {factor} must be a multiple of nchunksperloop = {program.nchunksperloop}"
-        raise UsageError(Diagnostic("X0204", text, hint=rule))
-    return elements
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The numbers in all slots, (slots, elements), as a domain of the interpreter."""
-
-    memory: Array
-    combine: Callable[[Array, Array], Array]
-
-    def load(self, slot: int, count: int) -> Array:
-        return self.memory[slot : slot + count].copy()
-
-    def store(self, slot: int, data: Array) -> None:
-        self.memory[slot : slot + len(data)] = data
-
-    def add(self, first: Array, second: Array) -> Array:
-        return self.combine(first, second)
+    return 0 if halted else root_of(program, waits, order, coll)
 
 
 class _FileRun:
@@ -208,8 +140,8 @@ class _FileRun:
             start = int(self.layout.base[rank, INPUT])
             self.memory[start : start + len(data)] = data
         operands = operands_of(program, waits, self.layout)
-        numbers, queues = _Numbers(self.memory, OPS[op]), Queues[Array](len(waits.sender))
-        data = StepData[Array](operands, numbers, queues)
+        memory, queues = Memory[Array](self.memory, OPS[op]), Queues[Array](len(waits.sender))
+        data = StepData[Array](operands, memory, queues)
         merge = chunks_per_message(program.message_bytes, elements * dtype.itemsize)
         messages = (-(-np.maximum(1, program.steps.cnt) // merge)).tolist()
 
@@ -268,11 +200,9 @@ class _FileRun:
                     continue
                 start = int(self.layout.base[rank, OUTPUT])
                 got = self.memory[start : start + len(expected)]
-                bad, off = differences(got, expected, self.program.ngpus, self.op)
+                bad, off = compare_outputs(rank, got, expected, self.program.ngpus, self.op)
+                wrong += bad[:SHOWN]
                 error = max(error, off)
-                for chunk in np.flatnonzero(bad.any(axis=1)).tolist()[:SHOWN]:
-                    element = int(np.argmax(bad[chunk]))
-                    wrong.append(WrongChunk(rank, chunk, float(got[chunk, element]), float(expected[chunk, element])))
         used = self.op if self.call.coll in REDUCING else None
         count, sent = self.memory.shape[1] * self.unit, self.interpreter.sent
         dtype = self.memory.dtype.name

@@ -19,7 +19,7 @@ import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, buffer_sizes, canonical
-from collc.msccl.check.findings import Findings, errors_of, unreadable
+from collc.msccl.check.findings import Findings, check_root, errors_of
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
@@ -28,21 +28,23 @@ from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMo
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
+    SHOWN,
     Array,
+    RunReport,
+    WrongChunk,
     check_choices,
     check_size,
-    differences,
+    chunk_elements,
+    compare_outputs,
     expected_data,
     random_data,
     undefined_data,
     unknown_result,
 )
-from collc.msccl.running.run_file import RunReport, WrongChunk
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
-"""Launches by protocol: packets of one launch lie where those of the launch before the last one lay."""
+"""Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
 
-MAX_WRONG_CHUNKS: Final = 8
 PROXY_SHARE: Final = 0.3
 """How often a proxy moves on instead of a threadblock."""
 
@@ -72,29 +74,23 @@ def run_plan_file(
             Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
         )
     plan, coll = _load(path, collective)
-    if op not in (None, "sum") and (coll in REDUCING or _adds(plan)):
+    adds = any(len(move.sources) > 1 for operation in plan.operations for move in operation.moves)
+    if op not in (None, "sum") and (coll in REDUCING or adds):
         text = f"MSCCL++ always adds, whatever the operation of a call: {path} has no run with {op}"
         raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
-    elements = _chunk_elements(plan, coll, count)
-    found = _root(path, plan, coll, root)
+    elements = chunk_elements(count, coll, len(plan.chunks), max(1, total_chunks(plan, coll)), 2)
+    used_root = _root(path, plan, coll, root)
     return [
-        _DataInterpreter(plan, coll, found, np.dtype(dtype), elements, op or "sum", seed + k).report()
+        _DataInterpreter(plan, coll, used_root, np.dtype(dtype), elements, op or "sum", seed + k).report()
         for k in range(runs)
     ]
 
 
-def _adds(plan: Plan) -> bool:
-    return any(len(move.sources) > 1 for ops in plan.threadblocks for op in ops for move in op.moves)
-
-
 def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
     findings = Findings()
-    try:
-        plan = read_plan(path, findings)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    plan = read_plan(path, findings)
     locate(findings, path)
-    if plan is None or findings.failed:
+    if findings.failed:
         raise CheckFailed(*errors_of(findings, path))
     coll = canonical(collective or plan.collective)
     if coll not in KNOWN:
@@ -111,22 +107,8 @@ def _root(path: Path, plan: Plan, coll: str, root: int | None) -> int:
     if root is None:
         summary = check_plan(path, collective=coll).summary
         return 0 if summary is None else max(0, summary.root)
-    if not 0 <= root < len(plan.chunks):
-        raise UsageError(Diagnostic("X0203", f"root {root} is not a rank: the plan has {len(plan.chunks)}"))
+    check_root(root, len(plan.chunks), path)
     return root
-
-
-def _chunk_elements(plan: Plan, coll: str, count: int | None) -> int:
-    if count is None:
-        return 2
-    factor = len(plan.chunks) if coll in TOTAL else 1
-    total = total_chunks(plan, coll)
-    elements, rest = divmod(count * factor, max(1, total))
-    if rest or elements < 1:
-        text = f"a count of {count} cannot be cut into the plan's chunks"
-        rule = f"count * {factor} must be a multiple of its {total} chunks"
-        raise UsageError(Diagnostic("X0204", text, hint=rule))
-    return elements
 
 
 class _PartialMove(NamedTuple):
@@ -199,6 +181,9 @@ class _DataInterpreter(PlanInterpreter[None]):
             [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
             for _ in range(self.launches)
         ]
+        self.expected: list[list[Array | None]] = [
+            expected_data(coll, root, op, [data[: self.sizes[0]] for data in inputs]) for inputs in self.inputs
+        ]
         self.pending: list[list[_PartialMove]] = [[] for _ in plan.threadblocks]
         self.drains: list[list[Channel]] = [[] for _ in plan.threadblocks]
         self.launched: list[int] = [0] * len(plan.chunks)
@@ -213,13 +198,9 @@ class _DataInterpreter(PlanInterpreter[None]):
 
     def report(self) -> RunReport:
         """Execute all launches, with random order of events."""
-        expected = [
-            expected_data(self.coll, self.root, self.op, [data[: self.sizes[0]] for data in inputs])
-            for inputs in self.inputs
-        ]
         for rank in range(len(self.launched)):
             self._launch(rank)
-            self._settle(rank, expected)
+            self._settle(rank)
         queues = self.ports.queues
         active = self._unfinished_threadblocks()
         progress = False
@@ -228,8 +209,8 @@ class _DataInterpreter(PlanInterpreter[None]):
                 channel = self.random.choice(list(queues))
                 part = self.ports.dequeue(channel)
                 if part is not None:
-                    self._do(part)
-                self._settle(channel[1], expected)
+                    self._do_part(part)
+                self._settle(channel[1])
                 active = active or self._unfinished_threadblocks()
                 progress = True
                 continue
@@ -237,7 +218,7 @@ class _DataInterpreter(PlanInterpreter[None]):
             tb = active[pick]
             if self._advance(tb):
                 progress = True
-                self._settle(self.plan.gpu_of[tb], expected)
+                self._settle(self.plan.gpu_of[tb])
                 continue
             active[pick] = active[-1]
             active.pop()
@@ -246,7 +227,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         hung = tuple(self._location(tb) for tb in self._unfinished_threadblocks())
         op = self.op if self.coll in REDUCING else None
         settings = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
-        return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:MAX_WRONG_CHUNKS]), self.error)
+        return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:SHOWN]), self.error)
 
     def _unfinished_threadblocks(self) -> list[int]:
         return [tb for tb in range(len(self.position)) if not self._has_ended(tb)]
@@ -258,7 +239,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         return any(channel in self.ports.queues for channel in self.drains[tb])
 
     def _location(self, tb: int) -> tuple[int, int, int]:
-        """Where a threadblock hangs: (gpu, threadblock, operation)."""
+        """The place of a threadblock that hangs: (gpu, threadblock, operation)."""
         ops = self.plan.threadblocks[tb]
         stuck = ops[min(self.position[tb], len(ops) - 1)].location
         return stuck.gpu, stuck.tb, stuck.step
@@ -275,23 +256,19 @@ class _DataInterpreter(PlanInterpreter[None]):
         for tb in self.blocks[rank]:
             self.position[tb] = 0
 
-    def _settle(self, rank: int, expected: list[list[Array | None]]) -> None:
+    def _settle(self, rank: int) -> None:
         """If the program of a rank is over, compare its output and launch it again."""
         while self.finished[rank] < self.launches and all(map(self._has_ended, self.blocks[rank])):
             self.finished[rank] += 1
-            self._compare(rank, expected[self.launched[rank] - 1][rank])
+            wanted = self.expected[self.launched[rank] - 1][rank]
+            if wanted is not None:
+                begin = int(self.layout.base[rank, 1])
+                output = self.memory[begin : begin + len(wanted)]
+                wrong, error = compare_outputs(rank, output, wanted, len(self.launched), self.op)
+                self.wrong += wrong
+                self.error = max(self.error, error)
             if self.launched[rank] < self.launches:
                 self._launch(rank)
-
-    def _compare(self, rank: int, wanted: Array | None) -> None:
-        if wanted is not None:
-            begin = int(self.layout.base[rank, 1])
-            got = self.memory[begin : begin + len(wanted)]
-            bad, off = differences(got, wanted, len(self.launched), self.op)
-            self.error = max(self.error, off)
-            for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
-                at = int(np.argmax(bad[chunk]))
-                self.wrong.append(WrongChunk(rank, chunk, float(got[chunk, at]), float(wanted[chunk, at])))
 
     def _advance(self, tb: int) -> bool:
         """Do one part of a move, or execute one operation, if it can run now. Returns whether one did."""
@@ -310,7 +287,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         """Do a part of a move whose packets have come. Returns whether there was one."""
         ready = [number for number, part in enumerate(self.pending[tb]) if self._is_ready(part)]
         if ready:
-            self._do(self.pending[tb].pop(self.random.choice(ready)))
+            self._do_part(self.pending[tb].pop(self.random.choice(ready)))
         return bool(ready)
 
     def can_begin(self, op: Operation) -> bool:
@@ -368,11 +345,11 @@ class _DataInterpreter(PlanInterpreter[None]):
             if op.name in SIGNALS:
                 self.ports.enqueue(channel, [None])
 
-    def _do(self, part: _PartialMove) -> None:
+    def _do_part(self, part: _PartialMove) -> None:
         memory, columns = self.memory, part.elements
-        found = [self._data(slots, part) for slots in part.move.sources]
-        data = found[0]
-        for more in found[1:]:
+        operands = [self._data(slots, part) for slots in part.move.sources]
+        data = operands[0]
+        for more in operands[1:]:
             data = OPS[self.op](data, more)
         for target in part.move.targets:
             keys = self._keys(target, part)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from collc.base.diagnostics import CheckFailed
 from collc.msccl.check import check_file
 from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.findings import Findings
@@ -27,9 +26,7 @@ def sound_program(path: Path, profile: Profile) -> FileProgram:
 
     Raises UsageError if the file can't be opened, CheckFailed if its contract fails or it hangs.
     """
-    verdict = check_file(path, profile=profile)
-    if "failed" in (verdict.checks["contract"], verdict.checks["deadlock"]):
-        raise CheckFailed(*(message for message in verdict.diagnostics if not message.warning))
+    check_file(path, profile=profile).raise_if_unsound()
     return read_file(path, profile, Findings())
 
 

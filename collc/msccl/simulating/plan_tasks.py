@@ -1,10 +1,10 @@
 """The operations of an MSCCL++ plan as tasks of the simulator, on a network that the plan does not know.
 
 An operation starts when its threadblock has done the one before and what it waits for has happened. What it moves
-from or to another GPU is a message; the threadblock goes on when its data has entered the first link, or has come where
+from or to another GPU is a message; the threadblock goes on when its data has entered the first link, or has come if
 it reads from another GPU. Port channels move data beside the threadblock, which does not wait. A signal is a message
 without bytes, and counts when the data before it has come too. Local work takes no time. Over a switch channel, data
-goes to a switch that adds and multicasts, once all of it has come it goes on to all GPUs; where the network has no such
+goes to a switch that adds and multicasts, once all of it has come it goes on to all GPUs; if the network has no such
 switch, from GPU to GPU. Packets have twice the bytes of their payload, and who reads them waits for them.
 """
 
@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.collectives import canonical
 from collc.msccl.check.findings import Findings
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.memory import total_chunks
-from collc.msccl.check_plan.model import PACKETS, Operation, Plan
-from collc.msccl.check_plan.packets import Packet, packets_read, packets_written
+from collc.msccl.check_plan.model import PACKETS, Operation, Packet, Plan
 from collc.msccl.check_plan.reader import plan_of_values, read_plan
 from collc.msccl.slots import slot_bytes
 from collc.simulation.engine import Deadlock, simulate
@@ -41,12 +39,8 @@ def sound_plan(path: Path) -> tuple[Plan, int]:
 
     Raises UsageError if the file can't be opened, CheckFailed if its contract fails or it hangs.
     """
-    verdict = check_plan(path)
-    if "failed" in (verdict.checks["contract"], verdict.checks["deadlock"]):
-        raise CheckFailed(*(message for message in verdict.diagnostics if not message.warning))
+    check_plan(path).raise_if_unsound()
     plan = read_plan(path, Findings())
-    if plan is None:
-        raise CheckFailed(*verdict.diagnostics)
     return plan, counted_chunks(plan)
 
 
@@ -100,17 +94,17 @@ class _Switches:
         self.links: set[tuple[int, int]] = set(zip(network.source.tolist(), network.target.tolist(), strict=True))
 
     def switch_between(self, ranks: tuple[int, ...]) -> int | None:
-        """The end of tasks at a switch that joins some GPUs, in turn where there are several; None without one."""
+        """The end of tasks at a switch that joins some GPUs, in turn if there are several; None without one."""
         npus = self.network.npus[list(ranks)].tolist()
-        found = [
+        joining = [
             number
             for number, switch in enumerate(self.able.tolist())
             if all((npu, switch) in self.links and (switch, npu) in self.links for npu in npus)
         ]
-        if not found:
+        if not joining:
             return None
         turn = self.turns[ranks] = self.turns.get(ranks, -1) + 1
-        return len(self.network.npus) + found[turn % len(found)]
+        return len(self.network.npus) + joining[turn % len(joining)]
 
 
 class _TaskInterpreter(PlanInterpreter[int]):
@@ -140,12 +134,12 @@ class _TaskInterpreter(PlanInterpreter[int]):
 
     def can_begin(self, op: Operation) -> bool:
         """See PlanInterpreter."""
-        return all(packet in self.packets for packet in packets_read(op))
+        return all(packet in self.packets for packet in op.packets_read)
 
     def execute(self, op: Operation, received: list[int]) -> None:
         """See PlanInterpreter."""
         gpu, tb = op.location.gpu, op.tb
-        before = [*received, *(self.packets[packet] for packet in packets_read(op))]
+        before = [*received, *(self.packets[packet] for packet in op.packets_read)]
         start = self.task(gpu, gpu)
         self.edges += [(self.last[tb], start, DONE), *((other, start, DONE) for other in before)]
         if op.name == "flush":
@@ -187,7 +181,7 @@ class _TaskInterpreter(PlanInterpreter[int]):
                 self.edges.append((message, end, SENT))
             self.moved[tb].append(message)
             self.unsignalled[tb, slots.gpu].append(message)
-        for packet in packets_written(op):
+        for packet in op.packets_written:
             self.packets.setdefault(packet, end)
         return end
 

@@ -8,21 +8,9 @@ from collc.source.checking.check_bodies import BodyChecker
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
-from collc.source.elaboration.options import OptionTables
+from collc.source.elaboration.requests import OptionTables
 from collc.source.limits import uses_too_deep
-from collc.source.parsing.syntax import (
-    Algorithm,
-    Collective,
-    Group,
-    If,
-    Let,
-    Param,
-    Parameter,
-    ScheduleDeclaration,
-    Statement,
-    TopologyInstance,
-    TopologyTemplate,
-)
+from collc.source.parsing import syntax as s
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
@@ -56,7 +44,7 @@ class FileChecker:
         self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
-        """The type of a let, param or group of the file or its imports. Raises SourceError where it is ambiguous."""
+        """The type of a let, param or group of the file or its imports. Raises SourceError if it is ambiguous."""
         found = self.file.find("value", name, span)
         return None if found is None else self.program.of(found.file).declared_type(found)
 
@@ -70,16 +58,16 @@ class FileChecker:
 
     def _declared(self, found: FoundDeclaration) -> Type:
         match found.node:
-            case Let(value=value):
+            case s.Let(value=value):
                 return self.expressions.type_of(value, self.top)
-            case Param() as node:
+            case s.Param() as node:
                 kind = ANY if node.type is None else NAMED.get(node.type.name, ANY)
                 if kind == ANY and node.default is not None:
                     return self.expressions.type_of(node.default, self.top)
                 return kind
-            case Group(clauses=()):
+            case s.Group(clauses=()):
                 return GROUP
-            case Group():
+            case s.Group():
                 return FAMILY
             case _:
                 return ANY
@@ -93,51 +81,54 @@ class FileChecker:
                 except RecursionError:
                     raise uses_too_deep(node.span) from None
 
-    def statement(self, node: Statement) -> None:
+    def statement(self, node: s.Statement) -> None:
         """One declaration. Raises SourceError."""
         match node:
-            case Let():
+            case s.Let():
                 self.declared_type(FoundDeclaration(node, self.file))
-            case Param():
+            case s.Param():
                 self.param(node)
-            case TopologyInstance():
+            case s.TopologyInstance():
                 self.expressions.expect(node.value, self.top, TOPOLOGY, "a topology")
-            case Group():
+            case s.Group():
                 env = self.expressions.loop(node.clauses, None, self.top)
                 self.expressions.expect(node.value, env, GROUP, "a group")
-            case TopologyTemplate():
+            case s.TopologyTemplate():
                 self.bodies.topology(node.body, self.parameters(node.parameters or ()))
-            case Collective():
+            case s.Collective():
                 self.bodies.collective(node.body, self.parameters(node.parameters))
-            case Algorithm():
+            case s.Algorithm():
                 self.algorithm(node)
-            case ScheduleDeclaration():
+            case s.ScheduleDeclaration():
                 self.expressions.expect(node.topology, self.top, TOPOLOGY, "the topology of a schedule")
                 self.bodies.schedule(node.body, TypeScope(self.top))
-            case If():
+            case s.If():
                 self.expressions.expect(node.condition, self.top, BOOL, "a condition")
+            case s.For():
+                hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
+                raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
             case _:
-                self.bodies.other(node, TypeScope(self.top))
+                pass
 
-    def param(self, node: Param) -> None:
+    def param(self, node: s.Param) -> None:
         """`param nodes: int = 2`."""
         if node.type is not None:
-            self.known_type(Parameter(node.span, node.name, node.type, node.default))
+            self.known_type(s.Parameter(node.span, node.name, node.type, node.default))
         if node.type is None and node.default is None:
             hint = f"write param {node.name.name}: int"
             raise fail("E0208", f"param '{node.name.name}' has no type", node.name.span, hint=hint)
-        wanted = parameter_type(Parameter(node.span, node.name, node.type, node.default))
+        wanted = parameter_type(s.Parameter(node.span, node.name, node.type, node.default))
         if node.default is not None:
             self.expressions.expect(node.default, self.top, wanted, f"'{node.name.name}'")
 
-    def known_type(self, node: Parameter) -> None:
+    def known_type(self, node: s.Parameter) -> None:
         """Report an unknown type of a parameter."""
         if node.type is not None and node.type.name not in NAMED:
             hint = did_you_mean(node.type.name, NAMED, f"there are {', '.join(NAMED)}")
             error = fail("E0208", f"unknown type '{node.type.name}'", node.type.span, hint=hint)
             self.problems.add(*error.diagnostics)
 
-    def parameters(self, nodes: tuple[Parameter, ...]) -> TypeScope:
+    def parameters(self, nodes: tuple[s.Parameter, ...]) -> TypeScope:
         """A scope with the parameters; the default of each can use the ones before it."""
         env = TypeScope(self.top)
         for node in nodes:
@@ -153,11 +144,11 @@ class FileChecker:
                 env.declare(node.name, wanted)
         return env
 
-    def algorithm(self, node: Algorithm) -> None:
+    def algorithm(self, node: s.Algorithm) -> None:
         """`algorithm a(...) implements c(...) { ... }`."""
         env = self.parameters(node.parameters)
         found = self.file.get("collective", node.implements.function)
-        if not isinstance(found.node, Collective):
+        if not isinstance(found.node, s.Collective):
             return
         what = f"collective '{found.node.name.name}'"
         self.expressions.arguments(found.node.parameters, node.implements.arguments, what, node.implements.span, env)

@@ -10,37 +10,17 @@ from collc.base.wording import did_you_mean, listed, plural
 from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
+from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
-from collc.source.elaboration.options import TYPES, OptionTables, stands_for_range
-from collc.source.elaboration.topologies import LINK_ATTRIBUTES
+from collc.source.elaboration.requests import TYPES, OptionTables, stands_for_range
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
-from collc.source.parsing.syntax import (
-    ChunkDeclaration,
-    ChunkReference,
-    Collective,
-    DeviceDeclaration,
-    DeviceTable,
-    Emit,
-    For,
-    If,
-    Let,
-    LinkDeclaration,
-    LinkMatrix,
-    LinkTable,
-    Postcondition,
-    Precondition,
-    RunStatement,
-    Statement,
-    Synthesize,
-    TransferStatement,
-    Use,
-)
 from collc.source.problems import fail
 from collc.source.scopes import FileScope
 from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, fits, list_of
 
-ChunkFamilies = Mapping[str, ChunkReference]
-StatementChecker = Callable[[Statement, TypeScope], None]
+ChunkFamilies = Mapping[str, s.ChunkReference]
+StatementChecker = Callable[[s.Statement, TypeScope], None]
 
 
 class BodyChecker:
@@ -52,17 +32,17 @@ class BodyChecker:
         self.problems = expressions.problems
         self.catalogue = catalogue
 
-    def body(self, nodes: Sequence[Statement], env: TypeScope, handle: StatementChecker) -> None:
+    def body(self, nodes: Sequence[s.Statement], env: TypeScope, handle: StatementChecker) -> None:
         """Check statements in order; an error in one does not stop the check of the next."""
         for node in nodes:
             with self.problems.collect():
                 match node:
-                    case Let():
+                    case s.Let():
                         env.declare(node.name, self.expressions.type_of(node.value, env))
-                    case For():
+                    case s.For():
                         inner = self.expressions.loop(node.clauses, node.condition, env)
                         self.body(node.body, TypeScope(inner), handle)
-                    case If():
+                    case s.If():
                         self.expressions.expect(node.condition, env, BOOL, "a condition")
                         self.body(node.then, TypeScope(env), handle)
                         self.body(node.otherwise, TypeScope(env), handle)
@@ -71,34 +51,34 @@ class BodyChecker:
 
     # Topologies
 
-    def topology(self, nodes: Sequence[Statement], env: TypeScope) -> None:
+    def topology(self, nodes: Sequence[s.Statement], env: TypeScope) -> None:
         """The body of a template."""
-        devices = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, DeviceDeclaration | Use)}
+        devices = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, s.DeviceDeclaration | s.Use)}
         for table in statements(tuple(nodes)):
-            if isinstance(table, DeviceTable):
+            if isinstance(table, s.DeviceTable):
                 devices |= dict.fromkeys(table.names, table.device)
 
-        def handle(node: Statement, inner: TypeScope) -> None:
+        def handle(node: s.Statement, inner: TypeScope) -> None:
             match node:
-                case DeviceDeclaration():
-                    self.expressions.parts.device(node, inner)
-                case DeviceTable():
-                    self.expressions.parts.device(node.device, inner)
-                case LinkDeclaration():
+                case s.DeviceDeclaration():
+                    self.expressions.device(node, inner)
+                case s.DeviceTable():
+                    self.expressions.device(node.device, inner)
+                case s.LinkDeclaration():
                     self.end(node.source, inner, devices)
                     self.end(node.target, inner, devices)
-                    self.expressions.parts.attributes(node.attributes, LINK_ATTRIBUTES, inner)
-                case LinkTable():
+                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                case s.LinkTable():
                     self.table(node, inner, devices)
-                case LinkMatrix():
+                case s.LinkMatrix():
                     self.expressions.expect(node.matrix, inner, list_of(list_of(INT)), "the matrix of links")
-                    self.expressions.parts.attributes(node.attributes, LINK_ATTRIBUTES, inner)
-                case Use():
+                    self.expressions.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                case s.Use():
                     self.ints(node.shape, inner, "a size")
                     self.expressions.expect(node.topology, inner, TOPOLOGY, "the topology of 'use'")
-                    self.expressions.parts.labels(node.labels, inner)
+                    self.expressions.labels(node.labels, inner)
                 case _:
-                    raise fail("E0302", "this statement is not allowed in a topology", node.span)
+                    raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
 
@@ -107,7 +87,7 @@ class BodyChecker:
         for node in nodes:
             self.expressions.expect(node, env, INT, what)
 
-    def table(self, node: LinkTable, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
+    def table(self, node: s.LinkTable, env: TypeScope, devices: Mapping[str, s.DeviceDeclaration | s.Use]) -> None:
         """Check each form of the links in a table."""
         for form in node.forms:
             inner = TypeScope(env, dict.fromkeys(form.numbers, INT))
@@ -119,16 +99,16 @@ class BodyChecker:
                 known[column] = devices[names[0]]
             self.end(form.link.source, inner, known)
             self.end(form.link.target, inner, known)
-            self.expressions.parts.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
+            self.expressions.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
 
-    def end(self, node: Expr, env: TypeScope, devices: Mapping[str, DeviceDeclaration | Use]) -> None:
+    def end(self, node: Expr, env: TypeScope, devices: Mapping[str, s.DeviceDeclaration | s.Use]) -> None:
         """Check one end of a link: a device that the body declares."""
         root, indices = node, 0
         if isinstance(node, Index):
             self.expressions.indices(node.indices, env)
             root, indices = node.base, len(node.indices)
         if isinstance(root, Member | Index):
-            self.expressions.parts.indices(root, env)
+            self.expressions.device_indices(root, env)
             root, indices = root_of(root), -1
         if not isinstance(root, Name):
             raise fail("E0301", "the end of a link must be a device", node.span)
@@ -137,7 +117,7 @@ class BodyChecker:
             hint = did_you_mean(root.name, devices)
             raise fail("E0309", f"unknown device or copy '{root.name}'", root.span, hint=hint)
         rank = len(device.shape)
-        if isinstance(device, DeviceDeclaration) and indices not in (-1, rank):
+        if isinstance(device, s.DeviceDeclaration) and indices not in (-1, rank):
             has = f"takes {_index_count(rank)}" if rank else "takes no index"
             raise fail(
                 "E0317", f"'{root.name}' {has}, not {indices}", node.span, Note("declared here", device.name.span)
@@ -145,22 +125,22 @@ class BodyChecker:
 
     # Collectives and algorithms
 
-    def collective(self, nodes: Sequence[Statement], env: TypeScope) -> None:
+    def collective(self, nodes: Sequence[s.Statement], env: TypeScope) -> None:
         """The body of a collective."""
         families = chunk_families(nodes)
 
-        def handle(node: Statement, inner: TypeScope) -> None:
+        def handle(node: s.Statement, inner: TypeScope) -> None:
             match node:
-                case ChunkDeclaration():
+                case s.ChunkDeclaration():
                     self.chunk(node.chunk, inner, families)
                     self.expressions.expect(node.size, inner, BYTES, "the size of a chunk")
-                case Precondition() | Postcondition():
+                case s.Precondition() | s.Postcondition():
                     self.chunk(node.chunk, inner, families)
                     self.place(node.place, inner)
-                    if isinstance(node, Postcondition) and node.reduction is not None:
+                    if isinstance(node, s.Postcondition) and node.reduction is not None:
                         self.reduction(node.reduction, inner)
                 case _:
-                    raise fail("E0405", "this statement is not allowed in a collective", node.span)
+                    raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
 
@@ -178,7 +158,7 @@ class BodyChecker:
             message = f"a chunk is at an npu, a group or a set of NPUs, not at {given}"
             raise fail("E0211", message, node.span)
 
-    def chunk(self, node: ChunkReference, env: TypeScope, families: ChunkFamilies) -> None:
+    def chunk(self, node: s.ChunkReference, env: TypeScope, families: ChunkFamilies) -> None:
         """Check a reference to a chunk."""
         self.ints(node.indices, env, "an index")
         known = families.get(node.name.name)
@@ -190,13 +170,12 @@ class BodyChecker:
             message = f"chunk '{node.name.name}' has {takes}, not {len(node.indices)}"
             raise fail("E0406", message, node.span, Note("declared here", known.span))
 
-    def algorithm(self, nodes: Sequence[Statement], env: TypeScope, collective: Collective) -> None:
+    def algorithm(self, nodes: Sequence[s.Statement], env: TypeScope, collective: s.Collective) -> None:
         """The body of an algorithm."""
         families = chunk_families(collective.body)
 
-        def handle(node: Statement, inner: TypeScope) -> None:
-            if not isinstance(node, TransferStatement):
-                raise fail("E0501", "this statement is not allowed in an algorithm", node.span)
+        def handle(node: s.Statement, inner: TypeScope) -> None:
+            assert isinstance(node, s.TransferStatement)
             self.expressions.expect(node.source, inner, NPU, "'from'")
             self.expressions.expect(node.target, inner, NPU, "'to'")
             if node.step is not None:
@@ -207,18 +186,18 @@ class BodyChecker:
 
     # Schedules
 
-    def schedule(self, nodes: Sequence[Statement], env: TypeScope) -> None:
+    def schedule(self, nodes: Sequence[s.Statement], env: TypeScope) -> None:
         """The body of a schedule."""
         self.body(nodes, env, self._schedule_statement)
 
-    def _schedule_statement(self, node: Statement, env: TypeScope) -> None:
+    def _schedule_statement(self, node: s.Statement, env: TypeScope) -> None:
         match node:
-            case RunStatement():
+            case s.RunStatement():
                 self.run(node, env)
-            case Synthesize():
+            case s.Synthesize():
                 known = self.catalogue.synthesizers.get(node.synthesizer.name)
                 self.options(node.arguments, known, env)
-            case Emit():
+            case s.Emit():
                 arguments = node.arguments
                 if arguments and arguments[0].name is None:
                     self.expressions.expect(arguments[0].value, env, STRING, "a file name")
@@ -227,11 +206,11 @@ class BodyChecker:
             case _:
                 pass
 
-    def run(self, node: RunStatement, env: TypeScope) -> None:
+    def run(self, node: s.RunStatement, env: TypeScope) -> None:
         """Check a run, as in `run all_reduce(dp, size: 1GiB) using ring`."""
         call = node.collective
         found = self.file.get("collective", call.function)
-        if isinstance(found.node, Collective):
+        if isinstance(found.node, s.Collective):
             what = f"collective '{call.function.name}'"
             module = found.file.module
             call = RunCall.of(call, found.node.parameters, module, lambda name: self._is_value(name, env)).call
@@ -265,24 +244,17 @@ class BodyChecker:
                     name = argument.name.name if argument.name else ""
                     self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
 
-    def other(self, node: Statement, env: TypeScope) -> None:
-        """Check a top-level statement that is no declaration."""
-        if isinstance(node, For):
-            hint = "a family of groups is declared as: group tp[n in 0..4] = ..."
-            raise fail("E0225", "declarations are not allowed in a loop", node.span, hint=hint)
-        del env
 
-
-def chunk_families(nodes: Sequence[Statement]) -> dict[str, ChunkReference]:
+def chunk_families(nodes: Sequence[s.Statement]) -> dict[str, s.ChunkReference]:
     """The chunk families that a body declares: name -> first declaration."""
-    found: dict[str, ChunkReference] = {}
+    found: dict[str, s.ChunkReference] = {}
     for node in _chunks(nodes):
         found.setdefault(node.chunk.name.name, node.chunk)
     return found
 
 
-def _chunks(nodes: Sequence[Statement]) -> Iterator[ChunkDeclaration]:
-    return (n for n in statements(tuple(nodes)) if isinstance(n, ChunkDeclaration))
+def _chunks(nodes: Sequence[s.Statement]) -> Iterator[s.ChunkDeclaration]:
+    return (n for n in statements(tuple(nodes)) if isinstance(n, s.ChunkDeclaration))
 
 
 def _index_count(count: int) -> str:

@@ -6,38 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
-from collc.base.wording import did_you_mean
+from collc.base.wording import did_you_mean, listed
 from collc.source.automatic_chunks import AUTO, CHUNKS
-from collc.source.checking.check_parts import PartChecker
 from collc.source.checking.type_scope import TypeScope
+from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, check_arguments
 from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
-from collc.source.parsing.expressions import (
-    Argument,
-    Binary,
-    BoolLiteral,
-    Call,
-    Collection,
-    Comparison,
-    Comprehension,
-    Expr,
-    FloatLiteral,
-    ForClause,
-    Index,
-    IntLiteral,
-    Member,
-    Name,
-    NumberList,
-    QuantityLiteral,
-    Range,
-    Star,
-    StringLiteral,
-    Unary,
-    Without,
-)
-from collc.source.parsing.syntax import Parameter, TopologyTemplate, With
-from collc.source.parsing.visit import ExpressionVisitor
+from collc.source.parsing import expressions as ex
+from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
 from collc.source.scopes import TRANSFORMS, FileScope
 from collc.source.types import (
@@ -71,7 +48,7 @@ from collc.source.types import (
 OPERATOR_VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 
 
-class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
+class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
     """Infers the types of the expressions of one file.
 
     Errors go to `problems`; the type of the expression is then ANY, which fits everywhere. global_type: the type of a
@@ -82,54 +59,55 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         self.file = file
         self.problems = problems
         self.global_type = global_type
-        self.parts = PartChecker(self)
 
-    def type_of(self, node: Expr, env: TypeScope) -> Type:
+    def type_of(self, node: ex.Expr, env: TypeScope) -> Type:
         """The type of an expression."""
         try:
-            return self._visit(node, env)
+            return self.visit(node, env)
         except SourceError as error:
             self.problems.add(*error.diagnostics)
             return ANY
 
-    def expect(self, node: Expr, env: TypeScope, wanted: Type, what: str) -> None:
+    def expect(self, node: ex.Expr, env: TypeScope, wanted: Type, what: str) -> None:
         """Report an expression whose type does not fit; what: its role, for the message."""
         given = self.type_of(node, env)
         if not fits(given, wanted):
             self.problems.add(*wrong_type(given, wanted, what, node).diagnostics)
 
-    def _literal(self, node: Expr) -> Type:
+    def _visit_literal(self, node: ex.Expr) -> Type:
         match node:
-            case IntLiteral():
+            case ex.IntLiteral():
                 return INT
-            case FloatLiteral():
+            case ex.FloatLiteral():
                 return FLOAT
-            case QuantityLiteral():
+            case ex.QuantityLiteral():
                 if node.dimension == "bytes" and node.value.denominator != 1:
                     raise fail("E0218", f"{float(node.value):,.15g} bytes are not a whole number of bytes", node.span)
                 return NAMED[str(node.dimension)]
-            case NumberList():
+            case ex.NumberList():
                 return list_of(INT)
-            case StringLiteral():
+            case ex.StringLiteral():
                 return STRING
-            case BoolLiteral():
+            case ex.BoolLiteral():
                 return BOOL
             case _:
                 raise fail("E0211", "'*' is only allowed as an index", node.span)
 
-    def _collection(self, node: Collection, env: TypeScope) -> Type:
+    def _visit_collection(self, node: ex.Collection, env: TypeScope) -> Type:
         return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
 
-    def _comprehension(self, node: Comprehension, env: TypeScope) -> Type:
+    def _visit_comprehension(self, node: ex.Comprehension, env: TypeScope) -> Type:
         inner = self.loop(node.clauses, node.condition, env)
         return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
 
-    def _changed(self, node: With | Without, env: TypeScope) -> Type:
+    def _visit_with(self, node: With | ex.Without, env: TypeScope) -> Type:
         if isinstance(node, With):
-            self.parts.changed(node, env)
+            self.changed(node, env)
         else:
-            self.parts.removed(node, env)
+            self.removed(node, env)
         return TOPOLOGY
+
+    _visit_without = _visit_with
 
     def _items(self, kind: str, found: Sequence[tuple[Type, Span]]) -> Type:
         item: Type = ANY
@@ -141,7 +119,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             item = joint
         return Type(Kind(kind), item)
 
-    def _name(self, node: Name, env: TypeScope) -> Type:
+    def _visit_name(self, node: ex.Name, env: TypeScope) -> Type:
         found = env.find(node.name)
         if found is None:
             found = self.global_type(node.name, node.span)
@@ -161,7 +139,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             hint = f"auto stands alone and only for {CHUNKS} of a run, as in 'run all_gather(..., {CHUNKS}: {AUTO})'"
         raise fail("E0201", f"unknown value '{node.name}'", node.span, hint=hint)
 
-    def _binary(self, node: Binary, env: TypeScope) -> Type:
+    def _visit_binary(self, node: ex.Binary, env: TypeScope) -> Type:
         left, right = self.type_of(node.left, env), self.type_of(node.right, env)
         kind = binary_type(node.operator, left, right)
         if kind is not None:
@@ -174,14 +152,14 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         notes = [Note(f"this is {k}", n.span) for k, n in ((left, node.left), (right, node.right))]
         raise fail("E0210", message, node.span, *notes, hint=_unit_hint(left, right))
 
-    def _unary(self, node: Unary, env: TypeScope) -> Type:
+    def _visit_unary(self, node: ex.Unary, env: TypeScope) -> Type:
         operand = self.type_of(node.operand, env)
         kind = unary_type(node.operator, operand)
         if kind is None:
             raise fail("E0210", f"'{node.operator}' is not defined for {operand}", node.span)
         return kind
 
-    def _comparison(self, node: Comparison, env: TypeScope) -> Type:
+    def _visit_comparison(self, node: ex.Comparison, env: TypeScope) -> Type:
         found = [self.type_of(operand, env) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = found[k], found[k + 1]
@@ -192,7 +170,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 self.problems.add(*fail("E0210", message, place, *notes).diagnostics)
         return BOOL
 
-    def _range(self, node: Range, env: TypeScope) -> Type:
+    def _visit_range(self, node: ex.Range, env: TypeScope) -> Type:
         low, high = self.type_of(node.low, env), self.type_of(node.high, env)
         if low == high == BYTES:
             return Type(Kind.RANGE, BYTES)
@@ -201,17 +179,17 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 self.problems.add(*wrong_type(given, INT, "an end of a range", end).diagnostics)
         return RANGE
 
-    def _member(self, node: Member, env: TypeScope) -> Type:
+    def _visit_member(self, node: ex.Member, env: TypeScope) -> Type:
         base = self._base(node.base, env)
-        copies = isinstance(node.base, Index) and self._base(node.base.base, env).kind is Kind.DEVICES
+        copies = isinstance(node.base, ex.Index) and self._base(node.base.base, env).kind is Kind.DEVICES
         if not copies and base.kind not in (Kind.TOPOLOGY, Kind.DEVICES, Kind.ANY):
             hint = "the NPUs of a group are g[0], g[1], ..." if base == GROUP else ""
             raise fail("E0215", f"{base} has no members", node.member.span, hint=hint)
         return GROUP if node.member.name == "npus" else DEVICES
 
-    def _base(self, node: Expr, env: TypeScope) -> Type:
+    def _base(self, node: ex.Expr, env: TypeScope) -> Type:
         """The type of the base of a member; a topology has precedence over a value of the same name."""
-        if isinstance(node, Name) and env.find(node.name) is None:
+        if isinstance(node, ex.Name) and env.find(node.name) is None:
             found = self.file.find("topology", node.name, node.span)
             if found is not None and not (
                 isinstance(found.node, TopologyTemplate) and found.node.parameters is not None
@@ -219,7 +197,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 return TOPOLOGY
         return self.type_of(node, env)
 
-    def _index(self, node: Index, env: TypeScope) -> Type:
+    def _visit_index(self, node: ex.Index, env: TypeScope) -> Type:
         base = self.type_of(node.base, env)
         several = self.indices(node.indices, env)
         match base.kind:
@@ -239,11 +217,11 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             case _:
                 raise fail("E0214", f"{base} takes no index", node.span)
 
-    def indices(self, nodes: Sequence[Expr], env: TypeScope) -> bool:
+    def indices(self, nodes: Sequence[ex.Expr], env: TypeScope) -> bool:
         """Check indices; returns whether one of them selects several items."""
         several = False
         for node in nodes:
-            if isinstance(node, Star):
+            if isinstance(node, ex.Star):
                 several = True
                 continue
             given = self.type_of(node, env)
@@ -257,7 +235,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
 
     # Calls
 
-    def _call(self, node: Call, env: TypeScope) -> Type:
+    def _visit_call(self, node: ex.Call, env: TypeScope) -> Type:
         name = node.function.name
         if name in BUILTINS:
             return self._builtin(node, env)
@@ -281,12 +259,12 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
     def arguments(
         self,
         parameters: Sequence[Parameter],
-        arguments: Sequence[Argument],
+        arguments: Sequence[ex.Argument],
         what: str,
         span: Span,
         env: TypeScope,
         shapes: bool = False,
-    ) -> Mapping[str, Argument]:
+    ) -> Mapping[str, ex.Argument]:
         """Check arguments; returns them by the names of their parameters, {} where they do not match."""
         types = {p.name.name: parameter_type(p) for p in parameters}
         try:
@@ -304,7 +282,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
                 self.problems.add(*error.diagnostics)
         return matched
 
-    def _builtin(self, node: Call, env: TypeScope) -> Type:
+    def _builtin(self, node: ex.Call, env: TypeScope) -> Type:
         name = node.function.name
         found = [self.type_of(a.value, env) for a in node.arguments]
         check_arguments(node)
@@ -314,7 +292,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
             raise fail("E0211", f"{name} takes {_WANTED[name]}, not {found[wrong[0]]}", argument.span)
         return self._result(node, name, found)
 
-    def _result(self, node: Call, name: str, found: list[Type]) -> Type:
+    def _result(self, node: ex.Call, name: str, found: list[Type]) -> Type:
         if name in ("len", "ceil", "index"):
             return INT
         if name == "is_pow2":
@@ -334,7 +312,7 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
 
     # Loops
 
-    def loop(self, clauses: Sequence[ForClause], condition: Expr | None, env: TypeScope) -> TypeScope:
+    def loop(self, clauses: Sequence[ex.ForClause], condition: ex.Expr | None, env: TypeScope) -> TypeScope:
         """Check the clauses of a loop nest; returns the scope with its loop variables."""
         for clause in clauses:
             given = self.type_of(clause.iterable, env)
@@ -349,6 +327,74 @@ class ExpressionChecker(ExpressionVisitor[TypeScope, Type]):
         if condition is not None:
             self.expect(condition, env, BOOL, "a condition")
         return env
+
+    # Parts of topologies
+
+    def removed(self, node: ex.Without, env: TypeScope) -> None:
+        """Check `t without { npu 5, link 0 <-> 1 }`."""
+        self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
+        for part in node.parts:
+            for end in (part.device,) if isinstance(part, ex.RemovedDevice) else (part.source, part.target):
+                self.device_indices(end, env)
+            if isinstance(part, ex.RemovedLink) and part.lanes is not None:
+                self.expect(part.lanes, env, INT, "the number of lanes")
+
+    def changed(self, node: With, env: TypeScope) -> None:
+        """Check `t with { npu spare, link spare <-> leaf[3] }`."""
+        self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
+        for part in node.parts:
+            if isinstance(part, ChangedDevice):
+                self.device(part, env)
+                continue
+            inner = env if part.loop is None else self.loop((part.loop,), None, env)
+            for end in (part.source, part.target):
+                self.device_indices(end, inner)
+            self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
+            if part.lanes is not None:
+                self.expect(part.lanes, inner, INT, "the number of lanes")
+
+    def device(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
+        """Check the declaration or change of devices, as in `npu gpu[2, 8]`."""
+        if isinstance(node, ChangedDevice):
+            self.device_indices(node.device, env)
+        for size in node.shape if isinstance(node, DeviceDeclaration) else ():
+            self.expect(size, env, INT, "a size")
+        self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
+        self.labels(node.labels, env)
+
+    def labels(self, node: ex.Expr | None, env: TypeScope) -> None:
+        """Check the labels of devices: strings."""
+        if node is not None:
+            given = self.type_of(node, env)
+            if not fits(given, STRING) and not fits(given, list_of(STRING)):
+                message = f"labels must be of type string or list of string, not {given}"
+                self.problems.add(*fail("E0211", message, node.span).diagnostics)
+
+    def attributes(self, arguments: Sequence[ex.Argument], known: Mapping[str, Type], env: TypeScope) -> None:
+        """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
+        seen: dict[str, ex.Argument] = {}
+        for argument in arguments:
+            name = "" if argument.name is None else argument.name.name
+            if name not in known:
+                hint = did_you_mean(name, known, f"there are {listed(known)}")
+                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
+                    hint = f"'{name}' is an attribute of NPUs"
+                message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
+                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
+                continue
+            if name in seen:
+                error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
+                self.problems.add(*error.diagnostics)
+            seen[name] = argument
+            self.expect(argument.value, env, known[name], f"'{name}'")
+
+    def device_indices(self, node: ex.Expr, env: TypeScope) -> None:
+        """Check the indices in the name of a device, as in `node[2].gpu[0]`."""
+        if isinstance(node, ex.Member):
+            self.device_indices(node.base, env)
+        elif isinstance(node, ex.Index):
+            self.device_indices(node.base, env)
+            self.indices(node.indices, env)
 
 
 _WANTED: Final = {
@@ -380,7 +426,7 @@ def _takes(name: str, place: int, given: Type, count: int) -> bool:
             return fits(given, NPU if place else GROUP)
 
 
-def _text(node: Expr) -> str:
+def _text(node: ex.Expr) -> str:
     return node.span.text
 
 
@@ -393,11 +439,11 @@ def _unit_hint(left: Type, right: Type) -> str:
     return "a rate needs a unit, as in 50GiB/s" if kinds & NUMBERS and kinds & {Kind.RATE} else ""
 
 
-def wrong_type(given: Type, wanted: Type, what: str, node: Expr, *notes: Note) -> SourceError:
+def wrong_type(given: Type, wanted: Type, what: str, node: ex.Expr, *notes: Note) -> SourceError:
     """The error for a value whose type does not fit; what: its role."""
     hint = ""
     if wanted == INT and given == FLOAT:
-        divided = isinstance(node, Binary) and node.operator == "/"
+        divided = isinstance(node, ex.Binary) and node.operator == "/"
         hint = "'//' is the division that rounds down to an int" if divided else "ceil(...) rounds up to a whole number"
     elif wanted.kind in QUANTITIES and given.kind in NUMBERS:
         hint = _unit_hint(wanted, given)

@@ -19,7 +19,7 @@ class TypeScope:
     places: dict[str, Span] = field(default_factory=dict[str, Span])
 
     def find(self, name: str) -> Type | None:
-        """The type of a name, None where no scope declares it."""
+        """The type of a name, None if no scope declares it."""
         if name in self.types:
             return self.types[name]
         return self.outer.find(name) if self.outer is not None else None
@@ -29,7 +29,7 @@ class TypeScope:
         return set(self.types) | (self.outer.known() if self.outer is not None else set())
 
     def declare(self, name: Identifier, kind: Type) -> None:
-        """Add a name. Raises SourceError where this scope has it already."""
+        """Add a name. Raises SourceError if this scope has it already."""
         if name.name in self.places:
             first = Note("first here", self.places[name.name])
             raise fail("E0205", f"'{name.name}' is declared twice", name.span, first)

@@ -28,7 +28,7 @@ def as_objects(data: Data) -> Data:
 
 
 def narrowed(data: Data) -> Data:
-    """Arrays of Python integers as int64 arrays where all items fit; other data unchanged."""
+    """Arrays of Python integers as int64 arrays if all items fit; other data unchanged."""
     if is_column(data) and data.dtype == object and data.size and isinstance(data.flat[0], int):
         return data.astype(np.int64) if size_of(data) <= INT64 else data
     return data
@@ -122,7 +122,7 @@ def to_float(data: Data) -> Data:
 
 
 def whole(data: Data) -> Data | None:
-    """Floats as integers, None where one is not a whole number."""
+    """Floats as integers, None if one is not a whole number."""
     if is_column(data):
         if data.dtype != object:
             return data

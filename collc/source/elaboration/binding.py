@@ -29,7 +29,7 @@ class GivenArgument:
 
 
 def parameter_type(parameter: Parameter) -> Type:
-    """Its declared type; ANY where it has none or an unknown one (the static check reports that)."""
+    """Its declared type; ANY if it has none or an unknown one (the static check reports that)."""
     return ANY if parameter.type is None else NAMED.get(parameter.type.name, ANY)
 
 
@@ -43,7 +43,7 @@ def match_arguments(
 ) -> dict[str, Argument]:
     """The argument of each parameter that has one.
 
-    what: the name of the callee in messages. shapes: whether rates and times may be left out. Raises SourceError where
+    what: the name of the callee in messages. shapes: whether rates and times may be left out. Raises SourceError if
     there are too many arguments, or one is unknown, given twice or missing.
     """
     found: dict[str, Argument] = {}
@@ -89,7 +89,7 @@ def evaluated_arguments(
 
 
 def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
-    """A value, converted to the type of a parameter. Raises SourceError where it does not fit."""
+    """A value, converted to the type of a parameter. Raises SourceError if it does not fit."""
     wanted = parameter_type(parameter)
     if wanted.kind is Kind.ANY:
         return value
@@ -98,7 +98,7 @@ def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
 
 
 def checked_group(value: Value, span: Span) -> Value:
-    """The group itself. Raises SourceError where it is empty, or contains a switch or an NPU twice."""
+    """The group itself. Raises SourceError if it is empty, or contains a switch or an NPU twice."""
     numbers = npu_numbers(value)
     if len(numbers) == 0:
         raise fail("E0402", "this group is empty", span)

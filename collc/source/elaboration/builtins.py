@@ -47,7 +47,7 @@ def _clipped(count: Data) -> Data:
 def _items(call: FunctionCall) -> list[Value] | None:
     """The operands of min, max and sum: the items of a single collection, else the arguments themselves.
 
-    None where the single collection differs between iterations.
+    None if the single collection differs between iterations.
     """
     values = call.values
     if len(values) > 1 or item_type(values[0].type) is None:
@@ -123,7 +123,7 @@ def _sum(call: FunctionCall) -> Value | None:
 
 
 def _reduced(call: FunctionCall) -> Value | None:
-    """sum, min or max of a list that differs between iterations; None where its items are no int64 numbers."""
+    """sum, min or max of a list that differs between iterations; None if its items are no int64 numbers."""
     lists = call.values[0]
     if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
         return None
@@ -209,7 +209,7 @@ BUILTINS: Final[dict[str, Callable[[FunctionCall], Value | None]]] = {
     "is_pow2": _is_pow2,
     "index": _index,
 }
-"""Name -> function. It returns None where it has to be called separately for each iteration."""
+"""Name -> function. It returns None if it has to be called separately for each iteration."""
 
 ARITY: Final[dict[str, tuple[int, int]]] = {
     "len": (1, 1),
@@ -225,7 +225,7 @@ ARITY: Final[dict[str, tuple[int, int]]] = {
 
 
 def check_arguments(call: Call) -> None:
-    """Raise SourceError where a call of a builtin has too few, too many or named arguments."""
+    """Raise SourceError if a call of a builtin has too few, too many or named arguments."""
     name, count = call.function.name, len(call.arguments)
     least, most = ARITY[name]
     for argument in call.arguments:

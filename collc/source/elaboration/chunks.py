@@ -26,7 +26,7 @@ class ChunkIndex:
 
     @staticmethod
     def of(index: Int64Array, chunk: Int64Array) -> ChunkIndex:
-        """index: int64[chunks, rank]. Raises OverflowError where the box has more than 2^62 positions."""
+        """index: int64[chunks, rank]. Raises OverflowError if the box has more than 2^62 positions."""
         low = index.min(axis=0) if len(index) else np.zeros(index.shape[1], np.int64)
         size = (index.max(axis=0) - low + 1) if len(index) else np.ones(index.shape[1], np.int64)
         positions = 1
@@ -41,7 +41,7 @@ class ChunkIndex:
         return ChunkIndex(low, size, keys[order], chunk[order])
 
     def find(self, index: Int64Array) -> Int64Array:
-        """int64[rows]: the chunk with each row of indices, -1 where there is none."""
+        """int64[rows]: the chunk with each row of indices, -1 if there is none."""
         inside = ((index >= self.low) & (index - self.low < self.size)).all(axis=1)
         keys = np.where(inside, _keys(index, self.low, self.size), -1)
         at = np.searchsorted(self.keys, keys)
@@ -51,7 +51,7 @@ class ChunkIndex:
         return np.where(self.keys[at] == keys, self.chunk[at], -1)
 
     def duplicate(self) -> int:
-        """A chunk with the same indices as another one, -1 where all differ."""
+        """A chunk with the same indices as another one, -1 if all differ."""
         same = np.flatnonzero(self.keys[1:] == self.keys[:-1])
         return int(self.chunk[same[0] + 1]) if len(same) else -1
 
@@ -88,7 +88,7 @@ class SetPool:
         return np.concatenate(self.members), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
     def united(self, chunk: Int64Array, number: Int64Array, count: int) -> Int64Array:
-        """int64[count]: the set of each chunk, from pairs (chunk, set); the union where a chunk has several."""
+        """int64[count]: the set of each chunk, from pairs (chunk, set); the union if a chunk has several."""
         result = np.zeros(count, np.int64)
         seen = np.bincount(chunk, minlength=count)
         result[chunk] = number

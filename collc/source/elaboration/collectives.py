@@ -1,4 +1,4 @@
-"""Elaboration of collectives: chunks with their preconditions and postconditions."""
+"""Elaboration of collectives, whose chunks have pre- and postconditions, and of algorithms, which send them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,12 @@ from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.sets import flattened, sorted_unique
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
-from collc.source.parsing.syntax import (
-    ChunkDeclaration,
-    ChunkReference,
-    Collective,
-    For,
-    If,
-    Postcondition,
-    Precondition,
-    Statement,
-)
+from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail
-from collc.source.types import BYTES, DEVICES, GROUP, INT, STRING, fits
+from collc.source.types import BYTES, DEVICES, GROUP, INT, NPU, STRING, fits
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op
 
@@ -45,8 +38,8 @@ class NamedChunks:
     table: ChunkTable
     index: dict[str, ChunkIndex]
 
-    def find(self, reference: ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
-        """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
+    def find(self, reference: s.ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
+        """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
         return found_chunks(reference, frame, evaluator, self.index)
 
 
@@ -63,7 +56,7 @@ class LazyChunks:
 
     @cached_property
     def expanded(self) -> NamedChunks:
-        """The chunks with their names. Raises SourceError where there are too many."""
+        """The chunks with their names. Raises SourceError if there are too many."""
         limits.check_chunks(self.count, self.span)
         return self.build()
 
@@ -76,25 +69,25 @@ class LazyChunks:
 class _ConditionRows:
     """A `pre` or `post` statement in all iterations of a frame. sets: its set of NPUs, or one for each iteration."""
 
-    node: Precondition | Postcondition
+    node: s.Precondition | s.Postcondition
     frame: Frame
     sets: int | Int64Array
 
 
-def expand_collective(node: Collective, frame: Frame, evaluator: Evaluator) -> NamedChunks:
+def expand_collective(node: s.Collective, frame: Frame, evaluator: Evaluator) -> NamedChunks:
     """The chunks of a collective whose parameters are in a frame. Raises SourceError."""
     builder = _CollectiveBuilder(node, evaluator)
     made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
     return builder.finished(made)
 
 
-def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
     """All statements of a body, including those inside loops and conditions."""
     for node in body:
         yield node
-        if isinstance(node, For):
+        if isinstance(node, s.For):
             yield from statements(node.body)
-        elif isinstance(node, If):
+        elif isinstance(node, s.If):
             yield from statements(node.then)
             yield from statements(node.otherwise)
 
@@ -114,9 +107,9 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
 
 
 def found_chunks(
-    reference: ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
+    reference: s.ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
 ) -> Int64Array:
-    """int64[iterations]: the chunk that a reference denotes. Raises SourceError where there is none."""
+    """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
     name = reference.name.name
     known = index.get(name)
     columns = index_columns(reference.indices, frame, evaluator)
@@ -139,7 +132,7 @@ def chunk_label(name: str, indices: list[int]) -> str:
 class _CollectiveBuilder:
     """Collects the chunks and conditions of one collective."""
 
-    def __init__(self, node: Collective, evaluator: Evaluator) -> None:
+    def __init__(self, node: s.Collective, evaluator: Evaluator) -> None:
         self.node = node
         self.evaluator = evaluator
         self.pool = SetPool()
@@ -147,25 +140,25 @@ class _CollectiveBuilder:
         self.conditions: list[_ConditionRows] = []
         self.count = 0
         self.families: dict[str, int] = {}
-        self.declared: list[ChunkDeclaration] = []
+        self.declared: list[s.ChunkDeclaration] = []
         self.width = 0
         for statement in statements(node.body):
-            if isinstance(statement, ChunkDeclaration):
+            if isinstance(statement, s.ChunkDeclaration):
                 self.width = max(self.width, len(statement.chunk.indices))
 
-    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
+    def handle(self, statement: s.Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the chunks that it declares."""
         match statement:
-            case ChunkDeclaration():
+            case s.ChunkDeclaration():
                 return self.chunk(statement, frame)
-            case Precondition() | Postcondition():
+            case s.Precondition() | s.Postcondition():
                 sets = self.place(statement.place, frame)
                 self.conditions.append(_ConditionRows(statement, frame, sets))
                 return None
             case _:
-                raise fail("E0405", "this statement is not allowed in a collective", statement.span)
+                raise AssertionError(statement)  # the grammar has no other
 
-    def chunk(self, node: ChunkDeclaration, frame: Frame) -> BodyRows:
+    def chunk(self, node: s.ChunkDeclaration, frame: Frame) -> BodyRows:
         """The chunks of `chunk x[i, c]: size`; the columns are family, bytes and indices."""
         count = 1 if frame.rows is None else frame.rows
         self.count += count
@@ -222,7 +215,7 @@ class _CollectiveBuilder:
         return first + np.arange(len(sets.start), dtype=np.int64)
 
     def pooled(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
-        """Add sets; returns the number of the first. Raises SourceError where one contains a switch."""
+        """Add sets; returns the number of the first. Raises SourceError if one contains a switch."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
 
@@ -238,7 +231,7 @@ class _CollectiveBuilder:
         for condition in self.conditions:
             chunk = found_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
             pairs = (chunk, np.broadcast_to(np.asarray(condition.sets, np.int64), chunk.shape))
-            if isinstance(condition.node, Precondition):
+            if isinstance(condition.node, s.Precondition):
                 pre.append(pairs)
             else:
                 post.append(pairs)
@@ -269,7 +262,7 @@ class _CollectiveBuilder:
         return self.pool.united(chunk, number, count)
 
     def indexed(self, table: Int64Array) -> dict[str, ChunkIndex]:
-        """For each family, its chunks by their indices. Raises SourceError where two chunks have the same indices."""
+        """For each family, its chunks by their indices. Raises SourceError if two chunks have the same indices."""
         found: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
             rank = len(self.declared[family].chunk.indices)
@@ -286,9 +279,9 @@ class _CollectiveBuilder:
         return found
 
     def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
-        """Enter the operation of a postcondition into `op`. Raises SourceError where a chunk has two operations."""
+        """Enter the operation of a postcondition into `op`. Raises SourceError if a chunk has two operations."""
         node = condition.node
-        if not isinstance(node, Postcondition):
+        if not isinstance(node, s.Postcondition):
             return
         wanted = Op.COPY if node.reduction is None else self.operation(node.reduction, condition.frame)
         clash = (op[chunk] >= 0) & (op[chunk] != wanted)
@@ -318,7 +311,7 @@ class _CollectiveBuilder:
         return chunk_label(reference.name.name, table[chunk, 2 : 2 + len(reference.indices)].tolist())
 
     def check_held(self, pre: Int64Array, post: Int64Array, table: Int64Array) -> None:
-        """Raise SourceError where a chunk has a postcondition but no precondition."""
+        """Raise SourceError if a chunk has a postcondition but no precondition."""
         starts = self.pool.arrays()[1]
         empty = starts[1:] == starts[:-1]
         without_source = empty[pre] & ~empty[post]
@@ -334,3 +327,64 @@ class _CollectiveBuilder:
 
 def _the(op: str) -> str:
     return "a copy" if op == "copy" else f"the {op}"
+
+
+def moves_of(
+    node: Algorithm, frame: Frame, evaluator: Evaluator, chunks: NamedChunks, first_chunk: int
+) -> AlgorithmSends:
+    """The moves of an algorithm whose parameters are in a frame; first_chunk: of the run in its demand.
+
+    Raises SourceError.
+    """
+    builder = _SendBuilder(evaluator, chunks)
+    made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
+    table = made.table if made is not None else np.empty((0, 5), np.int64)
+    return AlgorithmSends(
+        chunk=(table[:, 0] + first_chunk).astype(np.int32),
+        source=table[:, 1].astype(np.int32),
+        target=table[:, 2].astype(np.int32),
+        step=table[:, 3].astype(np.int32),
+        reduce=table[:, 4].astype(np.bool_),
+    )
+
+
+class _SendBuilder:
+    """The moves of one run under construction."""
+
+    def __init__(self, evaluator: Evaluator, chunks: NamedChunks) -> None:
+        self.evaluator = evaluator
+        self.chunks = chunks
+        self.count = 0
+
+    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
+        """A `send` or `reduce` in all iterations of a frame; the columns are chunk, source, target, step, reduce."""
+        assert isinstance(statement, TransferStatement)
+        count = 1 if frame.rows is None else frame.rows
+        self.count += count
+        limits.check_count("iterations", self.count, statement.span)
+        table = np.empty((count, 5), np.int64)
+        table[:, 0] = self.chunks.find(statement.chunk, frame, self.evaluator)
+        table[:, 1] = self.evaluator.wanted(statement.source, frame, NPU, "'from'").data
+        table[:, 2] = self.evaluator.wanted(statement.target, frame, NPU, "'to'").data
+        table[:, 3] = self.step(statement.step, frame)
+        table[:, 4] = statement.kind == "reduce"
+        same = table[:, 1] == table[:, 2]
+        if same.any():
+            row = int(np.argmax(same))
+            message = f"this is a {statement.kind} from an NPU to itself"
+            raise fail("E0502", message, statement.span, frame.note(row), hint="exclude this case with an 'if'")
+        return BodyRows(np.arange(count, dtype=np.int64), table)
+
+    def step(self, node: Expr | None, frame: Frame) -> Data:
+        """The logical step of each iteration, -1 if the statement has none."""
+        if node is None:
+            return -1
+        data = self.evaluator.wanted(node, frame, INT, "a step").data
+        wrong = np.atleast_1d(np.asarray((data < 0) | (data >= 2**31)))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            step = data[row] if is_column(data) else data
+            raise fail(
+                "E0503", f"step {step} is not possible: steps count from 0 to 2^31 - 1", node.span, frame.note(row)
+            )
+        return data

@@ -69,7 +69,7 @@ def slice_numbers(value: Value, span: Span) -> Int64Array:
 
 
 def checked_index(index: int, count: int, span: Span) -> int:
-    """The index itself. Raises SourceError where it is out of range."""
+    """The index itself. Raises SourceError if it is out of range."""
     if not 0 <= index < count:
         raise fail("E0219", f"index {index} is outside 0 .. {count - 1}", span)
     return index
@@ -84,7 +84,7 @@ def selected_items(base: Value, chosen: list[int]) -> Value:
 
 
 def common_home(values: list[Value], span: Span) -> Topology | None:
-    """The topology to which the NPUs among some values belong. Raises SourceError where there are several."""
+    """The topology to which the NPUs among some values belong. Raises SourceError if there are several."""
     homes = list({id(v.home): v.home for v in values if v.home is not None}.values())
     if len(homes) > 1:
         first, second = homes[0], homes[1]
@@ -117,7 +117,7 @@ def collection_of(values: list[Value], kind: Kind, span: Span | None = None) -> 
 
 
 def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Value:
-    """`[1, 2] + [3]` for uniform lists. Raises SourceError where the result is too long."""
+    """`[1, 2] + [3]` for uniform lists. Raises SourceError if the result is too long."""
     lengths = [int(v.data.lengths[0]) for v in (left, right)]
     limits.check_count("items of a list", sum(lengths), span)
     if not all(lengths):
@@ -131,7 +131,7 @@ def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Val
 
 
 def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
-    """A value, converted to a type. what: its role in messages. Raises SourceError where it does not fit."""
+    """A value, converted to a type. what: its role in messages. Raises SourceError if it does not fit."""
     if not fits(value.type, wanted) and not (value.type.kind is Kind.FLOAT and wanted.kind is Kind.INT):
         raise fail("E0211", f"{what} must be of type {wanted}, not {value.type}", span)
     if wanted.kind is Kind.INT and value.type.kind is not Kind.INT:

@@ -8,27 +8,17 @@ from typing import Final
 
 from collc.base.diagnostics import Note
 from collc.base.wording import listed
-from collc.graph.network_axes import with_axes
+from collc.graph.dimensions import with_axes
+from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import add_price, check_tier, default_prices, table_prices
+from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
-from collc.source.elaboration.training import WorkloadBuilder, unroll
+from collc.source.elaboration.training import WorkloadBuilder
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary
-from collc.source.parsing.syntax import (
-    Design,
-    Emit,
-    Minimize,
-    Price,
-    PricedBy,
-    PriceTable,
-    Require,
-    Statement,
-    Tiers,
-    Train,
-)
 from collc.source.parsing.syntax import Workload as WorkloadNode
 from collc.source.problems import AlreadyReported, Problems, fail
 from collc.source.program import Deadline, DesignRequest, EmitRequest, RequiredConstraint, TrainedWorkload
@@ -48,9 +38,9 @@ class _DesignDraft:
     train: list[TrainedWorkload] = field(default_factory=list[TrainedWorkload])
     constraints: list[RequiredConstraint] = field(default_factory=list[RequiredConstraint])
     deadlines: list[Deadline] = field(default_factory=list[Deadline])
-    objective: Minimize | None = None
-    tiers: Tiers | None = None
-    table: PricedBy | None = None
+    objective: s.Minimize | None = None
+    tiers: s.Tiers | None = None
+    table: s.PricedBy | None = None
     prices: dict[str, PartCosts] = field(default_factory=dict[str, PartCosts])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
 
@@ -60,7 +50,7 @@ class DesignBuilder:
 
     def __init__(
         self,
-        node: Design,
+        node: s.Design,
         context: FileContext,
         catalogue: OptionTables,
         workloads: dict[str, Workload],
@@ -84,7 +74,7 @@ class DesignBuilder:
         network = _with_dimensions(topology)
         self.draft = _DesignDraft(topology, network)
         self.dimensions = max(1, len(network.axes))
-        unroll(node.body, self.context.root.inner(), self.context, self.problems, self.statement)
+        unroll(node.body, self.context.root.inner(), self.context.evaluator, self.problems, self.statement)
         if len(self.problems.found) > before or self.has_errors:
             raise AlreadyReported
         if not self.draft.train:
@@ -109,39 +99,39 @@ class DesignBuilder:
             emits=tuple(self.draft.emits),
         )
 
-    def statement(self, node: Statement, frame: Frame) -> None:
+    def statement(self, node: s.Statement, frame: Frame) -> None:
         """Elaborate a statement of the body. Raises SourceError."""
         match node:
-            case Train():
+            case s.Train():
                 self.draft.train.append(self.trained(node, frame))
-            case Require():
+            case s.Require():
                 deadline = self.deadline(node, frame)
                 if deadline is not None:
                     self.draft.deadlines.append(deadline)
                     return
                 found = self.constraints(node.constraint, frame)
                 self.draft.constraints += [RequiredConstraint(constraint, node.span) for constraint in found]
-            case Minimize():
+            case s.Minimize():
                 if self.draft.objective is not None:
                     first = Note("first here", self.draft.objective.span)
                     raise fail("E0910", "a design has one objective", node.span, first)
                 _objective(node.objective)
                 self.draft.objective = node
-            case Tiers():
+            case s.Tiers():
                 self.tiers(node)
-            case Price():
+            case s.Price():
                 add_price(self.draft.prices, node, frame, self.context)
-            case PricedBy():
+            case s.PricedBy():
                 if self.draft.table is not None:
                     first = Note("first here", self.draft.table.span)
                     raise fail("E0913", "a design has one table of prices", node.span, first)
                 self.draft.table = node
-            case Emit():
+            case s.Emit():
                 self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
             case _:
-                raise fail("E0911", "this statement is not allowed in a design", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
-    def trained(self, node: Train, frame: Frame) -> TrainedWorkload:
+    def trained(self, node: s.Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""
         workload = self.workload(node.workload)
         npus = len(self.draft.network.npus)
@@ -180,7 +170,7 @@ class DesignBuilder:
             raise fail("E0909", "a weight must be more than 0", argument.value.span)
         return weight
 
-    def tiers(self, node: Tiers) -> None:
+    def tiers(self, node: s.Tiers) -> None:
         """`tiers [inter_chiplet, inter_pod]`."""
         for name in node.names:
             check_tier(name)
@@ -198,7 +188,7 @@ class DesignBuilder:
     def table(self, name: Identifier) -> dict[str, PartCosts]:
         """The table of that name, of this file or of one that it imports."""
         found = self.context.file.get("price table", name)
-        assert isinstance(found.node, PriceTable)
+        assert isinstance(found.node, s.PriceTable)
         if found.file is not self.context.file:
             return table_prices(found.node, self.context.program.context(found.file), self.problems)
         if name.name not in self.tables:
@@ -207,7 +197,7 @@ class DesignBuilder:
 
     # Constraints
 
-    def deadline(self, node: Require, frame: Frame) -> Deadline | None:
+    def deadline(self, node: s.Require, frame: Frame) -> Deadline | None:
         """The deadline of `time <= 200ms` or `200ms >= time`; None for other constraints."""
         match node.constraint:
             case Comparison(operands=(Name(name="time"), limit), operators=("<=",)):

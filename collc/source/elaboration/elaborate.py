@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, listed
@@ -12,28 +13,15 @@ from collc.source.checking.check import check_files
 from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.options import OptionTables
 from collc.source.elaboration.prices import table_prices
+from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import ScheduleBuilder
-from collc.source.elaboration.sole_topology import sole_topologies
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value, string
 from collc.source.imports import GivenFiles, Loader, with_tables
+from collc.source.parsing import expressions as ex
+from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import (
-    Design,
-    Group,
-    If,
-    Let,
-    Param,
-    Parameter,
-    PriceTable,
-    ScheduleDeclaration,
-    Statement,
-    TopologyInstance,
-    TopologyTemplate,
-    Workload,
-)
 from collc.source.problems import Problems, fail
 from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.scopes import FileScope, FoundDeclaration
@@ -56,7 +44,7 @@ def load_program(
     definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
     others are left out. catalogue: synthesizers and kinds of files besides the usual ones. chunks: of all runs of
     standard collectives that take them, in place of what the program says. size: of these runs likewise, in bytes.
-    Raises SourceError with every mistake found; NoSchedule where the only one is that the network has no path
+    Raises SourceError with every mistake found; NoSchedule if the only one is that the network has no path
     for a chunk (E0412).
     """
 
@@ -82,7 +70,7 @@ def _program(
     schedules: list[ScheduleRequest] = []
     _evaluate_declarations(context, problems)
     for node in context.file.declared("schedule"):
-        if isinstance(node, ScheduleDeclaration) and only in (None, node.name.name):
+        if isinstance(node, s.ScheduleDeclaration) and only in (None, node.name.name):
             with problems.collect():
                 schedules.append(builder.request(node))
     workloads, designs = _training(context, problems, catalogue)
@@ -93,7 +81,7 @@ def _program(
 def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapping[str, str] | None = None) -> Network:
     """The network of a topology of a program. name: None for the one that no other topology of the file uses.
 
-    Raises SourceError, U0133 where the program has no such topology, U0151 where several could be meant.
+    Raises SourceError, U0133 if the program has no such topology, U0151 if several could be meant.
     """
 
     def load(loader: Loader) -> Network:
@@ -113,11 +101,36 @@ def _only_name(context: FileContext, source: Path | SourceFile) -> str:
     raise SourceError(Diagnostic("U0151", f"{source} has {names}", hint=hint))
 
 
+def sole_topologies(file: FileScope) -> list[str]:
+    """The names of the topologies without parameters that no other topology of the file uses."""
+    declared = [node for node in file.declared("topology") if isinstance(node, s.TopologyInstance | s.TopologyTemplate)]
+    used = {name for node in declared for name in _names(node) if name != node.name.name}
+    return [
+        node.name.name
+        for node in declared
+        if node.name.name not in used and not (isinstance(node, s.TopologyTemplate) and node.parameters is not None)
+    ]
+
+
+def _names(node: ex.Node) -> Iterator[str]:
+    """The names that a part of the syntax tree refers to."""
+    match node:
+        case ex.Name(name=name) | ex.Call(function=ex.Identifier(name=name)):
+            yield name
+        case _:
+            pass
+    for field in fields(node):
+        value: Any = getattr(node, field.name)
+        for part in cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,):
+            if isinstance(part, ex.Node):
+                yield from _names(part)
+
+
 def _named_topology(context: FileContext, problems: Problems, name: str) -> Network:
     topology = context.topology_named(name)
     problems.stop()
     if topology is None:
-        known = [node.name.name for node in context.file.declared("topology") if isinstance(node, TopologyInstance)]
+        known = [node.name.name for node in context.file.declared("topology") if isinstance(node, s.TopologyInstance)]
         hint = did_you_mean(name, known, f"it has {listed(known)}")
         raise SourceError(
             Diagnostic("U0133", f"{context.file.source.name} has no topology '{name}' without parameters", hint=hint)
@@ -131,17 +144,17 @@ def _training(
     """The workloads by name, and the designs; errors go to `problems`."""
     workloads: dict[str, training.Workload] = {}
     for node in context.file.declared("workload"):
-        if isinstance(node, Workload):
+        if isinstance(node, s.Workload):
             with problems.collect():
                 workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
     tables: dict[str, dict[str, training.PartCosts]] = {}
     for node in context.file.declared("price table"):
-        if isinstance(node, PriceTable):
+        if isinstance(node, s.PriceTable):
             with problems.collect():
                 tables[node.name.name] = table_prices(node, context, problems)
     designs: list[DesignRequest] = []
     for node in context.file.declared("design"):
-        if isinstance(node, Design):
+        if isinstance(node, s.Design):
             with problems.collect():
                 designs.append(DesignBuilder(node, context, catalogue, workloads, tables, problems).build())
     return workloads, designs
@@ -174,9 +187,9 @@ def _load_files(
 
 def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
     """Declare what the chosen branches of `if`s at the top of a file contain."""
-    waiting: list[Statement] = list(context.file.statements)
+    waiting: list[s.Statement] = list(context.file.statements)
     for node in waiting:
-        if isinstance(node, If):
+        if isinstance(node, s.If):
             with problems.collect():
                 holds = context.evaluator.condition(node.condition, context.root)
                 chosen = node.then if holds else node.otherwise
@@ -186,12 +199,12 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
-    """The value of the definition `name=text`. Raises SourceError where there is no such param or it does not fit."""
-    node = next((n for n in context.file.named("value", name) if isinstance(n, Param)), None)
+    """The value of the definition `name=text`. Raises SourceError if there is no such param or it does not fit."""
+    node = next((n for n in context.file.named("value", name) if isinstance(n, s.Param)), None)
     if node is None:
         hint = did_you_mean(name, context.file.params())
         raise fail("E0224", f"definition of {name}: the program has no param '{name}'", None, hint=hint)
-    parameter = Parameter(node.span, node.name, node.type, node.default)
+    parameter = s.Parameter(node.span, node.name, node.type, node.default)
     wanted = parameter_type(parameter)
     head = f"let {name} = "
     source = SourceFile(f"definition of {name}", head + text)
@@ -202,7 +215,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
             return string(text)
         raise fail("E0224", f"definition of {name}: '{text}' is not a value of type {wanted}", None) from None
     only = statements[0] if len(statements) == 1 else None
-    if not isinstance(only, Let):
+    if not isinstance(only, s.Let):
         raise fail("E0224", f"definition of {name}: '{text}' is not a single value", None)
     try:
         value = context.evaluator.value(only.value, context.root)
@@ -214,7 +227,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
 
 
 def _check_only(file: FileScope, only: str | None) -> None:
-    """Raise UsageError where the requested schedule does not exist."""
+    """Raise UsageError if the requested schedule does not exist."""
     names = [n.name.name for n in file.declared("schedule")]
     if only is not None and only not in names:
         hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
@@ -227,9 +240,9 @@ def _evaluate_declarations(context: FileContext, problems: Problems) -> None:
     nodes = list(file.all_statements())
     for node in nodes:
         with problems.collect():
-            if isinstance(node, Let | Param | Group):
+            if isinstance(node, s.Let | s.Param | s.Group):
                 context.value_of(FoundDeclaration(node, file))
     for node in nodes:
-        if isinstance(node, TopologyInstance) or (isinstance(node, TopologyTemplate) and node.parameters is None):
+        if isinstance(node, s.TopologyInstance) or (isinstance(node, s.TopologyTemplate) and node.parameters is None):
             with problems.collect():
                 context.value_of(FoundDeclaration(node, file))

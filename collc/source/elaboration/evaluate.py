@@ -5,12 +5,13 @@ Where an expression has no array form, it raises NotVectorised and is evaluated 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from collc.base.diagnostics import Note, SourceError, Span
+from collc.base.diagnostics import SourceError, Span
 from collc.source import limits
 from collc.source.elaboration import operators
 from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
@@ -52,30 +53,8 @@ from collc.source.elaboration.values import (
     topology_value,
     truth,
 )
-from collc.source.parsing.expressions import (
-    Binary,
-    BoolLiteral,
-    Call,
-    Collection,
-    Comparison,
-    Comprehension,
-    Expr,
-    FloatLiteral,
-    ForClause,
-    Index,
-    IntLiteral,
-    Member,
-    Name,
-    NumberList,
-    QuantityLiteral,
-    Range,
-    Star,
-    StringLiteral,
-    Unary,
-    Without,
-)
+from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import With
-from collc.source.parsing.visit import ExpressionVisitor
 from collc.source.problems import fail
 from collc.source.types import (
     ANY,
@@ -95,17 +74,19 @@ from collc.source.types import (
     set_of,
     unary_type,
 )
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import BoolArray
+
+Result = TypeVar("Result")
 
 
 class TopologyProvider(Protocol):
     """The topologies that the expressions of a file can name or construct (see FileContext)."""
 
     def topology_named(self, name: str) -> Topology | None:
-        """The instance with a name, None where there is none."""
+        """The instance with a name, None if there is none."""
         ...
 
-    def topology_called(self, call: Call, frame: Frame) -> Topology:
+    def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
         """`ring(8)`, `unwound(t)`, `reversed(t)`."""
         ...
 
@@ -113,7 +94,7 @@ class TopologyProvider(Protocol):
         """`a * b`."""
         ...
 
-    def changed(self, node: With | Without, frame: Frame) -> Topology:
+    def changed(self, node: With | ex.Without, frame: Frame) -> Topology:
         """`t with { ... }`, `t without { ... }`."""
         ...
 
@@ -122,35 +103,35 @@ class NotVectorised(Exception):
     """Raised for an expression that must be evaluated separately for each iteration."""
 
 
-class Evaluator(ExpressionVisitor[Frame, Value]):
+class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     """Evaluates the expressions of one file."""
 
     def __init__(self, host: TopologyProvider) -> None:
         self.topologies = host
 
-    def value(self, node: Expr, frame: Frame) -> Value:
+    def value(self, node: ex.Expr, frame: Frame) -> Value:
         """The value of an expression in all iterations of a frame. Raises SourceError."""
         result = self._open(node, frame)
         if isinstance(result.data, TopologyPart):
             return devices_of(result.data, node.span)
         return result
 
-    def wanted(self, node: Expr, frame: Frame, wanted: Type, what: str) -> Value:
+    def wanted(self, node: ex.Expr, frame: Frame, wanted: Type, what: str) -> Value:
         """The value, converted to a type; what: its role in messages. Raises SourceError."""
         return coerced(self.value(node, frame), wanted, node.span, what, frame)
 
-    def whole(self, node: Expr, frame: Frame, what: str) -> int:
+    def whole(self, node: ex.Expr, frame: Frame, what: str) -> int:
         """An int that is the same in all iterations. Raises SourceError."""
         value = self.wanted(node, frame, INT, what)
         if value.varies:
             raise fail("E0303", f"{what} must not depend on a loop variable", node.span)
         return int(value.data)
 
-    def condition(self, node: Expr, frame: Frame) -> bool | BoolArray:
+    def condition(self, node: ex.Expr, frame: Frame) -> bool | BoolArray:
         """The value of a condition: a bool, or one an iteration."""
         return self.wanted(node, frame, BOOL, "a condition").data
 
-    def loop(self, clauses: tuple[ForClause, ...], condition: Expr | None, frame: Frame) -> Frame:
+    def loop(self, clauses: tuple[ex.ForClause, ...], condition: ex.Expr | None, frame: Frame) -> Frame:
         """The frame of `for i in r, j in q if c`."""
         for clause in clauses:
             iterable = self.value(clause.iterable, frame)
@@ -160,8 +141,8 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             limits.check_loop_depth(frame.depth, clause.span)
         return self.guarded(condition, frame)
 
-    def guarded(self, condition: Expr | None, frame: Frame) -> Frame:
-        """The iterations in which a condition holds; all where there is none."""
+    def guarded(self, condition: ex.Expr | None, frame: Frame) -> Frame:
+        """The iterations in which a condition holds; all if there is none."""
         if condition is None or frame.rows == 0:
             return frame
         mask = self.condition(condition, frame)
@@ -169,50 +150,47 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return frame.where(mask)
         return frame if mask or frame.rows is None else frame.where(np.zeros(frame.rows, np.bool_))
 
-    def _open(self, node: Expr, frame: Frame) -> Value:
+    def _open(self, node: ex.Expr, frame: Frame) -> Value:
         """Like `value`, but a part of a topology stays a TopologyPart, to which members and indices can be applied."""
         try:
-            return self._visit(node, frame)
+            return self.visit(node, frame)
         except NotVectorised:
             return self._by_row(node, frame)
 
-    def _by_row(self, node: Expr, frame: Frame) -> Value:
-        values: list[Value] = []
+    def _by_row(self, node: ex.Expr, frame: Frame) -> Value:
         if frame.rows is None:
             raise fail("E0216", "this cannot be evaluated here", node.span)
-        for row in range(frame.rows):
-            try:
-                values.append(self.value(node, frame.row(row)))
-            except SourceError as error:
-                raise with_note(error, frame.note(row)) from None
+        values = row_by_row(frame, lambda row: self.value(node, row))
         result = stacked_rows(values)
         if result is None:
             raise fail("E0216", "this has different types in different iterations", node.span)
         return result
 
-    def _literal(self, node: Expr) -> Value:
+    def _visit_literal(self, node: ex.Expr) -> Value:
         match node:
-            case IntLiteral():
+            case ex.IntLiteral():
                 return integer(node.value)
-            case FloatLiteral():
+            case ex.FloatLiteral():
                 return number(node.value)
-            case QuantityLiteral():
+            case ex.QuantityLiteral():
                 return quantity(node)
-            case NumberList():
+            case ex.NumberList():
                 return Value(list_of(INT), single_list(node.numbers))
-            case StringLiteral():
+            case ex.StringLiteral():
                 return string(node.value)
-            case BoolLiteral():
+            case ex.BoolLiteral():
                 return truth(node.value)
             case _:
                 raise fail("E0211", "'*' is only allowed as an index", node.span)
 
-    def _changed(self, node: With | Without, frame: Frame) -> Value:
+    def _visit_with(self, node: With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
         return topology_value(self.topologies.changed(node, frame))
 
-    def _name(self, node: Name, frame: Frame) -> Value:
+    _visit_without = _visit_with
+
+    def _visit_name(self, node: ex.Name, frame: Frame) -> Value:
         value = frame.find(node.name)
         if value is not None:
             return value
@@ -221,7 +199,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             raise fail("E0201", f"unknown value '{node.name}'", node.span)
         return topology_value(topology)
 
-    def _binary(self, node: Binary, frame: Frame) -> Value:
+    def _visit_binary(self, node: ex.Binary, frame: Frame) -> Value:
         left = self.value(node.left, frame)
         if node.operator in ("and", "or"):
             return self._short(node, coerced(left, BOOL, node.left.span, f"'{node.operator}'", frame), frame)
@@ -237,7 +215,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return self._concatenated(node, left, right, kind)
         return operators.arithmetic(node, left, right, kind, frame)
 
-    def _concatenated(self, node: Binary, left: Value, right: Value, kind: Type) -> Value:
+    def _concatenated(self, node: ex.Binary, left: Value, right: Value, kind: Type) -> Value:
         if left.varies or right.varies:
             raise NotVectorised
         if kind.kind is Kind.STRING:
@@ -245,7 +223,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return string(left.data + right.data)
         return concatenated_lists(left, right, kind, node.span)
 
-    def _short(self, node: Binary, left: Value, frame: Frame) -> Value:
+    def _short(self, node: ex.Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`: the right side is evaluated only in the iterations in which the left side does not decide."""
         decided = node.operator == "or"
         if not is_column(left.data):
@@ -259,13 +237,13 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             result[open_rows] = self.wanted(node.right, inner, BOOL, f"'{node.operator}'").data
         return truth(result)
 
-    def _unary(self, node: Unary, frame: Frame) -> Value:
+    def _visit_unary(self, node: ex.Unary, frame: Frame) -> Value:
         value = self.value(node.operand, frame)
         if unary_type(node.operator, value.type) is None:
             raise fail("E0210", f"'{node.operator}' is not defined for {value.type}", node.span)
         return operators.sign(node.operator, value)
 
-    def _comparison(self, node: Comparison, frame: Frame) -> Value:
+    def _visit_comparison(self, node: ex.Comparison, frame: Frame) -> Value:
         result: Data = True
         values = [self.value(operand, frame) for operand in node.operands]
         for k, operator in enumerate(node.operators):
@@ -288,7 +266,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return equal_values(left, right) == (operator == "==")
         return operators.compared(operator, left, right)
 
-    def _range(self, node: Range, frame: Frame) -> Value:
+    def _visit_range(self, node: ex.Range, frame: Frame) -> Value:
         low, high = self.value(node.low, frame), self.value(node.high, frame)
         if low.type.kind is high.type.kind is Kind.BYTES and not (low.varies or high.varies):
             return Value(Type(Kind.RANGE, low.type), Interval(low.data, high.data))
@@ -296,7 +274,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         ends = [coerced(v, INT, n.span, what, frame).data for v, n in ((low, node.low), (high, node.high))]
         return Value(RANGE, Interval(*ends))
 
-    def _call(self, node: Call, frame: Frame) -> Value:
+    def _visit_call(self, node: ex.Call, frame: Frame) -> Value:
         name = node.function.name
         if name not in BUILTINS:
             if frame.rows is not None:
@@ -309,7 +287,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             raise NotVectorised
         return result
 
-    def _member(self, node: Member, frame: Frame) -> Value:
+    def _visit_member(self, node: ex.Member, frame: Frame) -> Value:
         base = self._base(node.base, frame)
         name = node.member.name
         if base.type.kind is Kind.TOPOLOGY:
@@ -324,16 +302,16 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             raise fail("E0215", f"{base.type} has no members", node.member.span)
         return Value(DEVICES, part, part.home)
 
-    def _base(self, node: Expr, frame: Frame) -> Value:
+    def _base(self, node: ex.Expr, frame: Frame) -> Value:
         """The base of a member; a topology has precedence over a value of the same name."""
-        if isinstance(node, Name):
+        if isinstance(node, ex.Name):
             topology = self.topologies.topology_named(node.name)
             found = frame.find(node.name) if topology is not None else None
             if topology is not None and (found is None or found.type.kind is not Kind.TOPOLOGY):
                 return topology_value(topology)
         return self._open(node, frame)
 
-    def _index(self, node: Index, frame: Frame) -> Value:
+    def _visit_index(self, node: ex.Index, frame: Frame) -> Value:
         base = self._open(node.base, frame)
         if base.type.kind is Kind.FAMILY:
             return base.data.member(self, node, frame)
@@ -347,11 +325,11 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             raise fail("E0214", f"{base.type} takes no index", node.span)
         if isinstance(base.data, Topology):
             return self._npu_of(base.data, index, node, frame)
-        if isinstance(index, Star):
+        if isinstance(index, ex.Star):
             return base
         return self._item(base, self.value(index, frame), index, frame)
 
-    def _item(self, base: Value, index: Value, node: Expr, frame: Frame) -> Value:
+    def _item(self, base: Value, index: Value, node: ex.Expr, frame: Frame) -> Value:
         """`base[index]` of a list or group; node: the index as it is written."""
         span = node.span
         if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
@@ -371,7 +349,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return items_at(base, at).at(0)
         return items_at(base, at)
 
-    def _npu_of(self, topology: Topology, index: Expr, node: Index, frame: Frame) -> Value:
+    def _npu_of(self, topology: Topology, index: ex.Expr, node: ex.Index, frame: Frame) -> Value:
         """`t[i]`: an NPU by its number, or a group for several indices."""
         found = self.part_index(index, frame)
         if found is None:
@@ -389,8 +367,8 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(NPU, data, topology)
         return self._present(value, node)
 
-    def _present(self, value: Value, node: Expr) -> Value:
-        """The value itself. Raises SourceError where one of its NPUs was removed by `without`."""
+    def _present(self, value: Value, node: ex.Expr) -> Value:
+        """The value itself. Raises SourceError if one of its NPUs was removed by `without`."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
         numbers: Data = value.data.only() if isinstance(value.data, ListArray) else value.data
@@ -401,23 +379,23 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             raise fail("E0319", f"{device_label(value.home, wrong)} was removed from '{value.home.name}'", node.span)
         return value
 
-    def part_indices(self, node: Index, frame: Frame) -> list[PartIndex]:
+    def part_indices(self, node: ex.Index, frame: Frame) -> list[PartIndex]:
         """The indices of a part of a topology."""
         return [self.part_index(index, frame) for index in node.indices]
 
-    def device_index(self, node: Expr, frame: Frame) -> PartIndex:
+    def device_index(self, node: ex.Expr, frame: Frame) -> PartIndex:
         """One index of a device at the end of a link. Raises SourceError."""
         try:
             return self.part_index(node, frame)
         except NotVectorised:
             raise fail("E0301", "the end of a link must be one device, not several", node.span) from None
 
-    def part_index(self, node: Expr, frame: Frame) -> PartIndex:
+    def part_index(self, node: ex.Expr, frame: Frame) -> PartIndex:
         """One index of a part: a number, one number an iteration, several numbers, or None for `*`.
 
-        Raises SourceError, and NotVectorised where several numbers differ between iterations.
+        Raises SourceError, and NotVectorised if several numbers differ between iterations.
         """
-        if isinstance(node, Star):
+        if isinstance(node, ex.Star):
             return None
         value = self.value(node, frame)
         if value.type.kind in (Kind.RANGE, Kind.LIST, Kind.SET):
@@ -431,7 +409,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return np.asarray(data, np.int64)
         return data
 
-    def _collection(self, node: Collection, frame: Frame) -> Value:
+    def _visit_collection(self, node: ex.Collection, frame: Frame) -> Value:
         values = [self.value(item, frame) for item in node.items]
         if frame.rows is None or not any(v.varies for v in values):
             return collection_of(values, Kind(node.kind), node.span)
@@ -453,7 +431,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
             return Value(set_of(kind), sorted_unique(lists), home)
         return Value(list_of(kind), lists, home)
 
-    def _comprehension(self, node: Comprehension, frame: Frame) -> Value:
+    def _visit_comprehension(self, node: ex.Comprehension, frame: Frame) -> Value:
         inner = self.loop(node.clauses, node.condition, frame)
         outer_rows = frame.rows
         count = inner.rows or 0
@@ -461,7 +439,7 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         if not holds(Kind(node.kind), item.type):
             raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
         data = as_rows(item, inner).data
-        at = rows_in(inner, frame)
+        at = inner.rows_in(frame)
         rows = 1 if outer_rows is None else outer_rows
         counts = np.bincount(at, minlength=rows).astype(np.int64)
         stop = np.cumsum(counts)
@@ -470,30 +448,26 @@ class Evaluator(ExpressionVisitor[Frame, Value]):
         return Value(kind, sorted_unique(lists) if node.kind == "set" else lists, item.home)
 
 
-def rows_in(inner: Frame, outer: Frame) -> Int64Array:
-    """int64: for each iteration of an inner frame, the iteration of the outer frame that contains it."""
-    rows = np.arange(inner.rows or 0, dtype=np.int64)
-    frame = inner
-    while frame is not outer and frame.parent is not None:
-        rows = frame.up(rows)
-        frame = frame.parent
-    return rows
+def row_by_row(frame: Frame, action: Callable[[Frame], Result]) -> list[Result]:
+    """What an action returns for each iteration of a frame. Its errors name the values of the loop variables."""
+    results: list[Result] = []
+    for row in range(frame.rows or 0):
+        try:
+            results.append(action(frame.row(row)))
+        except SourceError as error:
+            note = frame.note(row)
+            notes = () if note is None else (note,)
+            raise SourceError(*(replace(d, notes=(*d.notes, *notes)) for d in error.diagnostics)) from None
+    return results
 
 
-def _out_of_range(base: Value, index: Value, row: int, node: Expr, frame: Frame) -> SourceError:
+def _out_of_range(base: Value, index: Value, row: int, node: ex.Expr, frame: Frame) -> SourceError:
     """The error for an index of a list or group that is out of range in iteration `row`."""
     lengths = base.data.lengths
     size = int(lengths[row if len(lengths) > 1 else 0])
     number = int(index.data[row] if is_column(index.data) else index.data)
     container, numbers = ("group", "ranks") if base.type.kind is Kind.GROUP else ("list", "indices")
-    named = isinstance(node, Name) and not index.varies
+    named = isinstance(node, ex.Name) and not index.varies
     message = f"'{node.span.text}' is {number}, but " if named else f"index {number} is out of range: "
     message += f"the {numbers} of the {container} are 0 .. {size - 1}" if size else f"the {container} is empty"
     return fail("E0219", message, node.span, frame.note(row))
-
-
-def with_note(error: SourceError, note: Note | None) -> SourceError:
-    """An error with a note added to each of its messages; unchanged where the note is None."""
-    if note is None:
-        return error
-    return SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))

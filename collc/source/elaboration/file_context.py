@@ -9,6 +9,7 @@ from typing import Final
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.attributes import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.binding import (
     GivenArgument,
     as_parameter,
@@ -17,13 +18,18 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.changed_parts import with_parts
 from collc.source.elaboration.containers import coerced
-from collc.source.elaboration.derived_topologies import limited_npus, product, renamed, reversed_links, unwound
-from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
-from collc.source.elaboration.evaluate import Evaluator, NotVectorised, with_note
+from collc.source.elaboration.derived_topologies import (
+    limited_npus,
+    product,
+    renamed,
+    reversed_links,
+    unwound,
+    with_parts,
+    without_parts,
+)
+from collc.source.elaboration.evaluate import Evaluator, NotVectorised, row_by_row
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.removed_parts import without_parts
 from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import Value
@@ -42,7 +48,7 @@ class GroupFamily:
     groups: Mapping[tuple[int, ...], Value]
 
     def member(self, evaluator: Evaluator, node: Index, frame: Frame) -> Value:
-        """The group `tp[2]`. Raises SourceError where the family has none with these indices."""
+        """The group `tp[2]`. Raises SourceError if the family has none with these indices."""
         indices = [evaluator.wanted(i, frame, INT, "an index") for i in node.indices]
         if any(i.varies for i in indices):
             raise NotVectorised
@@ -98,7 +104,7 @@ class FileContext:
         return None if found is None else self.value_of(found)
 
     def value_of(self, found: FoundDeclaration) -> Value:
-        """The value of a declaration, evaluated once. Raises AlreadyReported where that failed before."""
+        """The value of a declaration, evaluated once. Raises AlreadyReported if that failed before."""
         if found.file is not self.file:
             return self.program.context(found.file).value_of(found)
         node = found.node
@@ -143,12 +149,12 @@ class FileContext:
                 raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
 
     def parameter(self, node: Param) -> Value:
-        """The value of a param: the one given with -D, or its default. Raises SourceError where it has neither."""
+        """The value of a param: the one given with -D, or its default. Raises SourceError if it has neither."""
         given = self.program.definitions.get(node.name.name) if self.main else None
         return self.default(node) if given is None else given
 
     def default(self, node: Param) -> Value:
-        """The default of a param. Raises SourceError where it has none."""
+        """The default of a param. Raises SourceError if it has none."""
         if node.default is None:
             name = node.name.name
             hint = f"set it with -D {name}=..., in Python with definitions={{'{name}': ...}}"
@@ -163,24 +169,21 @@ class FileContext:
             return checked_group(Value(GROUP, value.data, value.home), node.value.span)
         frame = self.evaluator.loop(node.clauses, None, self.root)
         limits.check_count("statements of a schedule", frame.rows or 0, node.span)
-        groups: dict[tuple[int, ...], Value] = {}
-        for row in range(frame.rows or 0):
-            one = frame.row(row)
+
+        def one_group(row: Frame) -> tuple[tuple[int, ...], Value]:
             key: list[int] = []
             for clause in node.clauses:
-                index = one.find(clause.name.name)
+                index = row.find(clause.name.name)
                 key.append(int(coerced(index, INT, clause.span, "an index").data) if index is not None else 0)
-            try:
-                value = self.evaluator.wanted(node.value, one, GROUP, "a group")
-                groups[tuple(key)] = checked_group(Value(GROUP, value.data, value.home), node.value.span)
-            except SourceError as error:
-                raise with_note(error, frame.note(row)) from None
-        return Value(FAMILY, GroupFamily(node.name.name, groups))
+            value = self.evaluator.wanted(node.value, row, GROUP, "a group")
+            return tuple(key), checked_group(Value(GROUP, value.data, value.home), node.value.span)
 
-    # Topologies (see evaluate.TopologyProvider)
+        return Value(FAMILY, GroupFamily(node.name.name, dict(row_by_row(frame, one_group))))
+
+    # Topologies that expressions of the file can name or construct
 
     def topology_named(self, name: str) -> Topology | None:
-        """The topology with a name: an instance or a template without parameters; None where there is none."""
+        """The topology with a name: an instance or a template without parameters; None if there is none."""
         found = self.file.find("topology", name)
         if found is None or (isinstance(found.node, TopologyTemplate) and found.node.parameters is not None):
             return None

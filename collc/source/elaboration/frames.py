@@ -2,7 +2,8 @@
 
 Programs are elaborated with arrays, not with loops: a frame represents all iterations of a loop nest, and the value of
 a name is one object for all of them or an array with one item for each. A `for` makes an inner frame that has each
-iteration of the outer one as often as the loop runs in it, and a guard or an `if` one with those where it holds.
+iteration of the outer one as often as the loop runs in it, and a guard or an `if` one with the iterations that it
+admits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Frame:
     """Iterations of a loop nest; each belongs to one iteration of the parent frame.
 
     rows: number of iterations; None outside loops, where every value is uniform. take: int64[rows], ascending, the
-    parent's iteration that contains each; None where the iterations are those of the parent. names: the values that
+    parent's iteration that contains each; None if the iterations are those of the parent. names: the values that
     are declared here. outer: looks up names that no frame declares. loop: the loop variable that is declared here, if
     any. depth: number of frames around this one.
     """
@@ -39,7 +40,7 @@ class Frame:
     depth: int = 0
 
     def find(self, name: str) -> Value | None:
-        """The value of a name in these iterations, None where it is not declared."""
+        """The value of a name in these iterations, None if it is not declared."""
         if name in self.names:
             return self.names[name]
         if self.parent is None:
@@ -68,6 +69,15 @@ class Frame:
             return self.take[rows]
         return rows if self.parent is not None and self.parent.rows is not None else np.zeros_like(rows)
 
+    def rows_in(self, outer: Frame) -> Int64Array:
+        """int64[rows]: for each of these iterations, the one of a frame around this one that contains it."""
+        rows = np.arange(self.rows or 0, dtype=np.int64)
+        frame = self
+        while frame is not outer and frame.parent is not None:
+            rows = frame.up(rows)
+            frame = frame.parent
+        return rows
+
     def note(self, row: int) -> Note | None:
         """A note with the values of the loop variables in an iteration; None outside loops."""
         found: list[str] = []
@@ -90,7 +100,7 @@ def _at(value: Value | None, row: int) -> Value | None:
 def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     """The frame of `for name in iterable`: each iteration of `frame` once for every item, in order.
 
-    Raises SourceError where these are too many.
+    Raises SourceError if these are too many.
     """
     rows = 1 if frame.rows is None else frame.rows
     kind = item_type(iterable.type) or NPU

@@ -101,7 +101,7 @@ def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) 
 
 
 def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Frame) -> Value:
-    """A value in bytes. Raises SourceError where it is not a whole number of bytes."""
+    """A value in bytes. Raises SourceError if it is not a whole number of bytes."""
     result = exact.whole(data)
     kind = left.type if left.type.kind is Kind.BYTES else right.type
     if kind.kind is not Kind.BYTES:
@@ -189,7 +189,7 @@ def _boxed(data: Data) -> Data:
 
 
 def promoted(value: Value, wanted: Type) -> Value:
-    """An int as a float where a float is required; other values unchanged."""
+    """An int as a float if a float is required; other values unchanged."""
     floats = wanted.kind in (Kind.FLOAT, Kind.NUMBER) and value.type.kind in NUMBERS
     if floats and value.type.kind is Kind.INT and wanted.kind is Kind.FLOAT:
         return Value(wanted, exact.to_float(value.data))
@@ -197,7 +197,7 @@ def promoted(value: Value, wanted: Type) -> Value:
 
 
 def as_whole(value: Value, span: Span, what: str, frame: Frame | None) -> Value:
-    """A float as an int. Raises SourceError where it is not a whole number."""
+    """A float as an int. Raises SourceError if it is not a whole number."""
     data = exact.whole(value.data)
     if data is None:
         parts = value.data if is_column(value.data) else [value.data]

@@ -9,9 +9,9 @@ from typing import Final
 
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.training import unroll
 from collc.source.imports import Loader
 from collc.source.parsing.expressions import Identifier
 from collc.source.parsing.syntax import Price, PriceTable, Statement
@@ -26,16 +26,15 @@ DEFAULT_TABLE: Final = "libra_lowest"
 
 
 def table_prices(node: PriceTable, context: FileContext, problems: Problems) -> dict[str, PartCosts]:
-    """The prices of the tiers of a table. Errors go to `problems`; raises AlreadyReported where there are any."""
+    """The prices of the tiers of a table. Errors go to `problems`; raises AlreadyReported if there are any."""
     found: dict[str, PartCosts] = {}
     before = len(problems.found)
 
     def statement(inner: Statement, frame: Frame) -> None:
-        if not isinstance(inner, Price):
-            raise fail("E0911", "this statement is not allowed in a table of prices", inner.span)
+        assert isinstance(inner, Price)
         add_price(found, inner, frame, context)
 
-    unroll(node.body, context.root.inner(), context, problems, statement)
+    unroll(node.body, context.root.inner(), context.evaluator, problems, statement)
     if len(problems.found) > before:
         raise AlreadyReported
     if not found:
@@ -68,7 +67,7 @@ def add_price(prices: dict[str, PartCosts], node: Price, frame: Frame, context: 
 
 
 def check_tier(name: Identifier) -> None:
-    """Raise SourceError E0913 where there is no such tier."""
+    """Raise SourceError E0913 if there is no such tier."""
     if name.name not in TIERS:
         hint = did_you_mean(name.name, TIERS, f"there are {listed(TIERS)}")
         raise fail("E0913", f"unknown tier '{name.name}'", name.span, hint=hint)

@@ -11,7 +11,6 @@ from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
 from collc.source import limits
 from collc.source.automatic_chunks import AUTO, CHUNKS, MODULE, RunCall
-from collc.source.elaboration.algorithms import moves_of
 from collc.source.elaboration.binding import (
     GivenArgument,
     as_parameter,
@@ -19,32 +18,18 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.check_requests import check_request
-from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective
+from collc.source.elaboration.bodies import unroll
+from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective, moves_of
 from collc.source.elaboration.file_context import FileContext
-from collc.source.elaboration.file_names import file_name
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.options import OptionTables, checked_options
+from collc.source.elaboration.requests import OptionTables, check_request, checked_options, file_name
 from collc.source.elaboration.sets import equal_values
-from collc.source.elaboration.standard_collectives import COLLECTIVES, chunk_numbers, lazy_count, standard_of
+from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Name
-from collc.source.parsing.syntax import (
-    Algorithm,
-    Allow,
-    Collective,
-    Emit,
-    For,
-    If,
-    Let,
-    RunStatement,
-    ScheduleDeclaration,
-    Statement,
-    Synthesize,
-    Verify,
-)
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
@@ -72,7 +57,7 @@ class _ScheduleDraft:
     runs: list[Run] = field(default_factory=list[Run])
     requests: list[RunRequest] = field(default_factory=list[RunRequest])
     chunks: int = 0
-    synthesizer: Synthesize | None = None
+    synthesizer: s.Synthesize | None = None
     options: dict[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     checks: list[CheckRequest] = field(default_factory=list[CheckRequest])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
@@ -103,7 +88,7 @@ class ScheduleBuilder:
         self.size = size
 
     def request(
-        self, node: ScheduleDeclaration, number: int | None = None, everywhere: bool = False
+        self, node: s.ScheduleDeclaration, number: int | None = None, everywhere: bool = False
     ) -> ScheduleRequest:
         """The request of a schedule. Raises SourceError or AlreadyReported; errors of statements go to `problems`.
 
@@ -114,7 +99,8 @@ class ScheduleBuilder:
         draft = _ScheduleDraft(topology, number, everywhere)
         before = len(self.problems.found)
         self._check_complete(topology, node)
-        self._body(node.body, self.context.root.inner(), draft)
+        evaluator, frame = self.context.evaluator, self.context.root.inner()
+        unroll(node.body, frame, evaluator, self.problems, lambda one, inner: self._statement(one, inner, draft))
         if len(self.problems.found) > before or draft.has_errors:
             raise AlreadyReported
         if not draft.runs:
@@ -139,7 +125,7 @@ class ScheduleBuilder:
             choice=self._choice(node, draft),
         )
 
-    def _choice(self, node: ScheduleDeclaration, draft: _ScheduleDraft) -> ChunkChoice | None:
+    def _choice(self, node: s.ScheduleDeclaration, draft: _ScheduleDraft) -> ChunkChoice | None:
         """Other numbers of chunks: for the runs with `chunks: auto`, else for all that take `chunks`."""
         automatic = any(auto for auto, _ in draft.choices)
         chosen = [numbers for auto, numbers in draft.choices if auto or not automatic]
@@ -160,8 +146,8 @@ class ScheduleBuilder:
             common &= numbers
         return ChunkChoice(automatic, tuple(sorted(common)), request)
 
-    def _check_complete(self, topology: Topology, node: ScheduleDeclaration) -> None:
-        """Raise SourceError where a link has no bandwidth or latency."""
+    def _check_complete(self, topology: Topology, node: s.ScheduleDeclaration) -> None:
+        """Raise SourceError if a link has no bandwidth or latency."""
         network = topology.network
         used = np.unique(network.kind)
         for row in map(int, used):
@@ -174,39 +160,21 @@ class ScheduleBuilder:
                 message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
                 raise fail("E0607", message, node.topology.span, note, hint=hint)
 
-    def _body(self, body: tuple[Statement, ...], frame: Frame, draft: _ScheduleDraft) -> None:
-        """Elaborate statements in order; loops are unrolled."""
-        for node in body:
-            draft.statements += 1
-            limits.check_count("statements of a schedule", draft.statements, node.span)
-            with self.problems.collect():
-                try:
-                    self._statement(node, frame, draft)
-                except AlreadyReported:
-                    draft.has_errors = True
-
-    def _statement(self, node: Statement, frame: Frame, draft: _ScheduleDraft) -> None:
-        evaluator = self.context.evaluator
-        match node:
-            case Let():
-                frame.names[node.name.name] = evaluator.value(node.value, frame)
-            case For():
-                rows = evaluator.loop(node.clauses, node.condition, frame)
-                limits.check_count("statements of a schedule", rows.rows or 0, node.span)
-                for row in range(rows.rows or 0):
-                    self._body(node.body, rows.row(row), draft)
-            case If():
-                chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
-                self._body(chosen, frame.inner(), draft)
-            case RunStatement():
+    def _statement(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
+        draft.statements += 1
+        limits.check_count("statements of a schedule", draft.statements, node.span)
+        try:
+            if isinstance(node, s.RunStatement):
                 self._run(node, frame, draft)
-            case _:
+            else:
                 self._request(node, frame, draft)
+        except AlreadyReported:
+            draft.has_errors = True
 
-    def _request(self, node: Statement, frame: Frame, draft: _ScheduleDraft) -> None:
+    def _request(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
         evaluator = self.context.evaluator
         match node:
-            case Synthesize():
+            case s.Synthesize():
                 name = node.synthesizer.name
                 if draft.synthesizer is not None:
                     first = Note("first here", draft.synthesizer.span)
@@ -217,26 +185,26 @@ class ScheduleBuilder:
                     hint = synthesizer_hint(name, known, self.context.file.known("algorithm"))
                     raise fail("E0601", f"unknown synthesizer '{name}'", node.synthesizer.span, hint=hint)
                 draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
-            case Verify():
+            case s.Verify():
                 for check in node.checks:
                     with self.problems.collect():
                         draft.checks.append(check_request(check, frame, evaluator))
-            case Emit():
+            case s.Emit():
                 draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
-            case Allow():
+            case s.Allow():
                 if node.what.name != "congestion":
                     hint = did_you_mean(node.what.name, ["congestion"], "only congestion can be allowed")
                     raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
                 draft.allow_congestion = True
             case _:
-                raise fail("E0610", "this statement is not allowed in a schedule", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     # Runs
 
-    def _run(self, node: RunStatement, frame: Frame, draft: _ScheduleDraft) -> None:
+    def _run(self, node: s.RunStatement, frame: Frame, draft: _ScheduleDraft) -> None:
         found = self.context.file.get("collective", node.collective.function)
         collective = found.node
-        if not isinstance(collective, Collective):
+        if not isinstance(collective, s.Collective):
             raise AlreadyReported
         run_call = RunCall.of(
             node.collective, collective.parameters, found.file.module, lambda name: frame.find(name) is not None
@@ -300,7 +268,7 @@ class ScheduleBuilder:
     ) -> tuple[Run, LazyChunks]:
         """The run of a collective. The chunks of a standard collective are listed only on demand."""
         collective = found.node
-        if not isinstance(collective, Collective):
+        if not isinstance(collective, s.Collective):
             raise AlreadyReported
         name = collective.name.name
         values = dict(bound.names)
@@ -312,7 +280,7 @@ class ScheduleBuilder:
 
         standard = None
         count = None
-        if found.file.module == MODULE and name in COLLECTIVES:
+        if found.file.module == MODULE:
             standard = standard_of(name, len(ranks), values)
             count = lazy_count(name, len(ranks), values)
         chunks = LazyChunks(count if count is not None else 0, build, span)
@@ -323,7 +291,7 @@ class ScheduleBuilder:
         pattern = chunks if standard is not None else chunks.expanded.table
         return Run(name, ranks, pattern, standard), chunks
 
-    def _algorithm(self, node: RunStatement, found: FoundDeclaration) -> FoundDeclaration:
+    def _algorithm(self, node: s.RunStatement, found: FoundDeclaration) -> FoundDeclaration:
         """The algorithm that `using` names, for the collective of the run. Raises SourceError."""
         name = node.using.name if node.using else ""
         span = node.using.span if node.using else node.span
@@ -332,14 +300,14 @@ class ScheduleBuilder:
             FoundDeclaration(a, f)
             for f in (file, *(i for i, _ in file.imports))
             for a in f.names.get("algorithm", {}).get(name, [])
-            if isinstance(a, Algorithm)
+            if isinstance(a, s.Algorithm)
         ]
         if not every:
             raise file.unknown("algorithm", name, span)
         fitting = [a for a in every if self._implemented(a) is found.node]
         wanted = found.node.name.name
         if not fitting:
-            kinds = listed(a.node.implements.function.name for a in every if isinstance(a.node, Algorithm))
+            kinds = listed(a.node.implements.function.name for a in every if isinstance(a.node, s.Algorithm))
             raise fail("E0504", f"algorithm '{name}' does not implement {wanted}", span, Note(f"it implements {kinds}"))
         if len(fitting) > 1 and fitting[0].file is not file:
             notes = [Note(f"one is declared here, in {a.file.source.name}", a.node.name.span) for a in fitting[:2]]
@@ -348,14 +316,14 @@ class ScheduleBuilder:
 
     def _implemented(self, algorithm: FoundDeclaration) -> object:
         node = algorithm.node
-        if not isinstance(node, Algorithm):
+        if not isinstance(node, s.Algorithm):
             return None
         candidates = algorithm.file.candidates("collective", node.implements.function.name)
         return candidates[0].node if candidates else None
 
     def _moves(
         self,
-        node: RunStatement,
+        node: s.RunStatement,
         found: FoundDeclaration,
         bound: Frame,
         given: Mapping[str, GivenArgument],
@@ -365,7 +333,7 @@ class ScheduleBuilder:
     ) -> AlgorithmSends:
         chosen = self._algorithm(node, found)
         algorithm, collective = chosen.node, found.node
-        if not isinstance(algorithm, Algorithm) or not isinstance(collective, Collective):
+        if not isinstance(algorithm, s.Algorithm) or not isinstance(collective, s.Collective):
             raise AlreadyReported
         owner = self.context.program.context(chosen.file)
         what = f"algorithm '{algorithm.name.name}'"
@@ -384,7 +352,7 @@ class ScheduleBuilder:
 
 
 def tied_arguments(
-    algorithm: Algorithm, collective: Collective, bound: Frame, given: Mapping[str, GivenArgument]
+    algorithm: s.Algorithm, collective: s.Collective, bound: Frame, given: Mapping[str, GivenArgument]
 ) -> dict[str, GivenArgument]:
     """The arguments of those parameters of an algorithm that `implements` passes to the collective."""
     own = {p.name.name: p for p in algorithm.parameters}
@@ -399,8 +367,8 @@ def tied_arguments(
     return found
 
 
-def _check_tied(tied: Mapping[str, GivenArgument], node: RunStatement) -> None:
-    """Raise SourceError where `using` gives an argument that the run gives already."""
+def _check_tied(tied: Mapping[str, GivenArgument], node: s.RunStatement) -> None:
+    """Raise SourceError if `using` gives an argument that the run gives already."""
     for argument in node.arguments:
         if argument.name is not None and argument.name.name in tied:
             name, collective = argument.name.name, node.collective.function.name
@@ -409,9 +377,14 @@ def _check_tied(tied: Mapping[str, GivenArgument], node: RunStatement) -> None:
 
 
 def _check_fixed(
-    algorithm: Algorithm, collective: Collective, bound: Frame, inner: Frame, owner: FileContext, node: RunStatement
+    algorithm: s.Algorithm,
+    collective: s.Collective,
+    bound: Frame,
+    inner: Frame,
+    owner: FileContext,
+    node: s.RunStatement,
 ) -> None:
-    """Raise SourceError where `implements` fixes an argument to another value than that of the run."""
+    """Raise SourceError if `implements` fixes an argument to another value than that of the run."""
     what = f"collective '{collective.name.name}'"
     matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
     own = {p.name.name for p in algorithm.parameters}
@@ -433,8 +406,8 @@ def _check_fixed(
             raise fail("E0505", message, node.using.span if node.using else node.span, note)
 
 
-def _default(collective: Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
-    """The default of a parameter of a collective; None where it has none or it cannot be evaluated."""
+def _default(collective: s.Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
+    """The default of a parameter of a collective; None if it has none or it cannot be evaluated."""
     parameter = next(p for p in collective.parameters if p.name.name == name)
     if parameter.default is None:
         return None
@@ -444,7 +417,7 @@ def _default(collective: Collective, name: str, bound: Frame, owner: FileContext
         return None
 
 
-def emit_request(node: Emit, frame: Frame, context: FileContext, catalogue: OptionTables) -> EmitRequest:
+def emit_request(node: s.Emit, frame: Frame, context: FileContext, catalogue: OptionTables) -> EmitRequest:
     """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
     if kind not in catalogue.kinds:

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
 from collc.source.elaboration.collectives import OPS
+from collc.source.elaboration.operators import ALIGNMENT
 from collc.source.elaboration.values import ListArray, Value
 from collc.ten.demand import Op, Standard
+from collc.ten.standard_collectives import shapes
 
 MOST_CHUNKS: Final = 256
-"""Chunks per block that are tried at most where the program leaves the number to collc."""
-
-ALIGNMENT: Final = 16
-"""Bytes that GPUs copy at a time: they are slower where a chunk begins in between."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkCounts:
-    """For a collective over n members with `chunks: c`: the number of its chunks, and of the parts of `size`."""
-
-    count: Callable[[int, int], int]
-    parts: Callable[[int, int], int]
-    rooted: bool = False
-
-
-def _per_member(n: int, c: int) -> int:
-    return n * c
-
-
-def _per_chunk(_n: int, c: int) -> int:
-    return c
-
-
-PATTERNS: Final[dict[str, ChunkCounts]] = {
-    "all_gather": ChunkCounts(_per_member, _per_member),
-    "reduce_scatter": ChunkCounts(_per_member, _per_member),
-    "all_reduce": ChunkCounts(_per_member, _per_member),
-    "all_to_all": ChunkCounts(lambda n, c: n * n * c, _per_member),
-    "broadcast": ChunkCounts(_per_chunk, _per_chunk, rooted=True),
-    "reduce": ChunkCounts(_per_chunk, _per_chunk, rooted=True),
-    "scatter": ChunkCounts(_per_member, _per_member, rooted=True),
-    "gather": ChunkCounts(_per_member, _per_member, rooted=True),
-}
-"""The collectives that are kept as patterns; tests compare this table with the text of collectives.coll."""
-
-COLLECTIVES: Final = frozenset({*PATTERNS, "all_to_allv", "send_recv", "multicast"})
+"""Chunks per block that are tried at most if the program leaves the number to collc."""
 
 
 @lru_cache(maxsize=64)
@@ -56,9 +22,8 @@ def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
 
     Where chunks can be aligned, only those with which they are.
     """
-    shape = PATTERNS.get(standard.kind, ChunkCounts(_per_chunk, _per_chunk))
-    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % shape.parts(members, n) == 0)
-    aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * shape.parts(members, n)) == 0)
+    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % n * standard.shape.parts(members) == 0)
+    aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * n * standard.shape.parts(members)) == 0)
     return aligned or whole
 
 
@@ -90,13 +55,13 @@ def _largest_row(sizes: Value) -> int:
 
 
 def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
-    """The number of chunks of a run; None where its arguments may be wrong and it must be expanded to find errors."""
-    shape = PATTERNS.get(name)
-    if shape is None or members == 0:
+    """The number of chunks of a run; None if its arguments may be wrong and it must be expanded to find errors."""
+    shape = shapes()[name]
+    if not shape.by_rule or members == 0:
         return None
     standard = standard_of(name, members, values)
     op = values.get("op")
-    parts = shape.parts(members, standard.chunks)
+    parts = shape.parts(members) * standard.chunks
     sound = (
         standard.chunks >= 1
         and standard.size >= 1
@@ -104,5 +69,5 @@ def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | No
         and standard.size % parts == 0
         and standard.size // parts < 2**62
     )
-    sound = sound and (not shape.rooted or 0 <= standard.root < members) and (op is None or op.data in OPS)
-    return shape.count(members, standard.chunks) if sound else None
+    sound = sound and (not shape.has_root or 0 <= standard.root < members) and (op is None or op.data in OPS)
+    return shape.blocks(members) * standard.chunks if sound else None

@@ -13,41 +13,37 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.attributes import (
+    LINK_ATTRIBUTES,
+    NPU_ATTRIBUTES,
+    SWITCH_ATTRIBUTES,
+    check_buffer,
+    endpoint_of,
+    given_attributes,
+    labels_inside,
+    labels_of,
+)
 from collc.source.elaboration.bodies import BodyRows, execute_body
-from collc.source.elaboration.endpoints import NPU_ATTRIBUTES, endpoint_of
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.labels import labels_inside, labels_of
 from collc.source.elaboration.operators import shown
-from collc.source.elaboration.topology_parts import index_part, member_of
+from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
-from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name
-from collc.source.parsing.syntax import (
-    COLUMN,
-    DeviceDeclaration,
-    DeviceTable,
-    LinkDeclaration,
-    LinkMatrix,
-    LinkTable,
-    Statement,
-    TopologyTemplate,
-    Use,
-)
+from collc.source.parsing import syntax as s
+from collc.source.parsing.expressions import Argument, Expr, Name, root_of
 from collc.source.problems import fail
-from collc.source.types import BOOL, DEVICES, INT, RATE, TIME, TOPOLOGY, Type
+from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import DeviceFamily, LinkKind, Network
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-LINK_ATTRIBUTES: dict[str, Type] = {"bandwidth": RATE, "latency": TIME}
 UNKNOWN_RATES: Final = LinkKind(None, None)
-SWITCH_ATTRIBUTES: dict[str, Type] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
 
 
-def build_topology(template: TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
+def build_topology(template: s.TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
     """The topology of a template whose parameters are in a frame. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
     made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
@@ -92,30 +88,30 @@ class TopologyBuilder:
         ends = np.where(ends < n, ends, n - 1 - ends)
         return np.stack([*ends, kinds[network.kind] if len(kinds) else np.empty(0, np.int64)], axis=1)
 
-    def handle(self, statement: Statement, frame: Frame) -> BodyRows | None:
+    def handle(self, statement: s.Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the links that it declares."""
         match statement:
-            case DeviceDeclaration():
+            case s.DeviceDeclaration():
                 self.declare(statement, [statement.name.name], frame)
                 return None
-            case DeviceTable():
+            case s.DeviceTable():
                 self.declare(statement.device, statement.names, frame)
                 return None
-            case LinkDeclaration():
+            case s.LinkDeclaration():
                 return self.link(statement, frame)
-            case LinkMatrix():
+            case s.LinkMatrix():
                 return self.matrix(statement, frame)
-            case LinkTable():
+            case s.LinkTable():
                 return self.table(statement, frame)
-            case Use():
+            case s.Use():
                 return self.use(statement, frame)
             case _:
-                raise fail("E0302", "this statement is not allowed in a topology", statement.span)
+                raise AssertionError(statement)  # the grammar has no other
 
     # Devices
 
     def once(self, names: Sequence[str], span: Span, what: str, frame: Frame) -> None:
-        """Raise SourceError where a name is declared in a loop or again."""
+        """Raise SourceError if a name is declared in a loop or again."""
         if frame.rows is not None:
             hint = f"declare an array: {what} {names[0]}[n]"
             raise fail("E0303", f"{what} '{names[0]}' is declared inside a loop", span, hint=hint)
@@ -134,7 +130,7 @@ class TopologyBuilder:
             found.append(count)
         return tuple(found)
 
-    def declare(self, node: DeviceDeclaration, names: Sequence[str], frame: Frame) -> None:
+    def declare(self, node: s.DeviceDeclaration, names: Sequence[str], frame: Frame) -> None:
         """`npu gpu[2, 8]`, `switch s (multicast: true)`; names: of all that are declared so."""
         self.once(names, node.name.span, node.kind, frame)
         shape = self.shape(node.shape, frame)
@@ -142,7 +138,8 @@ class TopologyBuilder:
         count = size * len(names)
         limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
         known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
-        given = {k: v.data for k, v in self.attributes(node.attributes, known, frame).items()}
+        values = given_attributes(node.attributes, known, frame, self.evaluator)
+        given = {name: value.data for name, value in values.items()}
         switch = node.kind == "switch"
         first = self.switches if switch else self.npus
         strides = row_major(shape)
@@ -165,26 +162,7 @@ class TopologyBuilder:
         self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
         self.switches += count
 
-    def attributes(self, arguments: Sequence[Argument], known: dict[str, Type], frame: Frame) -> dict[str, Value]:
-        """The values of the attributes of a device or link. Raises SourceError for an unknown one."""
-        found: dict[str, Value] = {}
-        for argument in arguments:
-            if argument.name is None or argument.name.name not in known:
-                name = "" if argument.name is None else argument.name.name
-                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-                raise fail(
-                    "E0305",
-                    f"unknown attribute '{name}'" if name else "an attribute needs a name",
-                    argument.span,
-                    hint=hint,
-                )
-            name = argument.name.name
-            value = self.evaluator.wanted(argument.value, frame, known[name], name)
-            if value.data is not None:
-                found[name] = value
-        return found
-
-    def use(self, node: Use, frame: Frame) -> BodyRows | None:
+    def use(self, node: s.Use, frame: Frame) -> BodyRows | None:
         """`use dgx(8) as node[4]`."""
         self.once([node.name.name], node.name.span, "use", frame)
         shape = self.shape(node.shape, frame)
@@ -250,7 +228,7 @@ class TopologyBuilder:
 
     # Links
 
-    def link(self, node: LinkDeclaration, frame: Frame) -> BodyRows:
+    def link(self, node: s.LinkDeclaration, frame: Frame) -> BodyRows:
         """The links of `link a -> b (...)`; the columns are source, target and kind."""
         directions = 2 if node.both else 1
         count = 1 if frame.rows is None else frame.rows
@@ -269,7 +247,7 @@ class TopologyBuilder:
         table[:, :, 2] = np.asarray(kind).reshape(-1, 1)
         return BodyRows(np.repeat(np.arange(count, dtype=np.int64), directions), table.reshape(-1, 3))
 
-    def table(self, node: LinkTable, frame: Frame) -> BodyRows:
+    def table(self, node: s.LinkTable, frame: Frame) -> BodyRows:
         """The links of a table, line by line in each iteration."""
         around = 1 if frame.rows is None else frame.rows
         limits.check_count("links", self.links + node.lines * around, node.span)
@@ -289,7 +267,7 @@ class TopologyBuilder:
         return BodyRows(line[order] // node.lines, np.concatenate(tables)[order])
 
     def numbers_of(self, devices: Sequence[str], span: Span) -> Int64Array:
-        """int64: the numbers of single devices. Raises SourceError where one is none."""
+        """int64: the numbers of single devices. Raises SourceError if one is none."""
         known: dict[str, int] = {}
         for name in set(devices):
             entry = self.entries.get(name)
@@ -301,7 +279,7 @@ class TopologyBuilder:
 
     def end(self, node: Expr, frame: Frame) -> Data:
         """The number of a device at the end of a link, or one an iteration."""
-        if isinstance(node, Name) and node.name.startswith(COLUMN):
+        if isinstance(node, Name) and node.name.startswith(s.COLUMN):
             return frame.names[node.name].data
         part = self.part(node, frame)
         if isinstance(part, TopologyPart):
@@ -312,23 +290,13 @@ class TopologyBuilder:
 
     def part(self, node: Expr, frame: Frame) -> TopologyPart | Value:
         """A device or part by its name in the body. Raises SourceError."""
-        match node:
-            case Name():
-                entry = self.entries.get(node.name)
-                if entry is None:
-                    hint = did_you_mean(node.name, self.entries)
-                    raise fail("E0309", f"unknown device or copy '{node.name}'", node.span, hint=hint)
-                return TopologyPart(None, entry)
-            case Member():
-                base = self.part(node.base, frame)
-                if isinstance(base, TopologyPart):
-                    return member_of(base, node.member.name, node.member.span)
-            case Index():
-                base = self.part(node.base, frame)
-                if isinstance(base, TopologyPart):
-                    return self.at(base, node.indices, node, frame)
-            case _:
-                pass
+        part = part_named(node, self.entries, None, lambda base, index: self.at(base, index.indices, index, frame))
+        if part is not None:
+            return part
+        root = root_of(node)
+        if isinstance(root, Name) and root.name not in self.entries:
+            hint = did_you_mean(root.name, self.entries)
+            raise fail("E0309", f"unknown device or copy '{root.name}'", root.span, hint=hint)
         raise fail("E0301", "the end of a link must be a device", node.span)
 
     def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
@@ -344,8 +312,8 @@ class TopologyBuilder:
         return index_part(part, found, node.span)
 
     def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
-        """The number of the kind of a link, or one an iteration. old: what it has where the arguments say nothing."""
-        given = self.attributes(arguments, LINK_ATTRIBUTES, frame)
+        """The number of the kind of a link, or one an iteration. old: what it has if the arguments say nothing."""
+        given = given_attributes(arguments, LINK_ATTRIBUTES, frame, self.evaluator)
         places = {a.name.name: a.span for a in arguments if a.name is not None}
         kept = {"latency": old.latency, "bandwidth": old.bandwidth}
         columns = [given[name].data if name in given else value for name, value in kept.items()]
@@ -360,7 +328,7 @@ class TopologyBuilder:
         return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
 
     def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
-        """The number of the kind with a latency and a bandwidth. Raises SourceError where they are not valid."""
+        """The number of the kind with a latency and a bandwidth. Raises SourceError if they are not valid."""
         note = frame.note(row) if frame.rows is not None else None
         if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
             why = "negative" if latency < 0 else "not a whole number of picoseconds"
@@ -374,7 +342,7 @@ class TopologyBuilder:
         kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
         return self.kinds.setdefault(kind, len(self.kinds))
 
-    def matrix(self, node: LinkMatrix, frame: Frame) -> BodyRows:
+    def matrix(self, node: s.LinkMatrix, frame: Frame) -> BodyRows:
         """`links [[0, 2], [1, 0]] (...)`: the matrix is over the NPUs declared so far."""
         if frame.rows is not None:
             raise fail("E0303", "a matrix of links is not allowed inside a loop", node.span)
@@ -409,7 +377,7 @@ class TopologyBuilder:
 
     # The result
 
-    def finished(self, template: TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
+    def finished(self, template: s.TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
         """The topology, its switches numbered after all NPUs."""
         if self.npus == 0:
             raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)
@@ -436,13 +404,6 @@ class TopologyBuilder:
             endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )
-
-
-def check_buffer(buffer: int, span: Span) -> None:
-    """Raise SourceError for a number of buffer slots that is not valid."""
-    if not 1 <= buffer < 2**31:
-        hint = "leave 'buffer' out for no limit"
-        raise fail("E0304", f"a buffer cannot have room for {buffer:,} chunks", span, hint=hint)
 
 
 def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,16 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean, listed, nearest, plural
-from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
+from collc.source.elaboration.topology_values import (
+    DeviceArray,
+    Topology,
+    TopologyCopies,
+    TopologyMember,
+    TopologyMembers,
+    TopologyPart,
+)
 from collc.source.elaboration.values import Data, Value, is_column, npus
+from collc.source.parsing.expressions import Expr, Index, Member, Name
 from collc.source.problems import fail
 from collc.source.types import NPU
 from collc.ten.arrays import Int64Array
@@ -33,7 +41,7 @@ PartIndex = int | Int64Array | IndexSlice | None
 
 
 def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyPart:
-    """The member of a topology or of a copy with a name. Raises SourceError where there is none."""
+    """The member of a topology or of a copy with a name. Raises SourceError if there is none."""
     if isinstance(part, Topology):
         members, what = part.members, f"topology '{part.name}'"
         npu = switch = 0
@@ -57,6 +65,28 @@ def member_of(part: TopologyPart | Topology, name: str, span: Span) -> TopologyP
         hint = did_you_mean(name, known, f"it has {listed(nearest(name, known, MAX_NAMES))}")
         raise fail("E0316", f"{what} has no member '{name}'", span, hint=hint)
     return TopologyPart(home, entry, npu, switch, many)
+
+
+def part_named(
+    node: Expr,
+    members: TopologyMembers,
+    home: Topology | None,
+    index: Callable[[TopologyPart, Index], TopologyPart | Value],
+) -> TopologyPart | Value | None:
+    """The part or device that a name means; None if it begins with no member. index: applies indices to a part."""
+    match node:
+        case Name():
+            entry = members.get(node.name)
+            return None if entry is None else TopologyPart(home, entry)
+        case Member() | Index():
+            base = part_named(node.base, members, home, index)
+            if not isinstance(base, TopologyPart):
+                return None
+            if isinstance(node, Member):
+                return member_of(base, node.member.name, node.member.span)
+            return index(base, node)
+        case _:
+            return None
 
 
 def _offsets(entry: TopologyMember, indices: Sequence[PartIndex], span: Span) -> tuple[Any, bool, bool]:
@@ -165,7 +195,7 @@ def device_label(topology: Topology, number: int) -> str:
 
 
 def check_npus(numbers: Int64Array, home: Topology | None, span: Span) -> None:
-    """Raise SourceError where one of some devices is a switch."""
+    """Raise SourceError if one of some devices is a switch."""
     switches = numbers[numbers < 0]
     if len(switches) and home is not None:
         message = f"{device_label(home, int(switches[0]))} is a switch, not an NPU"

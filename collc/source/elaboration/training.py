@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,16 +12,18 @@ from typing import Final
 from collc.base.diagnostics import SourceError, Span
 from collc.base.reading import read_text
 from collc.base.wording import did_you_mean, listed
+from collc.source.elaboration.bodies import unroll
+from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.training_loops import loop_node
 from collc.source.limits import check_count
-from collc.source.parsing.expressions import Argument, Identifier
+from collc.source.parsing.expressions import Argument, Binary, Call, Expr, Identifier, Name
 from collc.source.parsing.parse import MAX_BYTES
-from collc.source.parsing.syntax import For, If, Layer, LayerCollective, Let, Loop, Repeat, Statement, Workload
+from collc.source.parsing.syntax import Layer, LayerCollective, Loop, Repeat, Statement, Workload
 from collc.source.problems import AlreadyReported, Problems, fail
-from collc.source.types import BYTES, TIME
+from collc.source.types import BYTES, NUMBERS, TIME
 from collc.ten import training
+from collc.ten.training import LOOP_TIMES, LOOPS, LoopNode
 
 COLUMNS: Final = 12
 _KINDS: Final = {
@@ -30,35 +32,6 @@ _KINDS: Final = {
     "REDUCESCATTER": "reduce_scatter",
     "ALLTOALL": "all_to_all",
 }
-
-
-def unroll(
-    nodes: Sequence[Statement],
-    frame: Frame,
-    context: FileContext,
-    problems: Problems,
-    handle: Callable[[Statement, Frame], None],
-) -> None:
-    """Execute statements in order; loops are unrolled. handle: executes all but loops, conditions and lets.
-
-    Errors of a statement go to `problems`; the next statement is executed all the same.
-    """
-    evaluator = context.evaluator
-    for node in nodes:
-        with problems.collect():
-            match node:
-                case Let():
-                    frame.names[node.name.name] = evaluator.value(node.value, frame)
-                case For():
-                    rows = evaluator.loop(node.clauses, node.condition, frame)
-                    check_count("statements of a schedule", rows.rows or 0, node.span)
-                    for row in range(rows.rows or 0):
-                        unroll(node.body, rows.row(row), context, problems, handle)
-                case If():
-                    chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
-                    unroll(chosen, frame.inner(), context, problems, handle)
-                case _:
-                    handle(node, frame)
 
 
 class WorkloadBuilder:
@@ -83,7 +56,7 @@ class WorkloadBuilder:
                 raise fail("E0902", "the arguments of a workload are 'tensor' and 'data'", argument.span, hint=hint)
         if node.path is not None:
             self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
-        unroll(node.body, root.inner(), self.context, self.problems, self.statement)
+        unroll(node.body, root.inner(), self.context.evaluator, self.problems, self.statement)
         if len(self.problems.found) > before:
             raise AlreadyReported
         if not self.layers:
@@ -112,7 +85,7 @@ class WorkloadBuilder:
                 if count < 0:
                     raise fail("E0904", f"{count} repetitions are not possible", node.count.span)
                 before = len(self.layers)
-                unroll(node.body, frame.inner(), self.context, self.problems, self.statement)
+                unroll(node.body, frame.inner(), self.context.evaluator, self.problems, self.statement)
                 added = self.layers[before:]
                 check_count("statements of a schedule", before + count * len(added), node.span)
                 self.layers = self.layers[:before] + added * count
@@ -123,7 +96,7 @@ class WorkloadBuilder:
                     raise fail("E0905", "a workload takes one 'loop' statement", node.span)
                 self.loop = loop_node(node.time, frame, self.context.evaluator)
             case _:
-                raise fail("E0906", "this statement is not allowed in a workload", node.span)
+                raise AssertionError(node)  # the grammar has no other
 
     def layer(self, node: Layer, frame: Frame) -> training.TrainingLayer:
         """`layer (forward: 1.5ms) { forward tensor all_reduce 64MiB }`."""
@@ -196,7 +169,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
 
 
 def _check_is_workload(text: str, name: str, at: Span) -> None:
-    """Raise SourceError E0930 where the first line is that of no workload: a program may name any file of the machine
+    """Raise SourceError E0930 if the first line is that of no workload: a program may name any file of the machine
     on which it is compiled, and nothing of another file is shown.
     """
     first = next((words for line in text.splitlines() if (words := line.split())), None)
@@ -280,3 +253,51 @@ def _number(word: _Word) -> Fraction:
     if not plain:
         raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span)
     return Fraction(text)
+
+
+def loop_node(node: Expr, frame: Frame, evaluator: Evaluator) -> LoopNode:
+    """The training loop of an expression. Raises SourceError E0905 for anything but sums, maxima and multiples."""
+    match node:
+        case Name(name=name) if name in LOOPS:
+            return LOOPS[name]
+        case Name(name=name) if name in LOOP_TIMES:
+            return LoopNode("time", name=name)
+        case Name(name=name):
+            known = (*LOOPS, *LOOP_TIMES)
+            hint = did_you_mean(name, known, f"there are {listed(known)}")
+            raise fail("E0905", f"a training loop has no time '{name}'", node.span, hint=hint)
+        case Binary(operator="+"):
+            return LoopNode("add", tuple(loop_node(part, frame, evaluator) for part in (node.left, node.right)))
+        case Binary(operator="*"):
+            return _multiple(node, frame, evaluator)
+        case Call() if node.function.name in ("max", "sum"):
+            return _call(node, frame, evaluator)
+        case _:
+            hint = "write sums, max(...), sum(...) over all layers, and multiples: 2 * forward_compute"
+            raise fail("E0905", "a training loop cannot contain this", node.span, hint=hint)
+
+
+def _multiple(node: Binary, frame: Frame, evaluator: Evaluator) -> LoopNode:
+    """A product with a number on its left."""
+    value = evaluator.value(node.left, frame)
+    if value.type.kind not in NUMBERS or Fraction(value.data) < 0:
+        raise fail("E0905", "a time is multiplied by a number of 0 or more", node.left.span)
+    return LoopNode("scale", (loop_node(node.right, frame, evaluator),), factor=Fraction(value.data))
+
+
+def _call(node: Call, frame: Frame, evaluator: Evaluator) -> LoopNode:
+    """`max(a, b, ...)` or `sum(a)`."""
+    name = node.function.name
+    parts = [loop_node(argument.value, frame, evaluator) for argument in node.arguments if argument.name is None]
+    if len(parts) != len(node.arguments) or not parts or (name == "sum" and len(parts) > 1):
+        wanted = "one time" if name == "sum" else "times"
+        raise fail("E0905", f"'{name}' takes {wanted} without names", node.span)
+    if any(_has_sum(part) for part in parts) and name == "sum":
+        raise fail("E0905", "a 'sum' over all layers cannot contain another one", node.span)
+    if name == "sum":
+        return LoopNode("sum", tuple(parts))
+    return parts[0] if len(parts) == 1 else LoopNode("max", tuple(parts))
+
+
+def _has_sum(node: LoopNode) -> bool:
+    return node.operation == "sum" or any(_has_sum(part) for part in node.parts)

@@ -16,9 +16,6 @@ from collc.ten.network import Network
 MAX_LISTED: Final = 1_000_000
 """Chunks of a run up to which they are listed to find the one without a path."""
 
-ALL_PAIRS: Final = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_all"})
-"""Standard collectives that need a path from every member of the group to every other one."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnreachableChunk:
@@ -39,9 +36,9 @@ class UnreachableChunk:
 
 
 def unreachable_chunk(network: Network, demand: Demand) -> UnreachableChunk | None:
-    """The first chunk without a path to an NPU that wants it; None where there is none.
+    """The first chunk without a path to an NPU that wants it; None if there is none.
 
-    Runs of standard collectives between all pairs are not expanded where all members reach each other.
+    Runs of standard collectives between all pairs are not expanded if all members reach each other.
     """
     graph = Digraph.of(network)
     for number, run in enumerate(demand.runs):
@@ -55,7 +52,7 @@ def _in_run(graph: Digraph, demand: Demand, number: int, run: Run) -> Unreachabl
     """The first such chunk of a run."""
     group = run.group
     standard = run.standard
-    if standard is not None and standard.kind in ALL_PAIRS and len(group):
+    if standard is not None and standard.shape.without_root and len(group):
         pair = _pair_without_path(graph, group)
         if pair is not None and len(run.pattern) > MAX_LISTED:
             return _with_side(graph, number, None, (pair[0],), pair[1])
@@ -70,12 +67,12 @@ def _in_run(graph: Digraph, demand: Demand, number: int, run: Run) -> Unreachabl
 
 
 def _pair_without_path(graph: Digraph, group: Int32Array) -> tuple[int, int] | None:
-    """A member that does not reach another one, and that other one; None where all reach each other."""
+    """A member that does not reach another one, and that other one; None if all reach each other."""
     first = int(group[0])
     not_reached = group[~reached(graph, [first])[group]]
     if len(not_reached):
         return first, int(not_reached[0])
-    not_reaching = group[~reached(graph.reversed(), [first])[group]]
+    not_reaching = group[~reached(graph.reverse(), [first])[group]]
     return (int(not_reaching[0]), first) if len(not_reaching) else None
 
 
@@ -104,6 +101,6 @@ def _among_all(graph: Digraph, demand: Demand, number: int) -> UnreachableChunk 
 def _with_side(graph: Digraph, run: int, chunk: int | None, sources: tuple[int, ...], target: int) -> UnreachableChunk:
     """The chunk with the smaller of the two sets of devices that no link leaves, or enters."""
     ahead = np.flatnonzero(reached(graph, sources)).astype(np.int32)
-    behind = np.flatnonzero(reached(graph.reversed(), [target])).astype(np.int32)
+    behind = np.flatnonzero(reached(graph.reverse(), [target])).astype(np.int32)
     forward = len(ahead) <= len(behind)
     return UnreachableChunk(run, chunk, sources[0], target, ahead if forward else behind, forward)

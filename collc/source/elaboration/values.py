@@ -210,7 +210,7 @@ def concatenated_contents(parts: Sequence[Column | ListArray]) -> Column | ListA
 
 
 def stacked_rows(values: Sequence[Value]) -> Value | None:
-    """One varying value of uniform values, one for each iteration; None where their types have no common type."""
+    """One varying value of uniform values, one for each iteration; None if their types have no common type."""
     kind = ANY
     for value in values:
         joint = join(kind, value.type)

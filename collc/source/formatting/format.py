@@ -9,7 +9,7 @@ from collc.source.formatting.layout import STEP, Layout, LayoutWord, Piece, comm
 from collc.source.parsing import tokens as t
 from collc.source.parsing.automaton import Automaton
 from collc.source.parsing.build import Builder
-from collc.source.parsing.expectations import STATEMENTS
+from collc.source.parsing.expectations import all_statements
 from collc.source.parsing.parse import parse
 from collc.source.parsing.table import Table, load_table
 from collc.source.parsing.tokens import Token
@@ -20,7 +20,7 @@ _AFTER_VALUE: Final = frozenset({t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "
 
 
 def format_source(source: SourceFile) -> str:
-    """The program in its canonical layout, with its comments. Raises SourceError where it does not parse."""
+    """The program in its canonical layout, with its comments. Raises SourceError if it does not parse."""
     parse(source)
     writer = _Writer(source.text)
     for word in _words(source, load_table()):
@@ -41,7 +41,7 @@ def _words(source: SourceFile, table: Table) -> list[LayoutWord]:
         automaton.feed(token)
         below, state = table.actions[automaton.states[-2]], table.actions[automaton.states[-1]]
         if token.kind == t.NAME and token.text in below:
-            word.role = "statement" if token.text in STATEMENTS and _is_body(below) else "word"
+            word.role = "statement" if token.text in all_statements() and _is_body(below) else "word"
         elif token.kind == "{":
             word.role = "block" if _is_body(state) else "parts" if before.token.text in _PARTS and before.role else ""
         elif token.kind in _SIGNS and (before.role in {"word", "statement"} or before.token.kind not in _AFTER_VALUE):

@@ -1,4 +1,4 @@
-"""The layout of one statement: spaces between tokens, and line breaks where it is too long for one line."""
+"""The layout of one statement: spaces between tokens, and line breaks if it is too long for one line."""
 
 from __future__ import annotations
 

@@ -22,18 +22,22 @@ def _word(kind: str) -> Token:
     return Token(NAME if kind.isidentifier() else kind, kind if kind.isidentifier() else "", 0, 0)
 
 
-def _arranged(rule: Rule, children: list[Any]) -> list[Any]:
-    """The arguments of the builder's method for a rule, from the values of the rule's symbols (see Rule.plan)."""
-    plan = rule.plan
-    arguments: list[Any] = []
-    if plan and plan[0] in rule.splices and rule.method == SPLICE:
-        arguments, plan = children[0], plan[1:]  # extended in place: copies would make long repetitions quadratic
-    for child in plan:
-        if child in rule.splices:
-            arguments.extend(children[child])
+def _spliced(rule: Rule, children: list[Any]) -> list[Any]:
+    """The values of all symbols of a rule, those of repetitions one by one."""
+    return [v for number, child in enumerate(children) for v in (child if number in rule.splices else (child,))]
+
+
+def _kept_children(rule: Rule, children: list[Any]) -> list[Any]:
+    """The values of the symbols of a rule that a tree keeps, None for optional ones that are absent."""
+    chosen, kept = rule.kept, list[Any]()
+    if chosen and chosen[0] in rule.splices and rule.method == SPLICE:
+        kept, chosen = children[chosen[0]], chosen[1:]  # extended in place: copies would make repetitions quadratic
+    for number in chosen:
+        if number in rule.splices:
+            kept.extend(children[number])
         else:
-            arguments.append(None if child == NONE else children[child])
-    return arguments
+            kept.append(None if number == NONE else children[number])
+    return kept
 
 
 class Automaton:
@@ -51,9 +55,8 @@ class Automaton:
         self._keywords = table.keywords
         self._settled: dict[tuple[int, int, str], tuple[int, int | None]] = {}
         self._methods: list[Callable[..., Any] | None] = [
-            None if rule.method in (KEEP, SPLICE) else getattr(builder, rule.method) for rule in table.rules
+            None if rule.method in (KEEP, SPLICE) else builder.method(rule.method) for rule in table.rules
         ]
-        self._whole = [not rule.splices and rule.plan == tuple(range(rule.size)) for rule in table.rules]
 
     def feed(self, token: Token) -> None:
         """Consume the next token. After END, the syntax tree is the only value. Raises Unexpected."""
@@ -77,7 +80,7 @@ class Automaton:
                 return
 
     def _settle(self, below: int, state: int, word: str, token: Token) -> tuple[int, int | None]:
-        """The state after all unit reductions that are due, and its action; None where the token is not allowed.
+        """The state after all unit reductions that are due, and its action; None if the token is not allowed.
 
         A unit rule passes the value of its only child through. A number passes one such rule for each level of
         operator precedence, so `feed` remembers the result for each (state below, state, token).
@@ -94,9 +97,9 @@ class Automaton:
         split = len(values) - rule.size
         children = values[split:]
         del values[split:], states[split + 1 :]
-        arguments = children if self._whole[number] else _arranged(rule, children)
+        kept = _kept_children(rule, children)
         method = self._methods[number]
-        values.append(arguments if method is None else method(*arguments))
+        values.append(kept if method is None else method(_spliced(rule, children) if rule.splices else children, kept))
         states.append(self._table.goto[states[-1]][rule.origin])
 
     # For recovery after an error

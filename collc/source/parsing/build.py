@@ -1,297 +1,250 @@
-"""Builds the syntax tree: one method for each rule of coll.lark.
+"""Builds the syntax tree: a node for each rule of coll.lark that a class stands for, and a method for the others.
 
-The automaton calls a method when it reduces the rule of the same name, so no generic parse tree is built. The
-arguments are the values of the symbols of the rule in order, tokens included; None is an optional part that is absent.
+The automaton calls `build` when it reduces a rule, so no generic parse tree is made.
 """
-
-# ruff: noqa: D102 (a method matches the rule of the same name; its return type says what it builds)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Final, TypeVar, cast
+
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
+from collc.base.units import Dimension
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing import tokens as t
-from collc.source.parsing.build_expressions import (
-    BracketedItems,
-    Child,
-    ExpressionBuilder,
-    end_of,
-    items_of,
-    nodes_of,
-    start_of,
-)
+from collc.source.parsing.literals import LiteralError, number, quantity, string_value, whole
 from collc.source.parsing.tokens import Token
 
-REDUCTIONS = ("sum", "max", "min", "prod", "avg")
+MAX_NESTING: Final = 64
+"""Maximum nesting of blocks, brackets and operators."""
+
+RESERVED: Final = frozenset({"and", "or", "not", "in", "true", "false"})
+"""Words that cannot be names, since they have a meaning in expressions."""
+
+REDUCTIONS: Final = ("sum", "max", "min", "prod", "avg")
 """The reductions that `post` can apply to the contributions."""
 
+TableNode = s.LinkTable | s.DeviceTable | ex.NumberList
+"""What is read from a table and not parsed."""
 
-class Builder(ExpressionBuilder):
-    """Builds the nodes of one file."""
+_TABULAR: Final = {"device": s.DeviceTable, "link": s.LinkTable, "list": ex.NumberList}
+_NESTING: Final = (ex.Expr, ex.Argument, ex.ForClause, s.For, s.If, s.Repeat, s.Design, s.Workload, s.PriceTable)
+_NESTING_DECLARATIONS: Final = (s.TopologyTemplate, s.Collective, s.Algorithm, s.ScheduleDeclaration)
+_Value = TypeVar("_Value")
 
-    # Files and values
 
-    def file(self, *statements: s.Statement) -> s.File:
-        return s.File(self._file, statements)
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The nodes between two brackets, with the positions at which the brackets begin and end."""
 
-    def module(self, *parts: Token) -> ex.Identifier:
-        return ex.Identifier(self._span(*parts), "".join(part.text for part in parts))
+    start: int
+    end: int
+    items: tuple[ex.Node, ...]
 
-    def import_statement(self, keyword: Token, what: ex.Identifier | Token) -> s.Import:
-        span = self._span(keyword, what)
-        if isinstance(what, Token):
-            return s.Import(span, None, self.string(what).value)
-        return s.Import(span, what.name, None)
 
-    def param(
-        self,
-        keyword: Token,
-        name: Token,
-        _colon: Token | None,
-        kind: Token | None,
-        _equals: Token | None,
-        default: ex.Expr | None,
-    ) -> s.Param:
-        span = self._span(keyword, name, kind, default)
-        return s.Param(span, self._identifier(name), self._optional_identifier(kind), default)
+Part = Token | ex.Node | Items
+Child = Part | None
 
-    def let(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.Let:
-        return s.Let(self._span(keyword, value), self._identifier(name), value)
 
-    def parameter(
-        self, name: Token, _colon: Token | None, kind: Token | None, _equals: Token | None, default: ex.Expr | None
-    ) -> s.Parameter:
-        span = self._span(name, kind, default)
-        return s.Parameter(span, self._identifier(name), self._optional_identifier(kind), default)
+def start_of(part: Part) -> int:
+    """Where a part begins."""
+    return part.span.start if isinstance(part, ex.Node) else part.start
 
-    # Statements of every body
 
-    def for_statement(
-        self,
-        keyword: Token,
-        clauses: BracketedItems,
-        _if: Token | None,
-        condition: ex.Expr | None,
-        body: BracketedItems,
-    ) -> s.For:
-        span = self._span(keyword, body)
-        node = s.For(span, items_of(clauses, ex.ForClause), condition, items_of(body, s.Statement))
-        return self._nested(node, clauses, condition, body)
+def end_of(part: Part) -> int:
+    """Where a part ends."""
+    return part.span.end if isinstance(part, ex.Node) else part.end
 
-    def if_statement(
-        self, keyword: Token, condition: ex.Expr, body: BracketedItems, otherwise: BracketedItems | None
-    ) -> s.If:
-        span = self._span(keyword, body, otherwise)
-        node = s.If(span, condition, items_of(body, s.Statement), items_of(otherwise, s.Statement))
-        return self._nested(node, condition, body, otherwise)
 
-    def else_branch(self, keyword: Token, body: BracketedItems | s.If) -> BracketedItems:
+def nodes_of(parts: Iterable[Child]) -> tuple[Any, ...]:
+    """The nodes among some parts."""
+    return tuple(part for part in parts if isinstance(part, ex.Node))
+
+
+class Builder:
+    """Builds the nodes of one file.
+
+    errors: mistakes that the grammar does not reject, such as unknown units. tables: statements and lists that were
+    read already, by the positions at which they begin; each that is used is removed.
+    """
+
+    def __init__(self, file: SourceFile, tables: dict[int, TableNode] | None = None) -> None:
+        self._source = file
+        self.tables = {} if tables is None else tables
+        self._heights: dict[ex.Node, int] = {}
+        self.errors: list[Diagnostic] = []
+
+    def method(self, rule: str) -> Callable[[Sequence[Child], Sequence[Child]], Any]:
+        """What makes the value of a rule from the values of all its symbols, and from those that a tree keeps."""
+        if rule in ex.NODES:
+            return self._node_maker(rule, ex.NODES[rule])
+        return getattr(self, f"_{rule}")
+
+    def _node_maker(self, rule: str, cls: type[ex.Node]) -> Callable[[Sequence[Child], Sequence[Child]], ex.Node]:
+        """Makes nodes of a class: the children that a tree keeps are its fields, in order (see _field)."""
+        types = [str(field.type) for field in fields(cls)][1:]
+        rest = len(types) - 1 if types and types[-1].startswith("tuple") else -1
+        tabular = _TABULAR.get(rule)
+
+        def make(parts: Sequence[Child], kept: Sequence[Child]) -> ex.Node:
+            if tabular is not None and self.tables:
+                table = self._table(tabular, parts)
+                if table is not None:
+                    return table
+            values = [self._field(child, kind) for child, kind in zip(kept, types, strict=False)]
+            if rest >= 0 and len(kept) > rest and not isinstance(values[rest], tuple):
+                values[rest:] = [tuple(self._field(child, "") for child in kept[rest:])]
+            return self._nested(cls(self._span(parts), *values), values)
+
+        return make
+
+    def _field(self, child: Child, kind: str) -> Any:  # noqa: ANN401 (a field of a node)
+        """The value of a field with an annotation: the text of a token for `str`, else a node or a tuple of nodes."""
+        if isinstance(child, Items):
+            return child.items
+        if child is None:
+            return () if kind.startswith("tuple") and "None" not in kind else None
+        if not isinstance(child, Token):
+            return child
+        if kind in ("str", "bool"):
+            return child.text if kind == "str" else child.text == "<->"
+        return self._identifier(child) if child.kind == t.NAME else self._string((child,), (child,))
+
+    def _table(self, kind: type[TableNode], parts: Sequence[Child]) -> TableNode | None:
+        """What was read already of the statement or list that begins with a token; None if that is no such table."""
+        first = parts[0]
+        found = self.tables.pop(first.start, None) if isinstance(first, Token) else None
+        return found if isinstance(found, kind) else None
+
+    # Spans, nesting and names
+
+    def _span(self, parts: Sequence[Child]) -> Span:
+        present = [part for part in parts if part is not None]
+        return Span(self._source, start_of(present[0]), end_of(present[-1]))
+
+    def _token_span(self, token: Token) -> Span:
+        return Span(self._source, token.start, token.end)
+
+    def _nested(self, node: _Value, values: Iterable[Any]) -> _Value:
+        """`node`, whose fields have these values. Raises SourceError if it is nested deeper than MAX_NESTING."""
+        if not isinstance(node, _NESTING + _NESTING_DECLARATIONS):
+            return node
+        height = 0
+        for value in values:
+            for part in cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,)):
+                if isinstance(part, ex.Node):
+                    height = max(height, self._heights.pop(part, 0))
+        if height >= MAX_NESTING:
+            message = f"this is nested more than {MAX_NESTING} levels deep"
+            raise SourceError(Diagnostic("E0806", message, node.span, hint="give parts of it names with 'let'"))
+        self._heights[node] = height + 1
+        return node
+
+    def _identifier(self, token: Token) -> ex.Identifier:
+        if token.text in RESERVED:
+            hint = f"call it '{token.text}_', or better by what it means"
+            message = f"'{token.text}' is a word of the language and cannot be a name"
+            self._error("E0115", message, self._token_span(token), hint)
+        return ex.Identifier(self._token_span(token), token.text)
+
+    def _error(self, code: str, message: str, span: Span, hint: str = "") -> None:
+        self.errors.append(Diagnostic(code, message, span, hint=hint))
+
+    # Rules that no class stands for; parts: the values of all symbols, kept: of those that a tree keeps
+
+    def _file(self, _parts: Sequence[Child], kept: Sequence[Child]) -> s.File:
+        return s.File(self._source, nodes_of(kept))
+
+    def _module(self, parts: Sequence[Child], kept: Sequence[Token]) -> ex.Identifier:
+        return ex.Identifier(self._span(parts), ".".join(part.text for part in kept))
+
+    def _items(self, parts: Sequence[Child], _kept: Sequence[Child]) -> Items:
+        present = [part for part in parts if part is not None]
+        return Items(start_of(present[0]), end_of(present[-1]), nodes_of(present))
+
+    _parameters = _arguments = _shape = _block = _for_clauses = _indices = _items
+
+    def _else_branch(self, parts: Sequence[Any], kept: Sequence[Items | s.If]) -> Items:
+        body = kept[0]
         items = (body,) if isinstance(body, s.If) else body.items
-        return BracketedItems(start_of(keyword), end_of(body), items)
+        return Items(start_of(parts[0]), end_of(body), items)
 
-    # Topologies
-
-    def topology_instance(self, keyword: Token, name: Token, _equals: Token, value: ex.Expr) -> s.TopologyInstance:
-        return s.TopologyInstance(self._span(keyword, value), self._identifier(name), value)
-
-    def topology_template(
-        self, keyword: Token, name: Token, parameters: BracketedItems | None, body: BracketedItems
-    ) -> s.TopologyTemplate:
-        known = items_of(parameters, s.Parameter) if parameters else None
-        span = self._span(keyword, body)
-        return self._nested(s.TopologyTemplate(span, self._identifier(name), known, items_of(body, s.Statement)), body)
-
-    def device(
-        self,
-        kind: Token,
-        name: Token,
-        shape: BracketedItems | None,
-        attributes: BracketedItems | None,
-        labels: ex.Expr | None,
-    ) -> s.DeviceDeclaration | s.DeviceTable:
-        table = self._table(s.DeviceTable, kind)
-        if table is not None:
-            return table
-        span = self._span(kind, name, shape, attributes, labels)
-        sizes, known = items_of(shape, ex.Expr), items_of(attributes, ex.Argument)
-        return s.DeviceDeclaration(span, kind.text, self._identifier(name), sizes, known, labels)
-
-    def labels(self, _keyword: Token, labels: ex.Expr) -> ex.Expr:
-        return labels
-
-    def link(
-        self, keyword: Token, source: ex.Expr, arrow: Token, target: ex.Expr, attributes: BracketedItems | None
-    ) -> s.LinkDeclaration | s.LinkTable:
-        table = self._table(s.LinkTable, keyword)
-        if table is not None:
-            return table
-        span = self._span(keyword, target, attributes)
-        return s.LinkDeclaration(span, source, target, arrow.kind == "<->", items_of(attributes, ex.Argument))
-
-    def links(self, keyword: Token, matrix: ex.Expr, attributes: BracketedItems | None) -> s.LinkMatrix:
-        return s.LinkMatrix(self._span(keyword, matrix, attributes), matrix, items_of(attributes, ex.Argument))
-
-    def use(
-        self,
-        keyword: Token,
-        topology: ex.Expr,
-        _as: Token,
-        name: Token,
-        shape: BracketedItems | None,
-        labels: ex.Expr | None,
-    ) -> s.Use:
-        span = self._span(keyword, name, shape, labels)
-        return s.Use(span, topology, self._identifier(name), items_of(shape, ex.Expr), labels)
-
-    # Groups
-
-    def group(self, keyword: Token, name: Token, *rest: Child) -> s.Group:
-        _open, clauses, _close, _equals, value = rest
-        assert clauses is None or isinstance(clauses, BracketedItems)
-        assert isinstance(value, ex.Expr)
-        span = self._span(keyword, value)
-        return s.Group(span, self._identifier(name), items_of(clauses, ex.ForClause), value)
-
-    # Collectives and algorithms
-
-    def collective(self, keyword: Token, name: Token, parameters: BracketedItems, body: BracketedItems) -> s.Collective:
-        span = self._span(keyword, body)
-        known = items_of(parameters, s.Parameter)
-        return self._nested(s.Collective(span, self._identifier(name), known, items_of(body, s.Statement)), body)
-
-    def chunk_reference(self, name: Token, indices: BracketedItems | None) -> s.ChunkReference:
-        return s.ChunkReference(self._span(name, indices), self._identifier(name), items_of(indices, ex.Expr))
-
-    def chunk(self, keyword: Token, chunk: s.ChunkReference, _colon: Token, size: ex.Expr) -> s.ChunkDeclaration:
-        return s.ChunkDeclaration(self._span(keyword, size), chunk, size)
-
-    def pre(self, keyword: Token, chunk: s.ChunkReference, _at: Token, place: ex.Expr) -> s.Precondition:
-        return s.Precondition(self._span(keyword, place), chunk, place)
-
-    def post(self, keyword: Token, chunk: s.ChunkReference, _at: Token, place: ex.Expr) -> s.Postcondition:
-        return s.Postcondition(self._span(keyword, place), chunk, None, place)
-
-    def post_reduced(self, keyword: Token, name: Token, *rest: Child) -> s.Postcondition:
-        _open, chunk, _comma, operation, close, _at, place = rest
-        assert isinstance(chunk, s.ChunkReference)
-        assert isinstance(close, Token)
-        assert isinstance(place, ex.Expr)
-        reduction: ex.Expr = ex.StringLiteral(self._span(name), name.text)
-        call = self._span(name, close)
-        reducer = name.text
-        if reducer == "reduce":
-            if isinstance(operation, ex.Expr):
-                reduction = operation
-            else:
+    def _post_reduced(self, parts: Sequence[Any], kept: Sequence[Any]) -> s.Postcondition:
+        name, chunk, operation, place = kept
+        reduction: ex.Expr = ex.StringLiteral(self._token_span(name), name.text)
+        call = Span(self._source, name.start, next(end_of(p) for p in parts if isinstance(p, Token) and p.kind == ")"))
+        if name.text == "reduce":
+            if operation is None:
                 hint = "write 'reduce(x, \"sum\")' or 'sum(x)'"
                 self._error("E0118", "'reduce' needs an operation after its chunk", call, hint)
-        elif reducer not in REDUCTIONS:
+            else:
+                reduction = operation
+        elif name.text not in REDUCTIONS:
             known = ", ".join(f"'{r}(x)'" for r in REDUCTIONS)
             hint = f"{known} or 'reduce(x, op)' is allowed here"
-            self._error("E0117", f"'{reducer}' is not a reduction", reduction.span, hint)
+            self._error("E0117", f"'{name.text}' is not a reduction", reduction.span, hint)
         elif operation is not None:
-            self._error(
-                "E0118", f"'{reducer}' takes one chunk and nothing else", call, "'reduce(x, op)' names an operation"
-            )
-        return s.Postcondition(self._span(keyword, place), chunk, reduction, place)
+            hint = "'reduce(x, op)' names an operation"
+            self._error("E0118", f"'{name.text}' takes one chunk and nothing else", call, hint)
+        return s.Postcondition(self._span(parts), chunk, place, reduction)
 
-    def algorithm(self, keyword: Token, name: Token, parameters: BracketedItems, *rest: Child) -> s.Algorithm:
-        _implements, collective, body = rest
-        assert isinstance(collective, ex.Call)
-        assert isinstance(body, BracketedItems)
-        span, known = self._span(keyword, body), items_of(parameters, s.Parameter)
-        statements = items_of(body, s.Statement)
-        return self._nested(s.Algorithm(span, self._identifier(name), known, collective, statements), body)
+    def _comparison(self, parts: Sequence[Child], kept: Sequence[Part]) -> ex.Comparison:
+        operands = nodes_of(kept)
+        words = [part.text if isinstance(part, Token) else "," for part in kept[1:-1]]
+        operators = tuple(" ".join(words).split(" , "))
+        return self._nested(ex.Comparison(self._span(parts), operators, operands), operands)
 
-    def transfer(self, kind: Token, chunk: s.ChunkReference, *rest: Child) -> s.TransferStatement:
-        _from, source, _to, target, _at, step = rest
-        assert isinstance(source, ex.Expr)
-        assert isinstance(target, ex.Expr)
-        assert step is None or isinstance(step, ex.Expr)
-        return s.TransferStatement(self._span(kind, target, step), kind.text, chunk, source, target, step)
+    def _parenthesized(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Expr:
+        return self._nested(replace(kept[0], span=self._span(parts)), kept)
 
-    # Schedules
+    def _collection(self, kind: str, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
+        items = nodes_of(kept)
+        return self._nested(ex.Collection(self._span(parts), kind, items), items)
 
-    def schedule(
-        self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: BracketedItems
-    ) -> s.ScheduleDeclaration:
-        span = self._span(keyword, body)
-        node = s.ScheduleDeclaration(span, self._identifier(name), topology, items_of(body, s.Statement))
-        return self._nested(node, body)
+    def _list(self, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
+        numbers = self._table(ex.NumberList, parts) if self.tables else None
+        return self._collection("list", parts, kept) if not isinstance(numbers, ex.NumberList) else numbers
 
-    def run(self, keyword: Token, collective: ex.Call, *rest: Child) -> s.RunStatement:
-        _using, algorithm, arguments = rest
-        assert algorithm is None or isinstance(algorithm, Token)
-        assert arguments is None or isinstance(arguments, BracketedItems)
-        span = self._span(keyword, collective, algorithm, arguments)
-        using = self._optional_identifier(algorithm)
-        return s.RunStatement(span, collective, using, items_of(arguments, ex.Argument))
+    def _set(self, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
+        return self._collection("set", parts, kept)
 
-    def synthesize(self, keyword: Token, synthesizer: Token, arguments: BracketedItems | None) -> s.Synthesize:
-        span = self._span(keyword, synthesizer, arguments)
-        return s.Synthesize(span, self._identifier(synthesizer), items_of(arguments, ex.Argument))
+    def _list_comprehension(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Comprehension:
+        kind = "list" if isinstance(parts[0], Token) and parts[0].kind == "[" else "set"
+        item, clauses, condition = kept
+        node = ex.Comprehension(self._span(parts), kind, item, clauses.items, condition)
+        return self._nested(node, (item, clauses.items, condition))
 
-    def verify(self, keyword: Token, *checks: Child) -> s.Verify:
-        known = nodes_of(checks, ex.Expr)
-        return s.Verify(self._span(keyword, known[-1]), known)
+    _set_comprehension = _list_comprehension
 
-    def emit(self, keyword: Token, kind: Token, arguments: BracketedItems | None) -> s.Emit:
-        span = self._span(keyword, kind, arguments)
-        return s.Emit(span, self._identifier(kind), items_of(arguments, ex.Argument))
+    def _name(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.Name:
+        identifier = self._identifier(kept[0])
+        return ex.Name(identifier.span, identifier.name)
 
-    def allow(self, keyword: Token, what: Token) -> s.Allow:
-        return s.Allow(self._span(keyword, what), self._identifier(what))
+    # Literals
 
-    # Workloads and designs
+    def _boolean(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.BoolLiteral:
+        return ex.BoolLiteral(self._token_span(kept[0]), kept[0].text == "true")
 
-    def workload(self, keyword: Token, name: Token, *rest: Child) -> s.Workload:
-        _from, path, arguments, body = rest
-        assert path is None or isinstance(path, Token)
-        assert arguments is None or isinstance(arguments, BracketedItems)
-        assert body is None or isinstance(body, BracketedItems)
-        span = self._span(keyword, name, path, arguments, body)
-        file = self.string(path) if path is not None else None
-        options, statements = items_of(arguments, ex.Argument), items_of(body, s.Statement)
-        return self._nested(s.Workload(span, self._identifier(name), file, options, statements), body)
+    def _integer(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.IntLiteral:
+        return ex.IntLiteral(self._token_span(kept[0]), self._literal(whole, kept[0], 1))
 
-    def repeat(self, keyword: Token, count: ex.Expr, body: BracketedItems) -> s.Repeat:
-        return self._nested(s.Repeat(self._span(keyword, body), count, items_of(body, s.Statement)), count, body)
+    def _decimal(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.FloatLiteral:
+        return ex.FloatLiteral(self._token_span(kept[0]), self._literal(number, kept[0], Fraction(1)))
 
-    def layer(self, keyword: Token, times: BracketedItems | None, body: BracketedItems) -> s.Layer:
-        collectives = items_of(body, s.LayerCollective)
-        return s.Layer(self._span(keyword, body), items_of(times, ex.Argument), collectives)
+    def _quantity(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.QuantityLiteral:
+        dimension, value = self._literal(quantity, kept[0], (Dimension.BYTES, Fraction(1)))
+        return ex.QuantityLiteral(self._token_span(kept[0]), dimension, value)
 
-    def layer_collective(self, phase: Token, group: Token, collective: Token, size: ex.Expr) -> s.LayerCollective:
-        names = [self._identifier(token) for token in (phase, group, collective)]
-        return s.LayerCollective(self._span(phase, size), names[0], names[1], names[2], size)
+    def _string(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.StringLiteral:
+        return ex.StringLiteral(self._token_span(kept[0]), self._literal(string_value, kept[0], ""))
 
-    def loop(self, keyword: Token, time: ex.Expr) -> s.Loop:
-        return s.Loop(self._span(keyword, time), time)
-
-    def prices(self, keyword: Token, name: Token, body: BracketedItems) -> s.PriceTable:
-        node = s.PriceTable(self._span(keyword, body), self._identifier(name), items_of(body, s.Statement))
-        return self._nested(node, body)
-
-    def design(self, keyword: Token, name: Token, _on: Token, topology: ex.Expr, body: BracketedItems) -> s.Design:
-        span = self._span(keyword, body)
-        return self._nested(s.Design(span, self._identifier(name), topology, items_of(body, s.Statement)), body)
-
-    def train(self, keyword: Token, workload: Token, arguments: BracketedItems | None) -> s.Train:
-        span = self._span(keyword, workload, arguments)
-        return s.Train(span, self._identifier(workload), items_of(arguments, ex.Argument))
-
-    def require(self, keyword: Token, constraint: ex.Expr) -> s.Require:
-        return s.Require(self._span(keyword, constraint), constraint)
-
-    def minimize(self, keyword: Token, objective: ex.Expr) -> s.Minimize:
-        return s.Minimize(self._span(keyword, objective), objective)
-
-    def tiers(self, keyword: Token, *parts: Child) -> s.Tiers:
-        names = tuple(self._identifier(part) for part in parts if isinstance(part, Token) and part.kind == t.NAME)
-        return s.Tiers(self._span(keyword, *parts), names)
-
-    def price(self, keyword: Token, tier: Token, arguments: BracketedItems) -> s.Price:
-        return s.Price(self._span(keyword, arguments), self._identifier(tier), items_of(arguments, ex.Argument))
-
-    def priced_by(self, keyword: Token, table: Token) -> s.PricedBy:
-        return s.PricedBy(self._span(keyword, table), self._identifier(table))
+    def _literal(self, meaning: Callable[[str], _Value], token: Token, stand_in: _Value) -> _Value:
+        """The value of a literal; `stand_in` if it has none, which is reported."""
+        try:
+            return meaning(token.text)
+        except LiteralError as error:
+            self.errors.append(error.diagnostic(self._token_span(token)))
+            return stand_in

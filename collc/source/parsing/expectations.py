@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import Final
 
-from collc.base.synthesizers import COMMON
+from collc.base.diagnostics import SourceFile
 from collc.base.wording import listed
+from collc.passes.synthesizers import COMMON
 from collc.source.parsing import tokens as t
+from collc.source.parsing.automaton import Automaton
+from collc.source.parsing.build import Builder
+from collc.source.parsing.table import load_table
 from collc.source.parsing.tokens import Token
 
-BODIES: Final[dict[str, frozenset[str]]] = {
-    "file": frozenset(
-        {"import", "param", "topology", "group", "collective", "algorithm", "schedule", "workload", "prices", "design"}
-    ),
-    "topology": frozenset({"npu", "switch", "link", "links", "use"}),
-    "collective": frozenset({"chunk", "pre", "post"}),
-    "algorithm": frozenset({"send", "reduce"}),
-    "schedule": frozenset({"run", "synthesize", "verify", "emit", "allow"}),
-    "workload": frozenset({"repeat", "layer", "loop"}),
-    "layer": frozenset({"forward", "input_gradient", "weight_gradient"}),
-    "prices": frozenset({"price"}),
-    "design": frozenset({"train", "require", "minimize", "tiers", "price", "prices", "emit"}),
-}
-"""The keywords of the statements of each body; `let`, `for` and `if` are allowed in all of them."""
-
 ANYWHERE: Final = frozenset({"let", "for", "if"})
-
-STATEMENTS: Final = frozenset[str]().union(ANYWHERE, *BODIES.values())
-"""Every keyword that begins a statement."""
 
 HEADERS: Final[dict[str, str]] = {
     "topology": "topology x",
@@ -44,6 +31,29 @@ HEADERS: Final[dict[str, str]] = {
     "if": "if 0",
 }
 """A valid head of each statement with a body: recovery parses it in place of a wrong head, then reads the body."""
+
+
+@cache
+def statements_of() -> dict[str, frozenset[str]]:
+    """The keywords of the statements of "file" and of each body, without ANYWHERE: what the grammar allows there."""
+    table = load_table()
+    words: dict[str, frozenset[str]] = {}
+    for body in ("file", *(body for body in HEADERS if body not in ("repeat", *ANYWHERE))):
+        around = "workload x { " if body == "layer" else ""
+        head = around + HEADERS.get(body, "")
+        automaton = Automaton(table, Builder(SourceFile("", "")))
+        for token in table.scanner.scan(f"{head} {{" if head else ""):
+            if token.kind != t.END:
+                automaton.feed(token)
+        words[body] = frozenset(filter(str.isidentifier, automaton.acceptable())) - ANYWHERE
+    return words
+
+
+@cache
+def all_statements() -> frozenset[str]:
+    """Every keyword that begins a statement."""
+    return ANYWHERE.union(*statements_of().values())
+
 
 _VALUES: Final = frozenset(
     {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "true", "false", "(", "[", "{", "-", "+", "~", "not"}
@@ -105,7 +115,7 @@ def expected(terminals: AbstractSet[str]) -> str:
         words += [] if left else ["an operator"]
     if {"let"} < left:
         words.append("a new statement")
-        left -= STATEMENTS
+        left -= all_statements()
         left -= {t.END, "else"}
     signs = sorted(left - _CLASSES.keys(), key=lambda sign: (sign.isidentifier(), sign))
     words += [_CLASSES[kind] for kind in _CLASSES if kind in left]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, dataclass_transform
 
 from collc.base.diagnostics import Span
 from collc.base.units import Dimension
@@ -12,15 +12,29 @@ from collc.base.units import Dimension
 if TYPE_CHECKING:
     from collc.ten.arrays import Int64Array
 
+Scope = TypeVar("Scope")
+Result = TypeVar("Result")
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
+NODES: Final[dict[str, type[Node]]] = {}
+"""The class of each rule of coll.lark that has one; its fields are what the rule keeps, in order (see build.py)."""
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class _Form:
+    """What makes each subclass a dataclass, and enters it as the class of a rule of coll.lark."""
+
+    def __init_subclass__(cls, rule: str = "") -> None:
+        dataclass(eq=False)(cls)
+        if rule:
+            NODES[rule] = cast("type[Node]", cls)
+
+
+class Node(_Form):
     """A node of the syntax tree. span: the source text that it was parsed from."""
 
     span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Identifier(Node):
     """A name in a declaration, or as the label of an argument or member."""
 
@@ -30,26 +44,22 @@ class Identifier(Node):
 # Expressions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Expr(Node):
     """An expression."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class IntLiteral(Expr):
     """`42`."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class FloatLiteral(Expr):
     """`0.5`, kept exactly."""
 
     value: Fraction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class QuantityLiteral(Expr):
     """`9MiB`, `0.5us`, `50GiB/s`: value in bytes, picoseconds or bytes per second."""
 
@@ -57,49 +67,42 @@ class QuantityLiteral(Expr):
     value: Fraction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class StringLiteral(Expr):
     """`"sum"`, without its quotes."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class BoolLiteral(Expr):
     """`true`, `false`."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class NumberList(Expr):
     """`[0, 4, 0, 1, ...]`: a long list of nothing but whole numbers (see tables.py). numbers: int64[items]."""
 
     numbers: Int64Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Name(Expr):
     """A use of a name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Star(Expr):
+class Star(Expr, rule="star"):
     """`*` as an index: all of a dimension."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Member(Expr):
+class Member(Expr, rule="member"):
     """`pod.gpu`."""
 
     base: Expr
     member: Identifier
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Index(Expr):
+class Index(Expr, rule="index"):
     """`gpu[0, *]`."""
 
     base: Expr
@@ -113,40 +116,35 @@ def root_of(node: Expr) -> Expr:
     return node
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Argument(Node):
+class Argument(Node, rule="argument"):
     """`64MiB` or `size: 64MiB`."""
 
     name: Identifier | None
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call(Expr):
+class Call(Expr, rule="call"):
     """`len(g)`, `ring(8, bandwidth: 50GiB/s)`, `unwound(t, degree: 2)`."""
 
     function: Identifier
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unary(Expr):
+class Unary(Expr, rule="unary"):
     """`-a`, `+a`, `~a`, `not a`."""
 
     operator: str
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Binary(Expr):
+class Binary(Expr, rule="binary"):
     """`a + b`, ..., `a and b`; also products of topologies, and unions and differences of sets."""
 
-    operator: str
     left: Expr
+    operator: str
     right: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Expr):
     """`a < b <= c`, `x in s`, `x not in s`; there is one operand more than operators."""
 
@@ -154,15 +152,13 @@ class Comparison(Expr):
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Range(Expr):
+class Range(Expr, rule="range"):
     """`low..high`, without high."""
 
     low: Expr
     high: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Collection(Expr):
     """`{a, b}` (kind "set") or `[a, b]` (kind "list")."""
 
@@ -170,15 +166,13 @@ class Collection(Expr):
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ForClause(Node):
+class ForClause(Node, rule="for_clause"):
     """`i in 0..4` of a for statement, a comprehension or a family of groups."""
 
     name: Identifier
     iterable: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Comprehension(Expr):
     """`{f(i) for i in r, j in q if c}` or with brackets."""
 
@@ -188,27 +182,40 @@ class Comprehension(Expr):
     condition: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RemovedDevice(Node):
-    """`npu 5`, `npu gpu[0, *]` or `switch spine` in `without`; an int is an NPU number."""
+class RemovedDevice(Node, rule="removed_device"):
+    """`npu 5`, `npu gpu[0, *]` or `switch spine` in `without`; kind: "npu" or "switch". An int is an NPU number."""
 
-    switch: bool
+    kind: str
     device: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RemovedLink(Node):
+class RemovedLink(Node, rule="removed_link"):
     """`link 0 <-> 1 lanes 2` in `without`; both: `<->`. lanes: how many of parallel links; None for all."""
 
     source: Expr
-    target: Expr
     both: bool
+    target: Expr
     lanes: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Without(Expr):
+class Without(Expr, rule="without"):
     """`t without { npu 5, link 0 <-> 1 }`."""
 
     base: Expr
     parts: tuple[RemovedDevice | RemovedLink, ...]
+
+
+class ExpressionVisitor(Generic[Scope, Result]):
+    """Calls the method for each kind of expression: `_visit_binary` for a Binary, as `ast.NodeVisitor` does.
+
+    Scope: what the names in an expression mean. A subclass has a method for each kind but literals.
+    """
+
+    def visit(self, node: Expr, scope: Scope) -> Result:
+        """What the method for the kind of a node returns; `_visit_literal` takes the nodes that have no method."""
+        method: Any = getattr(self, f"_visit_{type(node).__name__.lower()}", None)
+        return self._visit_literal(node) if method is None else method(node, scope)
+
+    def _visit_literal(self, node: Expr) -> Result:
+        """All other expressions: literals, and a '*' in a position where it has no meaning."""
+        raise NotImplementedError

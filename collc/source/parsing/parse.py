@@ -37,7 +37,7 @@ def begins(source: SourceFile) -> bool:
 def parse_with_tables(source: SourceFile) -> File | None:
     """The syntax tree of a file in which long tables are not parsed line by line (see tables.py).
 
-    None where the file has no such tables, or anything in it is wrong.
+    None if the file has no such tables, or anything in it is wrong.
     """
     if not MIN_CHARACTERS <= len(source.text) <= MAX_BYTES:
         return None

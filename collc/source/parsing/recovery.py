@@ -14,14 +14,14 @@ from collc.source.parsing.automaton import Automaton
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import (
     ANYWHERE,
-    BODIES,
     HEADERS,
     SIGN_HINTS,
-    STATEMENTS,
+    all_statements,
     expected,
     found,
     number_hint,
     sign,
+    statements_of,
     where_argument_stands,
 )
 from collc.source.parsing.literals import unit_hint
@@ -85,7 +85,7 @@ class Recovery:
     def _doubt(self, position: int) -> None:
         """Remember the parser's state where a keyword of a statement is about to be read as a name."""
         token = self._tokens[position]
-        doubtful = token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position)
+        doubtful = token.kind == t.NAME and token.text in all_statements() and self._first_on_line(position)
         if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
             self._doubtful = (position, list(self._parser.states), list(self._parser.values))
 
@@ -117,7 +117,7 @@ class Recovery:
         return token.start - self._source.text.rfind("\n", 0, token.start)
 
     def _open(self) -> int:
-        """The height of the stack below a bracket pair that was just closed; the full height where there is none."""
+        """The height of the stack below a bracket pair that was just closed; the full height if there is none."""
         values = self._parser.values
         last = values[-1] if values else None
         if not isinstance(last, Token) or last.kind not in _CLOSING.values():
@@ -144,14 +144,14 @@ class Recovery:
         """The innermost body around the current position: "topology", ..., or "file"."""
         for level in reversed(self._levels()[:-1]):
             head = self._head(level)
-            if head in BODIES:
+            if head in statements_of():
                 return head
         return "file"
 
     # Mistakes that can be corrected in place
 
     def _corrected(self, position: int) -> int | None:
-        """Report and correct a mistake, and return the position after it; None where it is of no known kind."""
+        """Report and correct a mistake, and return the position after it; None if it is of no known kind."""
         token = self._tokens[position]
         before = self._tokens[position - 1] if position else token
         if _ascii_unit(token) and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
@@ -171,7 +171,7 @@ class Recovery:
             return self._wrong_part(position)
         if (
             token.kind == t.NAME
-            and token.text in STATEMENTS
+            and token.text in all_statements()
             and before.kind == "{"
             and self._parser.values[-1] is before
         ):
@@ -202,7 +202,7 @@ class Recovery:
     def _begins_declaration(self, position: int) -> bool:
         """Whether a declaration begins at column 1, or the file ends: open braces are then never closed."""
         token = self._tokens[position]
-        return token.kind == t.END or (token.text in BODIES["file"] and self._column(token) == 1)
+        return token.kind == t.END or (token.text in statements_of()["file"] and self._column(token) == 1)
 
     def _wrong_part(self, position: int) -> int:
         """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
@@ -343,8 +343,12 @@ class Recovery:
         token, after = self._tokens[position], self._tokens[min(position + 1, len(self._tokens) - 1)]
         if token.kind != t.NAME or after.kind in {":", ",", ")", "]", "=", "."}:
             return False
-        if token.text not in STATEMENTS:
-            return self._first_on_line(position) and after.kind == t.NAME and near(token.text, STATEMENTS) is not None
+        if token.text not in all_statements():
+            return (
+                self._first_on_line(position)
+                and after.kind == t.NAME
+                and near(token.text, all_statements()) is not None
+            )
         before = self._tokens[position - 1].kind if position else ""
         return self._first_on_line(position) or (mid_line and before in {"}", ")", "]"}) or before == "{"
 
@@ -368,9 +372,9 @@ class Recovery:
         return False
 
     def _enter_body(self, position: int) -> bool:
-        """Parse a valid head in place of a wrong one, so that the body can be read; False where no body begins here."""
+        """Parse a valid head in place of a wrong one, so that the body can be read; False if no body begins here."""
         after = self._tokens[min(position + 1, len(self._tokens) - 1)]
-        if after.kind != "}" and after.text not in STATEMENTS:
+        if after.kind != "}" and after.text not in all_statements():
             return False
         level = self._levels()[-1]
         head = self._head(level)
@@ -403,10 +407,10 @@ class Recovery:
                 else f"remove it, or add the missing '{_OPENING[token.kind]}'"
             )
             self._report("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
-        elif statement and token.kind == t.NAME and token.text in STATEMENTS | {"else"}:
+        elif statement and token.kind == t.NAME and token.text in all_statements() | {"else"}:
             self._misplaced(token)
         elif statement and token.kind == t.NAME and self._first_on_line(position):
-            words = sorted(possible & STATEMENTS)
+            words = sorted(possible & all_statements())
             quoted = [f"'{word}'" for word in words]
             hint = where_argument_stands(token.text, possible) or did_you_mean(
                 token.text, words, f"allowed here: {listed(quoted)}"
@@ -419,16 +423,16 @@ class Recovery:
         return Span(self._source, token.start, token.end)
 
     def _unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
-        """Report a bracket that is never closed; False where that is not the error."""
+        """Report a bracket that is never closed; False if that is not the error."""
         token = self._tokens[position]
         if bracket is None:
             return False
         ends = token.kind == t.END
         if token.kind == "}" and bracket.kind != "{" and self._first_on_line(position):
             ends = len(self._levels()) > 1
-        elif token.kind == t.NAME and token.text in STATEMENTS and self._first_on_line(position):
+        elif token.kind == t.NAME and token.text in all_statements() and self._first_on_line(position):
             in_block = "let" in possible or "forward" in possible
-            outer = self._column(token) == 1 and token.text in BODIES["file"]
+            outer = self._column(token) == 1 and token.text in statements_of()["file"]
             ends = outer if in_block else bracket.kind != "{" or outer
             ends = ends and self._begins_statement(position, mid_line=False)
         cut_short = (self._source.text + "\n").find("\n", bracket.start)
@@ -453,7 +457,11 @@ class Recovery:
                 hint="'else' follows directly after the '}' of an 'if'",
             )
             return
-        homes = [f"{_article(home)} {home}" for home, words in BODIES.items() if token.text in words and home != "file"]
+        homes = [
+            f"{_article(home)} {home}"
+            for home, words in statements_of().items()
+            if token.text in words and home != "file"
+        ]
         where = f"in the body of {_article(body)} {body}" if body != "file" else "at the top of a file"
         bracket = self._open_bracket()
         if body == "file" and bracket is not None and bracket.kind == "{":

@@ -23,21 +23,18 @@ if TYPE_CHECKING:
     from collc.ten.arrays import Int64Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Statement(Node):
     """A statement of a file or of a body."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Let(Statement):
+class Let(Statement, rule="let"):
     """`let n = 8`; at the top and in every body."""
 
     name: Identifier
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class For(Statement):
+class For(Statement, rule="for_statement"):
     """`for i in r, j in q if c { ... }`."""
 
     clauses: tuple[ForClause, ...]
@@ -45,8 +42,7 @@ class For(Statement):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class If(Statement):
+class If(Statement, rule="if_statement"):
     """`if c { ... } else { ... }`; `else if` is an If alone in `otherwise`."""
 
     condition: Expr
@@ -57,8 +53,7 @@ class If(Statement):
 # Bodies of topologies
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceDeclaration(Statement):
+class DeviceDeclaration(Statement, rule="device"):
     """`npu gpu[2, 8] (...) labels [...]` or `switch s[2] (...)`; kind: "npu" or "switch"."""
 
     kind: str
@@ -68,13 +63,12 @@ class DeviceDeclaration(Statement):
     labels: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkDeclaration(Statement):
+class LinkDeclaration(Statement, rule="link"):
     """`link a -> b (...)`; both: `<->`."""
 
     source: Expr
-    target: Expr
     both: bool
+    target: Expr
     attributes: tuple[Argument, ...]
 
 
@@ -97,7 +91,6 @@ class LinkForm:
     names: dict[str, list[str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class LinkTable(Statement):
     """Many successive lines `link a -> b (...)`, parsed as a table (see tables.py). lines: their number."""
 
@@ -105,7 +98,6 @@ class LinkTable(Statement):
     lines: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class DeviceTable(Statement):
     """Many successive lines `npu a (...)` that differ in the name only. device: one of them."""
 
@@ -113,8 +105,7 @@ class DeviceTable(Statement):
     names: list[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChangedDevice(Node):
+class ChangedDevice(Node, rule="changed_device"):
     """`npu gpu[0, *] (inject: r)` or `switch s (buffer: 4)` in `with`: devices that are there, or a declaration."""
 
     kind: str
@@ -124,7 +115,7 @@ class ChangedDevice(Node):
 
     @property
     def declaration(self) -> DeviceDeclaration | None:
-        """The same as a declaration of new devices; None where it cannot be one, as `gpu[0, *]`."""
+        """The declaration of new devices that it can be; None if it cannot be one, as `gpu[0, *]`."""
         name = self.device.base if isinstance(self.device, Index) else self.device
         shape = self.device.indices if isinstance(self.device, Index) else ()
         if not isinstance(name, Name) or any(isinstance(size, Star) for size in shape):
@@ -134,39 +125,35 @@ class ChangedDevice(Node):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChangedLink(Node):
+class ChangedLink(Node, rule="changed_link"):
     """`link a <-> b (bandwidth: r) lanes 1 for i in 0..4` in `with`; both: `<->`.
 
     lanes: how many of parallel links; None for all.
     """
 
     source: Expr
-    target: Expr
     both: bool
+    target: Expr
     attributes: tuple[Argument, ...]
     lanes: Expr | None
     loop: ForClause | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class With(Expr):
+class With(Expr, rule="with_parts"):
     """`t with { npu spare, link spare <-> leaf[3] (bandwidth: 50GB/s, latency: 2us) }`."""
 
     base: Expr
     parts: tuple[ChangedDevice | ChangedLink, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkMatrix(Statement):
+class LinkMatrix(Statement, rule="links"):
     """`links [[0, 2], [1, 0]] (...)`."""
 
     matrix: Expr
     attributes: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Use(Statement):
+class Use(Statement, rule="use"):
     """`use dgx(8) as node[4] labels "host[1-4]"`."""
 
     topology: Expr
@@ -178,44 +165,39 @@ class Use(Statement):
 # Bodies of collectives and algorithms
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChunkReference(Node):
+class ChunkReference(Node, rule="chunk_reference"):
     """`x[i, c]` or `partial`."""
 
     name: Identifier
     indices: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChunkDeclaration(Statement):
+class ChunkDeclaration(Statement, rule="chunk"):
     """`chunk x[i, c]: size / n`."""
 
     chunk: ChunkReference
     size: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Precondition(Statement):
+class Precondition(Statement, rule="pre"):
     """`pre x[i, c] at g[i]`; place: an npu, a group or a set of NPUs."""
 
     chunk: ChunkReference
     place: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Postcondition(Statement):
+class Postcondition(Statement, rule="post"):
     """`post x at S`, `post sum(x) at S`, `post reduce(x, op) at S`.
 
     reduction: None for a copy, a StringLiteral for `sum(x)`, the expression of `op` for `reduce(x, op)`.
     """
 
     chunk: ChunkReference
-    reduction: Expr | None
     place: Expr
+    reduction: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TransferStatement(Statement):
+class TransferStatement(Statement, rule="transfer"):
     """`send x[i] from a to b at s` or `reduce ...`; kind: "send" or "reduce"; step None without `at`."""
 
     kind: str
@@ -228,8 +210,7 @@ class TransferStatement(Statement):
 # Bodies of schedules
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunStatement(Statement):
+class RunStatement(Statement, rule="run"):
     """`run all_reduce(dp, size: 1GiB) using hierarchical(shape: [8, 4])`.
 
     arguments: of the algorithm, for parameters that the collective does not have; the parentheses may be left out.
@@ -237,34 +218,30 @@ class RunStatement(Statement):
 
     collective: Call
     using: Identifier | None
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Synthesize(Statement):
+class Synthesize(Statement, rule="synthesize"):
     """`synthesize tacos(seed: 7)`; the parentheses may be left out."""
 
     synthesizer: Identifier
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Verify(Statement):
+class Verify(Statement, rule="verify"):
     """`verify optimal, time <= 2ms`: each a Name or a Comparison over `time`, `steps`, `bound`."""
 
     checks: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Emit(Statement):
+class Emit(Statement, rule="emit"):
     """`emit msccl("f.xml", instances: 2)`; the parentheses may be left out."""
 
     kind: Identifier
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Allow(Statement):
+class Allow(Statement, rule="allow"):
     """`allow congestion`."""
 
     what: Identifier
@@ -273,16 +250,14 @@ class Allow(Statement):
 # Bodies of workloads and designs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Repeat(Statement):
+class Repeat(Statement, rule="repeat"):
     """`repeat 24 { ... }`."""
 
     count: Expr
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerCollective(Node):
+class LayerCollective(Node, rule="layer_collective"):
     """`forward tensor all_reduce 64MiB`: phase, group, collective, size."""
 
     phase: Identifier
@@ -291,60 +266,52 @@ class LayerCollective(Node):
     size: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Layer(Statement):
+class Layer(Statement, rule="layer"):
     """`layer (forward: 1.5ms, ...) { ... }`."""
 
     times: tuple[Argument, ...]
     collectives: tuple[LayerCollective, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loop(Statement):
+class Loop(Statement, rule="loop"):
     """`loop tp_dp_overlap`, or the time of an iteration from those of layers: `loop max(sum(forward_compute), ...)`."""
 
     time: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Train(Statement):
+class Train(Statement, rule="train"):
     """`train gpt3 (weight: 2)`."""
 
     workload: Identifier
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Require(Statement):
+class Require(Statement, rule="require"):
     """`require bandwidth[3] <= 50GB/s`."""
 
     constraint: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Minimize(Statement):
+class Minimize(Statement, rule="minimize"):
     """`minimize time * cost`."""
 
     objective: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tiers(Statement):
+class Tiers(Statement, rule="tiers"):
     """`tiers [inter_chiplet, inter_pod]`."""
 
     names: tuple[Identifier, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Price(Statement):
+class Price(Statement, rule="price"):
     """`price inter_pod (link: 7.8, switch: 18, nic: 31.6)`."""
 
     tier: Identifier
     arguments: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PricedBy(Statement):
+class PricedBy(Statement, rule="priced_by"):
     """`prices libra_lowest` in a design."""
 
     table: Identifier
@@ -353,25 +320,31 @@ class PricedBy(Statement):
 # Declarations
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parameter(Node):
-    """`nvlink: rate = 300GB/s` of a template, collective or algorithm; type None where left out."""
+class Parameter(Node, rule="parameter"):
+    """`nvlink: rate = 300GB/s` of a template, collective or algorithm; type None if left out."""
 
     name: Identifier
     type: Identifier | None
     default: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Import(Statement):
+class Import(Statement, rule="import_statement"):
     """`import std.topologies` (path None) or `import "pod.coll"` (module None)."""
 
-    module: str | None
-    path: str | None
+    what: Identifier | StringLiteral
+
+    @property
+    def module(self) -> str | None:
+        """The name of a module; None for a file."""
+        return self.what.name if isinstance(self.what, Identifier) else None
+
+    @property
+    def path(self) -> str | None:
+        """The name of a file; None for a module."""
+        return self.what.value if isinstance(self.what, StringLiteral) else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Param(Statement):
+class Param(Statement, rule="param"):
     """`param nodes: int = 2`; a param without a default must be given with `-D`."""
 
     name: Identifier
@@ -379,25 +352,22 @@ class Param(Statement):
     default: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopologyTemplate(Statement):
-    """`topology dgx(nodes: int) { ... }`; parameters None where written without parentheses."""
+class TopologyTemplate(Statement, rule="topology_template"):
+    """`topology dgx(nodes: int) { ... }`; parameters None if written without parentheses."""
 
     name: Identifier
     parameters: tuple[Parameter, ...] | None
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopologyInstance(Statement):
+class TopologyInstance(Statement, rule="topology_instance"):
     """`topology t = dgx(3)`."""
 
     name: Identifier
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Group(Statement):
+class Group(Statement, rule="group"):
     """`group g = t.gpu[0, *]`, `group tp[n in 0..4] = t.gpu[n, *]`; clauses: () for a single group."""
 
     name: Identifier
@@ -405,8 +375,7 @@ class Group(Statement):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collective(Statement):
+class Collective(Statement, rule="collective"):
     """`collective c(g: group, size: bytes) { ... }`."""
 
     name: Identifier
@@ -414,8 +383,7 @@ class Collective(Statement):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Algorithm(Statement):
+class Algorithm(Statement, rule="algorithm"):
     """`algorithm a(...) implements c(...) { ... }`."""
 
     name: Identifier
@@ -424,8 +392,7 @@ class Algorithm(Statement):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScheduleDeclaration(Statement):
+class ScheduleDeclaration(Statement, rule="schedule"):
     """`schedule s on t { ... }`."""
 
     name: Identifier
@@ -433,8 +400,7 @@ class ScheduleDeclaration(Statement):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Workload(Statement):
+class Workload(Statement, rule="workload"):
     """`workload w (tensor: 128) { ... }` or `workload w from "f.txt" (...)`."""
 
     name: Identifier
@@ -443,16 +409,14 @@ class Workload(Statement):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PriceTable(Statement):
+class PriceTable(Statement, rule="prices"):
     """`prices libra_lowest { ... }`."""
 
     name: Identifier
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Design(Statement):
+class Design(Statement, rule="design"):
     """`design d on t { ... }`."""
 
     name: Identifier

@@ -41,22 +41,22 @@ SPLICE: Final = "*"
 """Method of a rule whose values become values of the rule that contains it."""
 
 NONE: Final = -1
-"""In a plan: an optional part that is absent."""
+"""Among the symbols that a tree keeps: an optional one that is absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One alternative of a grammar rule.
 
-    origin: the symbol that it derives. size: number of symbols on its right side. method: the method of the builder
-    that makes its value, or KEEP or SPLICE. plan: for each argument of the method, the number of a symbol or NONE; a
-    symbol in `splices` gives several arguments.
+    origin: the symbol that it derives. size: number of symbols on its right side. method: what makes its value (see
+    build.py), or KEEP or SPLICE. kept: the numbers of the symbols that a tree keeps, and NONE for optional ones that
+    are absent. splices: the symbols that stand for several values.
     """
 
     origin: str
     size: int
     method: str
-    plan: tuple[int, ...]
+    kept: tuple[int, ...]
     splices: frozenset[int]
 
 
@@ -80,18 +80,20 @@ def lark_parser(text: str, *, strict: bool = False) -> Lark:
     """Lark's parser for a grammar. strict: conflicts and overlapping terminals are errors."""
     from lark import Lark
 
-    return Lark(text, parser="lalr", lexer="contextual", start="file", strict=strict, keep_all_tokens=True)
+    return Lark(text, parser="lalr", lexer="contextual", start="file", strict=strict)
 
 
-def _plan(rule: LarkRule) -> tuple[list[int], list[int]]:
-    """The plan of a rule, and the symbols that give several arguments (see Rule)."""
-    plan: list[int] = []
+def _kept(rule: LarkRule) -> tuple[list[int], list[int]]:
+    """The symbols of a rule that a tree keeps, and those that stand for several values (see Rule)."""
+    kept: list[int] = []
     child = 0
     for empty in rule.options.empty_indices or [False] * len(rule.expansion):
-        plan.append(NONE if empty else child)
+        symbol = None if empty else rule.expansion[child]
+        if symbol is None or rule.options.keep_all_tokens or not getattr(symbol, "filter_out", False):
+            kept.append(NONE if empty else child)
         child += not empty
     splices = [i for i, symbol in enumerate(rule.expansion) if not symbol.is_term and symbol.name.startswith("_")]
-    return plan, splices
+    return kept, splices
 
 
 def _method(rule: LarkRule) -> str:
@@ -142,15 +144,15 @@ def _build(text: str) -> _Data:
         "classes": {kind: patterns[name].to_regexp() for name, kind in _CLASSES.items()},
         "signs": sorted(p.value for name, p in patterns.items() if name not in _CLASSES and not p.value.isidentifier()),
         "space": patterns["SPACE"].to_regexp(),
-        "rules": [[rule.origin.name, len(rule.expansion), _method(rule), *_plan(rule)] for rule in rules],
+        "rules": [[rule.origin.name, len(rule.expansion), _method(rule), *_kept(rule)] for rule in rules],
         "states": rows,
     }
 
 
 def _table(data: _Data) -> Table:
     rules = [
-        Rule(origin, size, method, tuple(plan), frozenset(splices))
-        for origin, size, method, plan, splices in data["rules"]
+        Rule(origin, size, method, tuple(kept), frozenset(splices))
+        for origin, size, method, kept, splices in data["rules"]
     ]
     actions, goto = zip(*data["states"], strict=True)
     keywords = frozenset(kind for row in actions for kind in row if kind.isidentifier())
@@ -158,7 +160,7 @@ def _table(data: _Data) -> Table:
 
 
 def stored_table() -> Table | None:
-    """The stored table, None where there is none or it belongs to another version of the grammar."""
+    """The stored table, None if there is none or it belongs to another version of the grammar."""
     file = grammar_file("coll.json")
     if not file.exists():
         return None
@@ -173,7 +175,7 @@ def built_table() -> Table:
 
 @cache
 def load_table() -> Table:
-    """The table of coll.lark: the stored one, or a new one where that is out of date."""
+    """The table of coll.lark: the stored one, or a new one if that is out of date."""
     return stored_table() or built_table()
 
 

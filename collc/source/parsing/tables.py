@@ -2,7 +2,7 @@
 
 Programs that write `.coll` files write them so. Each form of a line is parsed once, and the numbers and names in which
 the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. Where
-anything is not as expected, there is no table, and where anything in a table is wrong, the file is parsed again without
+anything is not as expected, there is no table, and if anything in a table is wrong, the file is parsed again without
 tables (elaboration/elaborate.py), so that messages are the same.
 """
 
@@ -14,21 +14,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
+from collc.source.parsing import syntax as s
 from collc.source.parsing.automaton import Automaton, Unexpected
-from collc.source.parsing.build import Builder
-from collc.source.parsing.build_expressions import TableNode
+from collc.source.parsing.build import Builder, TableNode
 from collc.source.parsing.expressions import IntLiteral, Name, Node, NumberList
-from collc.source.parsing.syntax import (
-    COLUMN,
-    DeviceDeclaration,
-    DeviceTable,
-    File,
-    LinkDeclaration,
-    LinkForm,
-    LinkTable,
-    Statement,
-    TopologyTemplate,
-)
 from collc.source.parsing.table import Table
 from collc.source.parsing.tokens import END, INT, NAME, Token
 
@@ -65,7 +54,7 @@ class _Column:
 
     @property
     def whole(self) -> bool | None:
-        """Whether all are numbers; None where some are and some are not."""
+        """Whether all are numbers; None if some are and some are not."""
         count = sum(map(str.isdigit, self.words))
         return {0: False, len(self.words): True}.get(count)
 
@@ -123,7 +112,7 @@ class TableReader:
     def _first_line(self, start: int) -> list[Token]:
         return self._tokens(start, self._source.text.index("\n", start))
 
-    def _line_table(self, start: int, end: int) -> LinkTable | DeviceTable | None:
+    def _line_table(self, start: int, end: int) -> s.LinkTable | s.DeviceTable | None:
         text = self._source.text[start:end]
         parts = _VARIABLE.split(text)
         words = parts[1::2]
@@ -137,7 +126,7 @@ class TableReader:
             alike.setdefault(line, []).append(number)
         places = _offsets([line.count("\0") for line in lines])
         starts = _offsets([len(line) + 1 for line in text.rstrip("\n").split("\n")])
-        forms: list[LinkForm] = []
+        forms: list[s.LinkForm] = []
         for shape, members in alike.items():
             columns = [_Column([words[places[m] + k] for m in members]) for k in range(shape.count("\0"))]
             at = start + starts[members[0]]
@@ -146,19 +135,19 @@ class TableReader:
                 return None
             forms.append(form)
         first = forms[0].link.span.start
-        return LinkTable(Span(self._source, first, start + len(text.rstrip())), tuple(forms), len(lines))
+        return s.LinkTable(Span(self._source, first, start + len(text.rstrip())), tuple(forms), len(lines))
 
-    def _form(self, start: int, end: int, members: list[int], columns: list[_Column]) -> LinkForm | None:
-        """The form of some lines, the first of which is between two positions; None where these are no table."""
+    def _form(self, start: int, end: int, members: list[int], columns: list[_Column]) -> s.LinkForm | None:
+        """The form of some lines, the first of which is between two positions; None if these are no table."""
         import numpy as np
 
         text = self._source.text
         link = self._parsed(start, end)
-        if not isinstance(link, LinkDeclaration):
+        if not isinstance(link, s.LinkDeclaration):
             return None
         found = [m.start() for m in _VARIABLE.finditer(text, start, end)]
         varying = {at: column for at, column in zip(found, columns, strict=True) if column.varies}
-        names = {at: f"{COLUMN}{k}" for k, at in enumerate(varying)}
+        names = {at: f"{s.COLUMN}{k}" for k, at in enumerate(varying)}
         ends = {part.span.start for part in (link.source, link.target) if isinstance(part, Name)}
         if any(at >= link.target.span.end or column.whole is None for at, column in varying.items()):
             return None
@@ -166,24 +155,24 @@ class TableReader:
             return None
         numbers = {names[at]: np.array([*map(int, c.words)], np.int64) for at, c in varying.items() if c.whole}
         devices = {names[at]: c.words for at, c in varying.items() if not c.whole}
-        return LinkForm(_with_names(link, names), np.array(members, np.int64), numbers, devices)
+        return s.LinkForm(_with_names(link, names), np.array(members, np.int64), numbers, devices)
 
-    def _device_table(self, start: int, end: int, words: list[str]) -> DeviceTable | None:
+    def _device_table(self, start: int, end: int, words: list[str]) -> s.DeviceTable | None:
         """A table of lines of one form; words: what can differ in them, line by line."""
         text = self._source.text
         device = self._parsed(start, text.index("\n", start))
         lines = text.count("\n", start, end)
         width = len(words) // lines
         columns = [words[k::width] for k in range(width)]
-        if not isinstance(device, DeviceDeclaration) or not columns or device.name.name != columns[0][0]:
+        if not isinstance(device, s.DeviceDeclaration) or not columns or device.name.name != columns[0][0]:
             return None
         if len(set(columns[0])) < lines or any(_Column(column).varies for column in columns[1:]):
             return None
         span = Span(self._source, device.span.start, start + len(text[start:end].rstrip()))
-        return DeviceTable(span, device, columns[0])
+        return s.DeviceTable(span, device, columns[0])
 
-    def _parsed(self, start: int, end: int) -> Statement | None:
-        """The statement of a topology between two positions; None where there is something else, or more."""
+    def _parsed(self, start: int, end: int) -> s.Statement | None:
+        """The statement of a topology between two positions; None if there is something else, or more."""
         around = [Token(NAME, "topology", start, start), Token(NAME, "_", start, start), Token("{", "{", start, start)]
         builder = Builder(self._source)
         automaton = Automaton(self._table, builder)
@@ -192,9 +181,9 @@ class TableReader:
                 automaton.feed(token)
         except (Unexpected, SourceError):
             return None
-        statements = cast("File", automaton.values[0]).statements
+        statements = cast("s.File", automaton.values[0]).statements
         template = statements[0]
-        if builder.errors or len(statements) > 1 or not isinstance(template, TopologyTemplate):
+        if builder.errors or len(statements) > 1 or not isinstance(template, s.TopologyTemplate):
             return None
         return template.body[0] if len(template.body) == 1 else None
 

@@ -1,38 +1,90 @@
 """The candidates for a module: each synthesizer that applies, on the network as it is or with direct links in the place
 of its switches, with its estimate, the most promising for its work first.
+
+Candidates for a network whose NPUs have limits: planned without these, and judged with them.
+
+Each candidate is planned on the links as they are, and on links that share the rates of their NPUs in equal parts; its
+transfers are then started anew as the limits allow (collc/synthesis/endpoints.py). So all times that are compared, and
+that the notes show, count the limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.synthesis.auto.estimates import ESTIMATORS, Candidate, Estimate, bound_work
-from collc.synthesis.auto.limited import with_limits
+from collc.synthesis.auto.estimates import Candidate, Estimate, bound_work, estimate_in_network
+from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
 from collc.synthesis.auto.shape import ProblemShape
-from collc.synthesis.auto.textbook import AlgorithmLibrary, TextbookAlgorithm, textbook_algorithms
+from collc.synthesis.auto.textbook import TextbookAlgorithm, textbook_algorithms
 from collc.synthesis.auto.tried import KnownBounds
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.by_dimension.hierarchical import hierarchical
-from collc.synthesis.by_dimension.themis import themis
-from collc.synthesis.exchange import exchange
-from collc.synthesis.forest import plan_forest
+from collc.synthesis.endpoints import RULES, networks_without_limits, retimed_for_endpoints
 from collc.synthesis.in_network.synthesizer import in_network
-from collc.synthesis.overlapped import overlap
-from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.swarm import swarm
-from collc.synthesis.symmetric import symmetric_module
-from collc.synthesis.tacos import tacos
-from collc.synthesis.task import Effort, Task, WorkMeter
+from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
 from collc.ten.limited import Ports
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
+RETIMED, RETIMED_ONCE = 90, 35
+"""Work of starting a transfer anew, with all rules for that or with one of them."""
 
-def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
+FEW: Final = 1_000
+"""Transfers up to which all rules are tried on each candidate. Of larger schedules, only the best one is started anew
+by all of them, at the end."""
+
+ON_SHARED: Final = " on shared rates"
+"""What the name of a candidate ends with that was planned on links that share the rates of their NPUs."""
+
+
+def with_limits(module: Module, plan: Callable[[Module], list[Candidate]]) -> list[Candidate]:
+    """The candidates that `plan` gives for a network without limits, judged on that of the module.
+
+    Those on direct links in the place of switches come last.
+    """
+    found: list[Candidate] = []
+    direct: Network | None = None
+    for network, where in zip(networks_without_limits(module.network), ("", ON_SHARED), strict=False):
+        free = replace(module, network=network)
+        shape = ProblemShape(free)
+        more = _retiming(int(shape.pairs * shape.hops))[1]
+        for one in plan(free):
+            judged = module.network
+            if one.network.unwound and not judged.unwound:
+                judged = direct = direct or unwound(judged)
+            estimate = replace(one.estimate, work=one.estimate.work + more, near_ideal=False, whole=False)
+            build = _judged(one, judged)
+            name = one.name + where
+            found.append(replace(one, name=name, network=judged, estimate=estimate, build=build, least=None))
+    return sorted(found, key=lambda one: (one.network is direct, one.estimate.work / max(one.estimate.promise, 1.0)))
+
+
+def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Module]:
+    """The synthesizer of a candidate, whose schedule is then started anew on a network with limits."""
+
+    def build(meter: WorkMeter) -> Module:
+        planned = join(candidate.build(meter))
+        assert planned.schedule is not None
+        rules, work = _retiming(len(planned.schedule))
+        meter.add_setup(work)
+        return retimed_for_endpoints(planned, network, rules)
+
+    return build
+
+
+def _retiming(transfers: int) -> tuple[int, int]:
+    """By how many rules the transfers of a candidate are started anew, at most, and the work of that."""
+    return (len(RULES), RETIMED * transfers) if transfers <= FEW else (1, RETIMED_ONCE * transfers)
+
+
+def candidates(
+    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
+) -> list[Candidate]:
     """All candidates, in the order in which to try them.
 
     Those on direct links in the place of switches come after those on the network as it is, but those that are likely
@@ -41,14 +93,17 @@ def candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Cand
     bounds: of the module, shared with whoever asks for them too.
     """
     if len(Ports.of(module.network)):
-        return with_limits(module, lambda free: _all_candidates(free, effort, KnownBounds()))
-    return _all_candidates(module, effort, bounds)
+        return with_limits(module, lambda free: _all_candidates(free, effort, KnownBounds(), synthesizers))
+    return _all_candidates(module, effort, bounds, synthesizers)
 
 
-def _all_candidates(module: Module, effort: Effort, bounds: KnownBounds) -> list[Candidate]:
-    own = _candidates_on(module, effort, bounds, "")
+def _all_candidates(
+    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
+) -> list[Candidate]:
+    builders = _Builders(module, effort, bounds, synthesizers)
+    own = builders.candidates("")
     direct = _unwound(module) if effort.unwinds else None
-    more = [] if direct is None else _candidates_on(direct, effort, bounds, " on unwound switches")
+    more = [] if direct is None else _Builders(direct, effort, bounds, synthesizers).candidates(" on unwound switches")
     quick = [one for one in own if one.estimate.work <= QUICK]
     near = [one for one in own + more if one.estimate.near_ideal and one not in quick]
     rest = [one for one in own + more if not one.estimate.near_ideal and one not in quick]
@@ -114,36 +169,8 @@ PASSED_ON = {"ring": 0.5, "bidirectional_ring": 0.25}
 """How often a block of an All-to-All is sent, by the number of NPUs."""
 
 
-def _candidates_on(module: Module, effort: Effort, bounds: KnownBounds, where: str) -> list[Candidate]:
-    shape = ProblemShape(module)
-    builders = _Builders(module, effort, bounds, shape.phases)
-    found: list[Candidate] = []
-    for name, estimator in ESTIMATORS.items():
-        estimate = estimator(shape)
-        if estimate is not None:
-            found.append(Candidate(name + where, module.network, estimate, builders.of(name)))
-    return _most_promising_first(found)
-
-
 EXCHANGES = 4
 """Synthesizers that are tried for the reductions among nodes."""
-
-
-def _best_first(module: Module, effort: Effort) -> Module:
-    """The module with the shortest of the first schedules of some promising synthesizers. Raises what they raise."""
-    best: Module | None = None
-    failure: CollcError | None = None
-    for candidate in _candidates_on(module, effort, KnownBounds(), "")[:EXCHANGES]:
-        try:
-            built = candidate.build(WorkMeter(effort.work.limit))
-        except CollcError as error:
-            failure = failure or error
-            continue
-        if best is None or built.collective_time() < best.collective_time():
-            best = built
-    if best is None:
-        raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
-    return best
 
 
 def _unwound(module: Module) -> Module | None:
@@ -158,55 +185,86 @@ def _unwound(module: Module) -> Module | None:
 
 
 class _Builders:
-    """The synthesizers, as functions from a work meter to the module with its schedule."""
+    """The candidates on one network: each synthesizer that applies, as a function from a work meter to a schedule."""
 
-    def __init__(self, module: Module, effort: Effort, bounds: KnownBounds, phases: int) -> None:
-        self._module, self._effort, self._phases = module, effort, phases
+    def __init__(
+        self, module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
+    ) -> None:
+        self._module, self._effort, self._synthesizers = module, effort, synthesizers
+        self._shape = ProblemShape(module)
         self._whole = bounds
         self._bounds: dict[bool, int] = {}
 
-    def of(self, name: str) -> Callable[[WorkMeter], Module]:
-        """The synthesizer of a name of ESTIMATORS."""
-        whole: dict[str, Callable[[Module, Effort], Module]] = {
-            "symmetric": lambda module, effort: join(symmetric_module(module, effort)),
-            "in-network": lambda module, effort: in_network(module, effort, lambda inner: _best_first(inner, effort)),
-            "forest": lambda module, effort: join(plan_forest(module, effort)),
-            "overlapped": overlap,
-            "exchange": self._exchange,
+    def candidates(self, where: str) -> list[Candidate]:
+        """The candidates, the most promising for their work first. where: what their names end with."""
+        planners: dict[str, PhasePlanner | ModulePlanner] = {
+            "in-network": ModulePlanner(self._in_network, estimate_in_network)
         }
-        if name in whole:
-            return lambda meter: whole[name](self._module, replace(self._effort, work=meter))
-        return lambda meter: self._by_phase(name, meter)
+        for synthesizer in self._synthesizers:
+            if synthesizer.load is not None:
+                planners[synthesizer.name] = synthesizer.load()
+        listed: list[Candidate] = []
+        for name, planner in planners.items():
+            estimate = None if planner.estimate is None else planner.estimate(self._shape)
+            if estimate is not None:
+                build = self._by_phase(planner) if isinstance(planner, PhasePlanner) else self._whole_module(planner)
+                listed.append(Candidate(name + where, self._module.network, estimate, build))
+        return _most_promising_first(listed)
 
-    def _exchange(self, module: Module, effort: Effort) -> Module:
-        effort.work.add_setup(self._whole.work(module.network, module))
-        return exchange(module, effort, tacos, self._whole.of(module.network, module))
+    def _whole_module(self, planner: ModulePlanner) -> Callable[[WorkMeter], Module]:
+        def build(meter: WorkMeter) -> Module:
+            effort = replace(self._effort, work=meter)
+            if planner.takes_bound:
+                meter.add_setup(self._whole.work(self._module.network, self._module))
+                effort = replace(effort, bound=self._whole.of(self._module.network, self._module))
+            return join(planner.plan(self._module, effort, {}))
 
-    def _by_phase(self, name: str, meter: WorkMeter) -> Module:
-        """A synthesizer of copies, applied to each phase, which all get the same part of the work."""
-        unfinished: list[bool] = []
+        return build
 
-        def solver(task: Task) -> Schedule:
-            limit = None if meter.limit is None else max(1, meter.limit // self._phases)
-            part = WorkMeter(limit, most=None if meter.most is None else max(0, meter.most - meter.spent))
+    def _in_network(self, module: Module, effort: Effort, _options: IntOptions) -> Module:
+        return in_network(module, effort, lambda inner: self._best_first(inner, effort))
+
+    def _best_first(self, module: Module, effort: Effort) -> Module:
+        """The module with the shortest first schedule of some promising synthesizers. Raises what they raise."""
+        best: Module | None = None
+        failure: CollcError | None = None
+        for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates("")[:EXCHANGES]:
             try:
-                return self._solved(name, task, replace(self._effort, work=part))
-            finally:
-                meter.add_setup(part.setup)
-                meter.add(part.spent - part.setup)
-                unfinished.append(part.is_used_up)
+                built = candidate.build(WorkMeter(effort.work.limit))
+            except CollcError as error:
+                failure = failure or error
+                continue
+            if best is None or built.collective_time() < best.collective_time():
+                best = built
+        if best is None:
+            raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
+        return best
 
-        solved = join(solve(self._module, solver))
-        if not any(unfinished):
-            meter.finish()
-        return solved
+    def _by_phase(self, planner: PhasePlanner) -> Callable[[WorkMeter], Module]:
+        """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""
 
-    def _solved(self, name: str, task: Task, effort: Effort) -> Schedule:
-        plain = {"hierarchical": hierarchical, "themis": themis}
-        if name in plain:
-            return plain[name](task, effort)
-        bounded = {"tacos": tacos, "pccl": pccl, "swarm": swarm}
-        return bounded[name](task, effort, self._bound(task, effort.work))
+        def build(meter: WorkMeter) -> Module:
+            unfinished: list[bool] = []
+
+            def plan(task: Task) -> Schedule:
+                limit = None if meter.limit is None else max(1, meter.limit // self._shape.phases)
+                part = WorkMeter(limit, most=None if meter.most is None else max(0, meter.most - meter.spent))
+                effort = replace(self._effort, work=part)
+                if planner.takes_bound:
+                    effort = replace(effort, bound=self._bound(task, part))
+                try:
+                    return planner.plan(task, effort)
+                finally:
+                    meter.add_setup(part.setup)
+                    meter.add(part.spent - part.setup)
+                    unfinished.append(part.is_used_up)
+
+            solved = join(solve(self._module, plan))
+            if not any(unfinished):
+                meter.finish()
+            return solved
+
+        return build
 
     def _bound(self, task: Task, work: WorkMeter) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""

@@ -86,20 +86,23 @@ Estimator = Callable[[ProblemShape], Estimate | None]
 """None: the synthesizer does not apply."""
 
 
-def _symmetric(shape: ProblemShape) -> Estimate | None:
+def estimate_symmetric(shape: ProblemShape) -> Estimate | None:
+    """`symmetric`: its one schedule is near the best, if all NPUs are alike."""
     if not shape.is_symmetric:
         return None
     return Estimate(5_000 if shape.has_switches else 5_000 + shape.transfers, 1000.0, near_ideal=True)
 
 
-def _in_network(shape: ProblemShape) -> Estimate | None:
+def estimate_in_network(shape: ProblemShape) -> Estimate | None:
+    """Reductions in switches, if any switch reduces."""
     module = shape.module
     if not shape.reduces or module.schedule is not None or module.relays or not has_reducing_switch(module.network):
         return None
     return Estimate(5 * shape.transfers, 10.0)
 
 
-def _tacos(shape: ProblemShape) -> Estimate | None:
+def estimate_tacos(shape: ProblemShape) -> Estimate | None:
+    """`tacos`: without switches."""
     if shape.has_switches:
         return None
     large = is_compiled(shape.module.network.device_count, shape.pairs // shape.phases)
@@ -108,7 +111,7 @@ def _tacos(shape: ProblemShape) -> Estimate | None:
     return Estimate(work, 6.0 if shape.is_shared else 4.0, searches=True)
 
 
-def _pccl(shape: ProblemShape) -> Estimate:
+def estimate_pccl(shape: ProblemShape) -> Estimate:
     """Chunks with several targets are searched for from all that have them, compiled where a phase is large."""
     if not shape.is_shared:
         compiled = shape.transfers > COMPILED_TRANSFERS
@@ -119,7 +122,7 @@ def _pccl(shape: ProblemShape) -> Estimate:
     return Estimate(int(work), 6.0 if shape.has_switches else 4.0, searches=True)
 
 
-def _swarm(shape: ProblemShape) -> Estimate:
+def estimate_swarm(shape: ProblemShape) -> Estimate:
     """Where chunks go from few NPUs, or through switches with few places, it is seldom far from the best."""
     paths, network = shape.switch_paths, shape.module.network
     relayed = shape.has_outsiders and shape.is_shared
@@ -133,14 +136,15 @@ def _swarm(shape: ProblemShape) -> Estimate:
     return Estimate(work, 12.0 if shape.few_hold else 10.0, searches=True, near_ideal=near)
 
 
-def _by_dimension(shape: ProblemShape) -> Estimate | None:
+def estimate_by_dimension(shape: ProblemShape) -> Estimate | None:
     """Not where `symmetric` applies: it uses the same dimensions, and was never the longer one."""
     if not shape.has_dimensions or shape.is_symmetric:
         return None
     return Estimate(5_000 + 20 * shape.transfers, 3.0)
 
 
-def _forest(shape: ProblemShape) -> Estimate | None:
+def estimate_forest(shape: ProblemShape) -> Estimate | None:
+    """`forest`: if bandwidth decides, its trees are near the best, and its whole search comes early."""
     module = shape.module
     if module.schedule is not None or not shape.is_one_collective or module.network.has_limited_buffers:
         return None
@@ -154,14 +158,15 @@ def _forest(shape: ProblemShape) -> Estimate | None:
     return Estimate(30_000 + work, 8.0 if near else 4.0, searches=True, near_ideal=near, whole=near)
 
 
-def _overlapped(shape: ProblemShape) -> Estimate | None:
+def estimate_overlapped(shape: ProblemShape) -> Estimate | None:
+    """`overlapped`: reductions without switches."""
     if shape.has_switches or not shape.reduces:
         return None
     work = 5 * shape.transfers if shape.transfers <= COMPILED_TRANSFERS else LOAD + shape.transfers
     return Estimate(work, 4.0, searches=True)
 
 
-def _exchange(shape: ProblemShape) -> Estimate | None:
+def estimate_exchange(shape: ProblemShape) -> Estimate | None:
     """Where latencies decide, its first schedule, an exchange of all NPUs, is the best by far, and needs no search."""
     if obstacle(shape.module):
         return None
@@ -169,18 +174,3 @@ def _exchange(shape: ProblemShape) -> Estimate | None:
         return Estimate(30_000 + 20 * shape.transfers, 16.0, searches=True, near_ideal=True)
     work = 25 * shape.transfers + 12 * shape.module.network.link_count * shape.npus
     return Estimate(40_000 + work, 6.0, searches=True)
-
-
-ESTIMATORS: Final[dict[str, Estimator]] = {
-    "symmetric": _symmetric,
-    "in-network": _in_network,
-    "swarm": _swarm,
-    "tacos": _tacos,
-    "pccl": _pccl,
-    "hierarchical": _by_dimension,
-    "themis": _by_dimension,
-    "overlapped": _overlapped,
-    "exchange": _exchange,
-    "forest": _forest,
-}
-"""Of all synthesizers that auto starts by itself, by the name that its notes use."""

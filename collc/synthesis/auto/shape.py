@@ -13,7 +13,7 @@ from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
-from collc.synthesis.symmetric import find_group, is_cluster
+from collc.synthesis.symmetric import is_symmetric
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
@@ -26,8 +26,6 @@ SAMPLE: Final = 16
 
 BANDWIDTH_BOUND: Final = 8
 """Latencies for which the links of an NPU must be busy in all for bandwidth to decide."""
-
-SYMMETRIC_KINDS: Final = frozenset({"all_gather", "all_to_all", "reduce_scatter", "all_reduce"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,31 +181,15 @@ class ProblemShape:
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether one collective over all NPUs runs on a network whose NPUs are all alike."""
-        module = self.module
-        if module.schedule is not None:
-            return False
-        if self.has_switches:
-            return is_cluster(module)
-        runs = module.demand.runs
-        standard = module.demand.standard
-        whole = len(runs) == 1 and len(runs[0].group) == module.network.npu_count
-        return (
-            whole
-            and standard is not None
-            and standard.kind in SYMMETRIC_KINDS
-            and find_group(module.network) is not None
-        )
+        return is_symmetric(self.module)
 
     @cached_property
     def is_one_collective(self) -> bool:
         """Whether each run gathers to, or reduces from, all of its group; on all of them together trees apply."""
         standards = [run.standard for run in self.module.demand.runs]
-        kinds = {standard.kind for standard in standards if standard is not None}
-        if kinds == {"all_to_all"} and len(self.module.demand.runs[0].group) == 2:
-            return len(standards) == 1
-        return len(standards) == 1 and bool(
-            kinds & {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"}
-        )
+        shape = standards[0].shape if len(standards) == 1 and standards[0] is not None else None
+        pair = len(self.module.demand.runs[0].group) == 2
+        return shape is not None and (shape.phases > 0 or (shape.pairs and pair))
 
 
 def _paths_from(npu: int, after: list[list[int]], npus: int) -> int:

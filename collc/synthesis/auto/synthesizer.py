@@ -5,7 +5,7 @@ one schedule, those with the most promise for their work first; then those that 
 of it is counted work, so that the choice is the same on all machines:
 
 - Nothing is tried that could not be shorter: the search ends at the lower bound, and long searches end near it.
-- What is tried beside the synthesizer with the best schedule may take as much work as that one, and SPARE more.
+- What is tried beside the synthesizer with the best schedule may take as much work as that one, and SPARE_WORK more.
 - Candidates that take more work are left out, and the notes say so.
 
 On networks with switches, direct links in the place of the switches are tried after the switches themselves. Where
@@ -15,7 +15,7 @@ for something shorter where the problem is tiny (exact).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from time import monotonic
@@ -24,12 +24,11 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
-from collc.synthesis.auto.by_group import by_group
 from collc.synthesis.auto.candidates import QUICK, candidates, textbook_candidates
 from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate
-from collc.synthesis.auto.held_back import BEFORE_LAST, HeldBackSearches
-from collc.synthesis.auto.textbook import AlgorithmLibrary
-from collc.synthesis.auto.tried import LOOSE, TriedCandidates, time_of
+from collc.synthesis.auto.group_parts import by_group
+from collc.synthesis.auto.record import Synthesizer
+from collc.synthesis.auto.tried import BEFORE_LAST, LOOSE, HeldBackSearches, TriedCandidates, time_of
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import exact, exact_sums
 from collc.synthesis.experience import Experience
@@ -42,54 +41,58 @@ from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
-SPARE, SPARE_IF_LONG = 700_000, 800_000
+# All numbers of work are in the units of WorkMeter, about a microsecond of plain Python, and were fitted on the 300
+# random programs of `python -m benchmarks auto` (docs/synthesis.md, Measurements).
+
+SPARE_WORK, SPARE_WORK_IF_LONG = 700_000, 800_000
 """Work beside that of the best candidate, about 0.7 s; and where that takes much longer than its bound, or there are
 several runs, whose bounds are less exact."""
 
-RETIMED = 40
+RETIMING_WORK = 40
 """Work of starting a transfer anew."""
 
-FEWER = 2
-"""A schedule for links that are busy until arrival has at least 1/FEWER of the transfers of the best one, about."""
+LEAST_STORE_PART = 2
+"""A schedule for `store` has at least about 1 / LEAST_STORE_PART of the transfers of the best one."""
 
-SPARE_FOR_FIRST = 100_000
+SPARE_WORK_FOR_FIRST = 100_000
 """The same where only first schedules are made."""
 
-SPARE_FOR_STORE = 300_000
+SPARE_WORK_FOR_STORE = 300_000
 """The same for schedules for links that are busy until arrival, which are seldom better where links are pipelined."""
 
 FIRST_WORK = 30_000
 """Work in which a candidate may make further attempts at once."""
 
-GIVEN_UP, LEAST_GIVEN_UP = 4, 200_000
-"""A first schedule is given up at GIVEN_UP times its estimate, but not below LEAST_GIVEN_UP."""
+GIVE_UP_FACTOR, LEAST_GIVE_UP_WORK = 4, 200_000
+"""A first schedule is given up at GIVE_UP_FACTOR times its estimate, but not below LEAST_GIVE_UP_WORK."""
 
 SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
 """All work up to SMALL_NPUS NPUs, and above: about 10 and 60 seconds with what is not counted."""
 
-ALL_NUMBERS, LEAST_PART = 2, 8
-"""All searches for a number of chunks take at most ALL_NUMBERS times the work of one; each at least 1/LEAST_PART."""
+WORK_FACTOR_OF_ALL_NUMBERS, LEAST_WORK_PART = 2, 8
+"""The searches for all numbers of chunks take at most WORK_FACTOR_OF_ALL_NUMBERS times the work of one; each of them at
+least 1 / LEAST_WORK_PART of it."""
 
-BEYOND = 4
-"""A schedule without a search may take such a part of that where nothing is left."""
+BEYOND_BUDGET_PART = 4
+"""If no work is left, a schedule without a search may still take 1 / BEYOND_BUDGET_PART of the whole limit."""
 
-LONGER, FURTHER = 8, 4
+TURN_FACTOR, LEADER_FACTOR = 8, 4
 """The work with which a search goes on, as a multiple of the work that it has had; and of the search that found the
 best, in the end."""
 
-LAST = 750_000
+LEAST_LEADER_WORK = 750_000
 """The work with which that search ends at least, if it found nothing shorter before."""
 
-SMALL_BESIDE = 8
+SMALL_TEXTBOOK_PART = 8
 """A textbook algorithm comes before longer searches where it takes at most such a part of the work so far."""
 
-TINY_NPUS, TINY, TINY_SUMS = 9, 6_000, 2_000
+TINY_NPUS, TINY_TERMS, TINY_TERMS_WITH_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
 
-PROOF = 1_000_000
+PROOF_WORK = 1_000_000
 """What Z3 may spend on each number of steps, about 0.6 s; counted so that all machines find the same."""
 
-LISTED = 5_000_000
+MOST_LISTED_CHUNKS = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
 
 STOPPED = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
@@ -98,12 +101,12 @@ EXACT_WORK = 400_000
 """The work of asking Z3, about."""
 
 
-def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None) -> Module:
+def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> Module:
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
     What the module's schedule has already is planned round. The network of the result is the unwound
     one where that is better; the notes say so, and also where Z3 proves that nothing is shorter.
-    library: textbook algorithms to try, None for none.
+    synthesizers: those to choose among, which have estimates.
     Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
     """
     if module.network.has_endpoints:
@@ -111,7 +114,7 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     factored = _without_listing(module, effort)
     if factored is not None:
         return factored
-    search = _search_of(module, effort, library)
+    search = _search_of(module, effort, synthesizers)
     tried, before = search.tried, search.tried.spent
     try:
         search.run()
@@ -141,14 +144,14 @@ def auto(module: Module, effort: Effort, library: AlgorithmLibrary | None = None
     return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
 
 
-def _search_of(module: Module, effort: Effort, library: AlgorithmLibrary | None) -> _Search:
+def _search_of(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> _Search:
     """A search for a module: one that was held back, which goes on, or a new one."""
     if effort.experience is not None and effort.experience.is_last:
         found = effort.experience.held_back.pop(_question(module, effort), None)
         if isinstance(found, _Search):
             found.go_on(effort.experience)
             return found
-    return _Search(module, effort, library)
+    return _Search(module, effort, synthesizers)
 
 
 def _question(module: Module, effort: Effort) -> Hashable:
@@ -157,9 +160,9 @@ def _question(module: Module, effort: Effort) -> Hashable:
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
-    """The module with a schedule by symmetry where it has more than LISTED chunks and that needs no list of them."""
+    """The module with a schedule by symmetry if it has more than MOST_LISTED_CHUNKS chunks and needs no list."""
     chunks = sum(len(run.pattern) for run in module.demand.runs)
-    if chunks <= LISTED or module.schedule is not None or not is_cluster(module):
+    if chunks <= MOST_LISTED_CHUNKS or module.schedule is not None or not is_cluster(module):
         return None
     found = symmetric_module(module, effort)
     if not isinstance(found.schedule, FactoredSchedule):
@@ -182,20 +185,20 @@ class _Search:
     held: the searches that are held back for other numbers of chunks.
     """
 
-    def __init__(self, module: Module, effort: Effort, library: AlgorithmLibrary | None) -> None:
-        self._module, self._effort, self._library = module, effort, library
+    def __init__(self, module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> None:
+        self._module, self._effort, self._synthesizers = module, effort, synthesizers
         self.tried = TriedCandidates(module.network)
-        self._candidates = candidates(module, effort, self.tried.bounds)
+        self._candidates = candidates(module, effort, self.tried.bounds, synthesizers)
         small = len(module.network.npus) <= SMALL_NPUS
         self.most = effort.trials * (MOST_WORK if small else MOST_WORK_LARGE)
-        self.most_for_all = ALL_NUMBERS * self.most
+        self.most_for_all = WORK_FACTOR_OF_ALL_NUMBERS * self.most
         for_z3 = EXACT_WORK if _is_tiny(module) else 0
-        self.spare = effort.trials * SPARE - for_z3
-        self.spare_if_long = effort.trials * SPARE_IF_LONG - for_z3
+        self.spare = effort.trials * SPARE_WORK - for_z3
+        self.spare_if_long = effort.trials * SPARE_WORK_IF_LONG - for_z3
         self.held = HeldBackSearches(effort.experience, self.most, effort.time_limit is not None)
         self._is_first = effort.experience is None or not effort.experience.best  # else there is a schedule already
         if effort.experience is not None:
-            self.most = max(self.most // LEAST_PART, self.most_for_all - effort.experience.spent)
+            self.most = max(self.most // LEAST_WORK_PART, self.most_for_all - effort.experience.spent)
             self._candidates = self._not_hopeless(effort.experience)
         self._in_time = self.most  # the work of a first schedule that ends before the time limit
         if effort.time_limit is not None:
@@ -220,7 +223,7 @@ class _Search:
         self.first_schedules()
         if self.tried.best is None and not self._is_first:
             return
-        self.textbook(SMALL_BESIDE)
+        self.textbook(SMALL_TEXTBOOK_PART)
         self.longer_searches()
         self.textbook()
         self.shorter()
@@ -243,7 +246,8 @@ class _Search:
 
     def _planned_part(self, module: Module, parts: int) -> tuple[Module, int]:
         """A part with its best schedule, and the work of that. parts: how many there are. Raises what candidates do."""
-        nested = _Search(module, replace(self._effort, experience=None, time_limit=None, unwinds=False), self._library)
+        effort = replace(self._effort, experience=None, time_limit=None, unwinds=False)
+        nested = _Search(module, effort, self._synthesizers)
         nested.most = self._all_left() // (2 * parts)
         nested.spare = nested.spare_if_long = self.spare // (2 * parts)
         nested.run()
@@ -264,7 +268,7 @@ class _Search:
             sure = much or (near_ideal and work <= self.spare) or self.held.may_begin(candidate.name, work)
             left = self._all_left() if sure else self._left()
             if work <= min(left, self._in_time):
-                self._take(candidate, FIRST_WORK, max(GIVEN_UP * work, LEAST_GIVEN_UP))
+                self._take(candidate, FIRST_WORK, max(GIVE_UP_FACTOR * work, LEAST_GIVE_UP_WORK))
                 if much and candidate.estimate.whole:
                     waiting.append(candidate)
             else:
@@ -281,7 +285,7 @@ class _Search:
 
         Only where no other number of chunks has a schedule, and for one that needs no search to be near the best.
         """
-        beyond = self.most_for_all // BEYOND if estimate.near_ideal and not estimate.searches else 0
+        beyond = self.most_for_all // BEYOND_BUDGET_PART if estimate.near_ideal and not estimate.searches else 0
         return self._is_first or estimate.work <= max(beyond, self._all_left())
 
     def _near_ideal(self, waiting: list[Candidate]) -> None:
@@ -308,19 +312,19 @@ class _Search:
             leading = [one for one in near if self._leads(one)]
             if affordable:
                 candidate = min(affordable, key=lambda one: (not self.tried.is_near(one, 0), work[one.name]))
-                self._take(candidate, min(LONGER * work[candidate.name], search[candidate.name]))
+                self._take(candidate, min(TURN_FACTOR * work[candidate.name], search[candidate.name]))
                 continue
             if not leading or not self._goes_further(leading[0], all_left):
                 break
 
     def _goes_further(self, leader: Candidate, all_left: int) -> bool:
         """Lets the search that found the best go on; whether it did. Where its last run found nothing shorter, it takes
-        no more than is left beside it, or LAST.
+        no more than is left beside it, or LEAST_LEADER_WORK.
         """
         attempt = self.tried.attempts[leader.name]
-        limit = min(max(self._left(), LAST), all_left) - attempt.setup
+        limit = min(max(self._left(), LEAST_LEADER_WORK), all_left) - attempt.setup
         if attempt.improved:
-            limit = min(max(limit, FURTHER * attempt.work), all_left - attempt.setup)
+            limit = min(max(limit, LEADER_FACTOR * attempt.work), all_left - attempt.setup)
         if (1 if self.held.goes_on else 2) * attempt.work > limit:
             return False
         return self._take_long(leader, limit)
@@ -349,9 +353,10 @@ class _Search:
     @cached_property
     def _textbook(self) -> list[Candidate]:
         standards = {run.standard.kind if run.standard is not None else "" for run in self._module.demand.runs}
-        if self._library is None or len(standards) > 1 or "" in standards:
+        library = self._effort.library
+        if library is None or len(standards) > 1 or "" in standards:
             return []
-        return textbook_candidates(self._module, self._library)
+        return textbook_candidates(self._module, library)
 
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.
@@ -364,25 +369,25 @@ class _Search:
             return
         if tried.best is not None:
             alike = _retimed_candidate(*tried.best)  # a schedule for store has about as many transfers
-            if alike.estimate.work > FEWER * max(SPARE_FOR_FIRST, self._left()):
+            if alike.estimate.work > LEAST_STORE_PART * max(SPARE_WORK_FOR_FIRST, self._left()):
                 tried.leave_out(alike)
                 return
         module = replace(self._module, model=LinkModel.STORE)
-        nested = _Search(module, replace(self._effort, experience=None), None)
+        nested = _Search(module, replace(self._effort, experience=None, library=None), self._synthesizers)
         if self._effort.time_limit is None:
-            nested.most = max(SPARE_FOR_FIRST, min(SPARE_FOR_STORE, self._left()))
+            nested.most = max(SPARE_WORK_FOR_FIRST, min(SPARE_WORK_FOR_STORE, self._left()))
             nested.spare = nested.spare_if_long = nested.most
         bound = nested.tried.bound(module.network, module)
         if tried.best is None or bound < time_of(tried.best[1]):
             nested.run()
         elif bound <= LOOSE * time_of(tried.best[1]):
-            nested.spare = nested.spare_if_long = min(nested.spare, SPARE_FOR_FIRST)
+            nested.spare = nested.spare_if_long = min(nested.spare, SPARE_WORK_FOR_FIRST)
             nested.first_schedules()
         stored = nested.tried
         if stored.best is not None:
             tried.spent += stored.spent
             found = _retimed_candidate(*stored.best)
-            if found.estimate.work <= max(SPARE_FOR_FIRST, self._left()):
+            if found.estimate.work <= max(SPARE_WORK_FOR_FIRST, self._left()):
                 self._take(found)
             else:
                 tried.leave_out(found)
@@ -418,7 +423,7 @@ class _Search:
         if self._effort.stop() or tried.is_done(candidate.network):
             return False
         attempt = tried.attempts.get(candidate.name)
-        work = candidate.estimate.work if attempt is None else LONGER * attempt.work
+        work = candidate.estimate.work if attempt is None else TURN_FACTOR * attempt.work
         return not tried.is_nearly_done(candidate.network, work)
 
     def _take_long(self, candidate: Candidate, limit: int) -> bool:
@@ -442,7 +447,7 @@ class _Search:
 def _retimed_candidate(name: str, stored: Module) -> Candidate:
     """A schedule for `store`, retimed. name: that of its synthesizer."""
     transfers = 0 if stored.schedule is None else len(stored.schedule)
-    estimate = Estimate(RETIMED * transfers, 1.0)
+    estimate = Estimate(RETIMING_WORK * transfers, 1.0)
     return Candidate(f"{name} for link model store, retimed", stored.network, estimate, lambda _: _retimed(stored))
 
 
@@ -468,16 +473,16 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     time = time_of(tried.best[1])
     step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
     sums = len(split(module)) > 1
-    if len(module.demand.chunks) * network.link_count * (time // step) > (TINY_SUMS if sums else TINY):
+    if len(module.demand.chunks) * network.link_count * (time // step) > (TINY_TERMS_WITH_SUMS if sums else TINY_TERMS):
         return
     most, estimate = time // step - 1, Estimate(EXACT_WORK, 1.0, failing=EXACT_WORK)
     if not sums:
 
         def build() -> Module:
-            return join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF)))
+            return join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF_WORK)))
     else:
 
         def build() -> Module:
-            return replace(module, schedule=exact_sums(module, effort, most, PROOF))
+            return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF_WORK))
 
     yield Candidate("exact", network, estimate, lambda _: build())

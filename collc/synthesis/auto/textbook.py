@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -18,27 +17,12 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.fixed.layout import lay_out
 from collc.synthesis.fixed.send_paths import SendPaths
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
+from collc.synthesis.task import AlgorithmLibrary
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.demand import ChunkTable, Op, Standard
+from collc.ten.demand import ChunkTable, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
-
-
-class AlgorithmLibrary(Protocol):
-    """Algorithms for standard collectives.
-
-    `collc.source.standard_algorithms.StandardAlgorithms` has those of the standard library. Synthesis imports nothing
-    of the language, so whoever calls it hands the library in.
-    """
-
-    def names(self, kind: str) -> tuple[str, ...]:
-        """The algorithms for a kind of collective ("all_reduce")."""
-        ...
-
-    def sends(self, standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
-        """The sends of an algorithm, between ranks, with chunks from 0. Raises SourceError where it does not fit."""
-        ...
 
 
 class TextbookAlgorithm:
@@ -68,7 +52,7 @@ class TextbookAlgorithm:
             assert run.standard is not None
             shape = self._shape if len(run.group) == self._module.network.npu_count else ()
             sends = self._library.sends(run.standard, len(run.group), self.name, shape)
-            found.append(sends.placed(run.group, int(demand.first_chunk[number])))
+            found.append(sends.renumber(run.group, int(demand.first_chunk[number])))
         return found
 
     @cached_property
@@ -78,7 +62,7 @@ class TextbookAlgorithm:
         Raises SourceError where the algorithm does not fit.
         """
         demand = self._module.demand
-        sends = AlgorithmSends.joined(self._sends)
+        sends = AlgorithmSends.concatenate(self._sends)
         column = np.unique(demand.chunks.size, return_inverse=True)[1].reshape(-1)[sends.chunk]
         kinds, counts = np.unique(np.stack([sends.source, sends.target, column]), axis=1, return_counts=True)
         loads: Counter[tuple[int, int]] = Counter()
@@ -91,7 +75,7 @@ class TextbookAlgorithm:
         """The module with the algorithm laid out. Raises CollcError where it does not run on the network."""
         module, network, demand = self._module, self._module.network, self._module.demand
         parts = [lay_out(network, demand, run, sends, module.model) for run, sends in enumerate(self._sends)]
-        rows = Transfers.joined(parts)
+        rows = Transfers.concatenate(parts)
         apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
         if apart is None:
             raise NoSchedule(Diagnostic("S0201", f"the messages of {self.name} meet on links too often"))

@@ -16,14 +16,12 @@ from typing import Final
 import numpy as np
 
 from collc.graph.throughput import broadcast_rate, gather_rate
-from collc.synthesis.bounds.cuts import cuts_of, tries_all_cuts
+from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
 from collc.synthesis.bounds.endpoints import endpoint_bounds
-from collc.synthesis.bounds.flow import flow_cuts
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.longest_paths import longest_path
-from collc.synthesis.bounds.partitions import partition_bounds
+from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
-from collc.synthesis.bounds.run_partitions import several_runs_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.slots import parts_of
 from collc.synthesis.bounds.traffic import traffic_of
@@ -36,14 +34,8 @@ from collc.ten.schedule import LinkModel
 NPU_SETS: Final = 16
 """Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
 
-EXACT_KINDS: Final = frozenset({"all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"})
-"""Collectives whose narrowest set is found exactly."""
-
 MORE_CUTS_DEVICES: Final = 256
 """Devices up to which other cuts are tried beside the narrowest: latencies can make them better."""
-
-WHOLE_BLOCKS: Final = frozenset({"broadcast", "reduce", "send_recv", "multicast", "all_to_allv"})
-"""Collectives with `size` bytes in a block, not in one block of each member."""
 
 
 def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Bound:
@@ -114,7 +106,7 @@ def _largest_chunk(run: Run) -> int:
         table = run.pattern.expand()
         _, alike = np.unique(np.stack([table.pre, table.post, table.op]), axis=1, return_inverse=True)
         return int(np.bincount(alike.ravel(), table.size).max(initial=1))
-    blocks = 1 if standard.kind in WHOLE_BLOCKS else max(1, len(run.group))
+    blocks = max(1, standard.shape.parts(len(run.group)))
     return max(1, -(-standard.size // blocks))
 
 
@@ -155,7 +147,7 @@ def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
             yield inside if received else ~inside
     for run in demand.runs:
         yield from narrowest_sets(fluid, run)
-    exact = demand.standard is not None and demand.standard.kind in EXACT_KINDS
+    exact = demand.standard is not None and demand.standard.shape.phases > 0
     if exact and network.device_count > MORE_CUTS_DEVICES:
         return
     per_byte = np.array([max(1, int(SECOND * 1024 / rate)) for rate in fluid.rates], np.int64)
@@ -179,7 +171,7 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
         if found is not None:
             yield ~found[0].outside
     if kind in ("reduce_scatter", "all_reduce"):
-        found = exactly(fluid, lambda one: gather_rate(one.graph.reversed(), one.capacity, group))
+        found = exactly(fluid, lambda one: gather_rate(one.graph.reverse(), one.capacity, group))
         if found is not None:
             yield found[0].outside
     root = group[standard.root]
@@ -188,6 +180,6 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
         if found is not None:
             yield ~found[0].outside
     if kind == "reduce":
-        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reversed(), one.capacity, root, group))
+        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reverse(), one.capacity, root, group))
         if found is not None:
             yield found[0].outside

@@ -40,7 +40,7 @@ def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array,
     cost: int64[kinds], picoseconds.
     """
     npus, length = network.npus, cost[network.kind]
-    backward = Digraph.of(network).reversed()
+    backward = Digraph.of(network).reverse()
     most = max(1, PATH_WORK // max(1, network.link_count))
     if most < len(npus):
         first = distances_to(backward, length, npus[:1])[0, : network.npu_count]

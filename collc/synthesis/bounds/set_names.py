@@ -13,7 +13,7 @@ from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.network import DeviceFamily, Network
 
 MOST_NAMES: Final = 8
-"""So many devices are listed by name."""
+"""The most devices that a text lists by name."""
 
 
 def name_of_links_into(network: Network, inside: BoolArray) -> str:

@@ -46,7 +46,7 @@ class TransferTimes:
         """The times on a network. Raises ValueError where links have no bandwidth or latency."""
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
-        return TransferTimes(sizes, np.maximum(1, total if model is LinkModel.STORE else occupancy), total)
+        return TransferTimes(sizes, np.maximum(1, model.busy(occupancy, total)), total)
 
     def delivery(self, links: list[LinkClass], counts: list[int], known: int = 0) -> int:
         """A time before which some links cannot have delivered counts[s] chunks of each size s.
@@ -133,7 +133,7 @@ class Delays:
         """cost: int64[kinds], picoseconds of the smallest chunk. holders, wanting: device numbers."""
         graph, length = Digraph.of(network), cost[network.kind]
         head, second_head = two_nearest(graph, length, holders)
-        tail, fork_tail = two_nearest(graph.reversed(), length, wanting)
+        tail, fork_tail = two_nearest(graph.reverse(), length, wanting)
         adds = np.ones(network.device_count, np.bool_)
         adds[network.npu_count :] = network.reduces
         sum_head = distances_from(graph, length, np.where(adds, second_head, UNREACHABLE))
@@ -175,5 +175,5 @@ def diameter_limit(network: Network, cost: Int64Array) -> int:
     start = np.full(network.device_count, UNREACHABLE, np.int64)
     start[network.npus[:1]] = 0
     graph, length = Digraph.of(network), cost[network.kind]
-    both = (distances_from(one, length, start)[network.present] for one in (graph, graph.reversed()))
+    both = (distances_from(one, length, start)[network.present] for one in (graph, graph.reverse()))
     return sum(int(distance.max(initial=0)) for distance in both)

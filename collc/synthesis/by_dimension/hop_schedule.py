@@ -1,204 +1,188 @@
-"""Times of hops that wait for one another: list scheduling over links and switches."""
+"""Times of hops that wait for one another: a list schedule over links and switches."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.by_dimension.line_trees import LineHop
 from collc.synthesis.conditions import Conditions
-from collc.synthesis.timeline import Timeline, link_timelines
+from collc.synthesis.list_schedule import Tasks, best_starts
+from collc.synthesis.timeline import link_timelines
+from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Transfers
 
-STOP_INTERVAL: Final = 10_000
-"""Transfers between two calls of `stop`."""
 
+@dataclass(frozen=True, slots=True)
+class LineHop:
+    """A chunk goes from an NPU to another of its line, over one link, or over several with switches between.
 
-_FREE: Final = Timeline()
-"""The timeline of a link without reservations."""
-
-
-@dataclass(slots=True)
-class _PlannedHop:
-    """A hop of a row of the conditions.
-
-    followers: numbers of the hops that wait for it. remaining: picoseconds that it and the longest chain of its
-    followers take.
+    path: the links. offset: positions from the source to the target along the line, which wraps round. If all NPUs of
+    a line send to offset 1, then to offset 2 and so on, each receives from one NPU at a time.
     """
 
-    row: int
+    source: int
+    target: int
     path: tuple[int, ...]
     offset: int
-    followers: list[int] = field(default_factory=list[int])
-    remaining: int = 0
 
 
-class HopSchedule:
-    """Starts transfers as early as links and switches allow; on each link the one with the most remaining time first.
+def schedule_hops(
+    conditions: Conditions, hops: Sequence[Sequence[LineHop]], stop: Callable[[], bool]
+) -> Transfers | None:
+    """The transfers of the hops of each row, parents first; None if `stop` returns True.
 
-    nearest_first: of equals the one with the least offset along its line comes first; otherwise the first chunk.
-    one_copy: a switch takes a chunk only when its last copy has left.
+    On each link, the transfer that the longest chain follows goes first; of equals, in one schedule the transfer of the
+    first row, in another one that with the least offset along its line. The shorter schedule is kept. In a schedule
+    that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards these are two
+    partials, which the switch would mix up; if they are, one copy waits for the other.
+
+    Raises NoSchedule if switches with full buffers wait for one another.
+    """
+    best: tuple[int, Transfers] | None = None
+    for nearest_first in (False, True):
+        if best is not None and stop():
+            break
+        plan = _HopTasks(conditions, hops, nearest_first)
+        start = _starts_over_switches(conditions, plan, stop)
+        if start is None:
+            break
+        end = int((start + plan.tasks.total).max(initial=0))
+        if best is None or end < best[0]:
+            chunk, link = conditions.chunk[plan.row], plan.tasks.link
+            real = link < conditions.task.network.link_count
+            best = end, Transfers.of(chunk[real], link[real], start[real])
+    return None if best is None else best[1]
+
+
+def _starts_over_switches(conditions: Conditions, plan: _HopTasks, stop: Callable[[], bool]) -> Int64Array | None:
+    """int64[n]: when each task starts, if switches have room for all and mix up nothing; None if stopped."""
+    start = plan.starts(stop)
+    if start is None:
+        return None
+    slots = _free_slots(conditions)
+    waits = [*plan.waits_for_slots(start, {switch: slots[switch] for switch in plan.entered & slots.keys()})]
+    if conditions.task.inverted and plan.copies_meet(start):
+        waits += plan.waits_for_copies(start)
+    return plan.starts(stop, waits) if waits else start
+
+
+class _HopTasks:
+    """The transfers of all hops, the most urgent first; nearest_first: of equals by offset, else by row.
+
+    row: int32[n], of the conditions. A task without a link of the network ends when the chunk of its row is released.
     """
 
-    def __init__(self, conditions: Conditions, nearest_first: bool, one_copy: bool) -> None:
-        self._conditions, self._nearest_first, self._one_copy = conditions, nearest_first, one_copy
-        network, clock = conditions.task.network, conditions.clock
-        self._target: list[int] = network.target.tolist()
-        self._source: list[int] = network.source.tolist()
-        self._npus = network.npu_count
-        self._busy: list[list[int]] = clock.busy[network.kind].tolist()
-        self._total: list[list[int]] = clock.total[network.kind].tolist()
-        self._column: list[int] = conditions.column.tolist()
-        self._hops: list[_PlannedHop] = []
-        self._ready: list[tuple[int, int]] = []
-        # By link: (-remaining, keys of the order among equals, number of the hop, position of the link in its path).
-        self._queue: list[list[tuple[int, int, int, int, int]]] = [[] for _ in self._target]
-        self._free = [0] * len(self._target)
-        reserved = conditions.task.reserved
+    def __init__(self, conditions: Conditions, hops: Sequence[Sequence[LineHop]], nearest_first: bool) -> None:
+        task, clock = conditions.task, conditions.clock
+        network = task.network
+        rows: list[tuple[int, int, int, int]] = []  # row, link, the task that it waits for, offset
+        for row, release in enumerate(conditions.release.tolist()):
+            begin = -1
+            if release:
+                rows.append((row, network.link_count + row, -1, 0))
+                begin = len(rows) - 1
+            brought: dict[int, int] = {}
+            for hop in hops[row]:
+                parent = brought.get(hop.source, begin)
+                for link in hop.path:
+                    rows.append((row, link, parent, hop.offset))
+                    parent = len(rows) - 1
+                brought[hop.target] = parent
+        table = np.array(rows, np.int64).reshape(-1, 4)
+        row, link, parent, offset = table.T
+        released = link >= network.link_count
+        kind = network.kind[np.where(released, 0, link)]
+        column = conditions.column[row]
+        busy, total = (
+            np.where(released, conditions.release[row], times[kind, column]) for times in (clock.busy, clock.total)
+        )
+        remaining = total.tolist()
+        for number, before in zip(range(len(rows) - 1, -1, -1), parent[::-1].tolist(), strict=True):
+            if before >= 0:
+                remaining[before] = max(remaining[before], int(total[before]) + remaining[number])
+        ties = (row, offset) if nearest_first else (offset, row)
+        order = np.lexsort((*ties, -np.array(remaining, np.int64)))
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        after = np.flatnonzero(parent >= 0)
+        edges = position[parent[after]].astype(np.int32), position[after].astype(np.int32)
+        links = network.link_count + len(conditions)
+        self.row = row[order]
+        self.tasks = Tasks(link[order].astype(np.int32), busy[order], total[order], *edges, links)
+        reserved = task.reserved
         self._reserved = link_timelines(reserved, clock)
-        self._free_slots = _free_slots(conditions)
-        # Links that wait for a slot of a switch, and for the last copy of a chunk to leave a switch.
-        self._wait_for_slot: dict[int, set[int]] = {}
-        self._wait_for_copy: dict[tuple[int, int], set[int]] = {}
-        # For each chunk and switch, (time, order among equals, change) of copies in it, and of copies coming in.
-        self._copies: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        self._entries: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        # (time, link or -1, number of the hop or -1, position in its path): an arrival over the link, or, without a
-        # hop, a link to look at again.
-        self._events: list[tuple[int, int, int, int]] = []
-        self._rows: tuple[list[int], list[int], list[int]] = ([], [], [])
+        # Of each copy that enters a switch: the switch, its entry and its exit.
+        target = np.where(released, 0, network.target[np.where(released, 0, link)])
+        entry = np.flatnonzero(~released & (target >= network.npu_count))
+        self._copies: list[tuple[int, int, int]] = np.stack(
+            [target[entry], position[entry], position[entry + 1]], axis=1
+        ).tolist()
+        self.entered = {switch for switch, _, _ in self._copies}
 
-    def add(self, row: int, hops: list[LineHop]) -> None:
-        """Plans the hops of a row, parents first."""
-        first = len(self._hops)
-        hop_to: dict[int, int] = {}
-        column = self._column[row]
-        release = int(self._conditions.release[row])
-        for number, hop in enumerate(hops, first):
-            self._hops.append(_PlannedHop(row, hop.path, hop.offset))
-            if hop.source in hop_to:
-                self._hops[hop_to[hop.source]].followers.append(number)
-            else:
-                self._ready.append((release, number))
-            hop_to[hop.target] = number
-        for number in range(len(self._hops) - 1, first - 1, -1):
-            planned = self._hops[number]
-            own = sum(self._total[link][column] for link in planned.path)
-            planned.remaining = own + max((self._hops[k].remaining for k in planned.followers), default=0)
-
-    def run(self, stop: Callable[[], bool]) -> tuple[int, Transfers] | None:
-        """The end in picoseconds, and all transfers; None if `stop` returns True.
-
-        Raises NoSchedule if switches with full buffers wait for one another.
-        """
-        for release, number in self._ready:
-            heapq.heappush(self._events, (release, -1, number, 0))
-        links: set[int] = set()
-        now = next_stop = 0
-        while self._events:
-            if len(self._rows[0]) >= next_stop:
-                next_stop += STOP_INTERVAL
-                if stop():
-                    return None
-            now = self._events[0][0]
-            while self._events and self._events[0][0] == now:
-                _, link, number, position = heapq.heappop(self._events)
-                if number >= 0:
-                    self._arrive(number, position, link, links)
-                if link >= 0:
-                    links.add(link)
-            for link in sorted(links):
-                self._start(link, now)
-            links.clear()
-        rows = tuple(np.array(column, np.int64) for column in self._rows)
-        if len(rows[0]) < sum(len(planned.path) for planned in self._hops):
+    def starts(self, stop: Callable[[], bool], waits: Sequence[tuple[int, int]] = ()) -> Int64Array | None:
+        """int64[n]: when each task starts; None if `stop` returns True. waits: pairs of a task and one after it."""
+        more = np.array(waits, np.int32).reshape(-1, 2)
+        before, after = np.append(self.tasks.before, more[:, 0]), np.append(self.tasks.after, more[:, 1])
+        best = best_starts(replace(self.tasks, before=before, after=after), self._reserved, stop)
+        if best is None:
+            return None
+        start = best[1]
+        if bool((start[after] < start[before] + self.tasks.total[before]).any()):
             message = "switches with full buffers wait for one another"
             raise NoSchedule(Diagnostic("S0201", message, hint="give switches larger buffers, or use pccl"))
-        chunk = self._conditions.chunk[rows[0]]
-        return now, Transfers.of(chunk, rows[1].astype(np.int32), rows[2])
+        return start
 
-    def _arrive(self, number: int, position: int, link: int, links: set[int]) -> None:
-        """The chunk of a hop is ready for a link of its path, or at its target; adds the links to look at."""
-        planned = self._hops[number]
-        if link >= 0 and self._source[link] >= self._npus:
-            self._leave(self._source[link], links)
-            if self._one_copy:
-                links |= self._wait_for_copy.pop((self._source[link], planned.row))
-        if position < len(planned.path):
-            ties = (planned.offset, planned.row) if self._nearest_first else (planned.row, planned.offset)
-            heapq.heappush(self._queue[planned.path[position]], (-planned.remaining, *ties, number, position))
-            links.add(planned.path[position])
-            return
-        for follower in planned.followers:
-            self._arrive(follower, 0, -1, links)
+    def waits_for_slots(self, start: Int64Array, slots: dict[int, int]) -> Iterator[tuple[int, int]]:
+        """Which exits some entries wait for so that copies are never more than the slots of a switch."""
+        groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for switch, entry, leave in self._copies:
+            if switch in slots:
+                groups[switch].append((entry, leave))
+        for switch, copies in groups.items():
+            yield from _waits(start, copies, slots[switch])
 
-    def _leave(self, switch: int, links: set[int]) -> None:
-        """A slot in the buffer of a switch becomes free."""
-        if switch in self._free_slots:
-            self._free_slots[switch] += 1
-            links |= self._wait_for_slot.pop(switch, set())
+    def waits_for_copies(self, start: Int64Array) -> Iterator[tuple[int, int]]:
+        """Which exits some entries wait for so that two copies of a chunk are never in one switch."""
+        for copies in self._by_chunk().values():
+            yield from _waits(start, copies, 1)
 
-    def _start(self, link: int, now: int) -> None:
-        """Starts the first transfer in the queue of a link, if it can start now."""
-        queue = self._queue[link]
-        if not queue or self._free[link] > now:
-            return
-        switch = self._target[link]
-        if self._free_slots.get(switch, 1) <= 0:
-            self._wait_for_slot.setdefault(switch, set()).add(link)
-            return
-        row = self._hops[queue[0][3]].row
-        if self._one_copy and (switch, row) in self._wait_for_copy:
-            self._wait_for_copy[switch, row].add(link)
-            return
-        column = self._column[row]
-        until = self._reserved.get(link, _FREE).blocked_until(now, self._busy[link][column])
-        if until > now:
-            self._free[link] = until
-            heapq.heappush(self._events, (until, link, -1, 0))
-            return
-        _, _, _, number, position = heapq.heappop(queue)
-        for values, value in zip(self._rows, (row, link, now), strict=True):
-            values.append(value)
-        if switch in self._free_slots:
-            self._free_slots[switch] -= 1
-        free, arrival = now + self._busy[link][column], now + self._total[link][column]
-        self._note_copies(link, row, now, arrival)
-        self._free[link] = free
-        if free < arrival:
-            heapq.heappush(self._events, (free, link, -1, 0))
-        heapq.heappush(self._events, (arrival, link, number, position + 1))
-
-    def _note_copies(self, link: int, row: int, start: int, arrival: int) -> None:
-        """Notes that a copy of a chunk leaves a switch, or enters one, and for how long its link was busy with that."""
-        source, target = self._source[link], self._target[link]
-        if source >= self._npus:
-            self._copies.setdefault((source, row), []).append((start, 1, -1))
-        if target >= self._npus:
-            self._copies.setdefault((target, row), []).append((arrival, 0, 1))
-            busy = self._busy[link][self._column[row]]
-            self._entries.setdefault((target, row), []).extend([(arrival - busy, 1, 1), (arrival, 0, -1)])
-            if self._one_copy:
-                self._wait_for_copy[target, row] = set()
-
-    def copies_meet(self) -> bool:
+    def copies_meet(self, start: Int64Array) -> bool:
         """Whether two copies of a chunk ever are in one switch, or come into it, at the same time."""
-        return any(_exceeds_one(changes) for changes in (*self._copies.values(), *self._entries.values()))
+        arrival = start + self.tasks.total
+        for copies in self._by_chunk().values():
+            inside: list[tuple[int, int, int]] = []
+            entering: list[tuple[int, int, int]] = []
+            for entry, leave in copies:
+                there = int(arrival[entry])
+                inside += [(there, 0, 1), (int(start[leave]), 1, -1)]
+                entering += [(there - int(self.tasks.busy[entry]), 1, 1), (there, 0, -1)]
+            if len(copies) > 1 and (_exceed_one(inside) or _exceed_one(entering)):
+                return True
+        return False
+
+    def _by_chunk(self) -> dict[Hashable, list[tuple[int, int]]]:
+        """The entries and exits of the copies of each chunk in each switch."""
+        groups: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
+        for switch, entry, leave in self._copies:
+            groups[switch, int(self.row[entry])].append((entry, leave))
+        return groups
 
 
-def _exceeds_one(changes: list[tuple[int, int, int]]) -> bool:
+def _waits(start: Int64Array, copies: list[tuple[int, int]], slots: int) -> Iterator[tuple[int, int]]:
+    """Pairs of an exit and an entry after it, so that at most `slots` copies are in a switch, in order of entry."""
+    ordered = sorted(copies, key=lambda copy: (int(start[copy[0]]), copy))
+    slots = max(slots, 0)
+    for number in range(slots, len(ordered)):
+        yield ordered[number - slots][1], ordered[number][0]
+
+
+def _exceed_one(changes: list[tuple[int, int, int]]) -> bool:
     """Whether the running sum of changes, as (time, order among equals, change), ever exceeds 1."""
-    total = 0
-    for _, _, change in sorted(changes):
-        total += change
-        if total > 1:
-            return True
-    return False
+    return bool((np.cumsum([change for _, _, change in sorted(changes)]) > 1).any())
 
 
 def _free_slots(conditions: Conditions) -> dict[int, int]:

@@ -6,16 +6,20 @@ next. The order of the dimensions can differ from chunk to chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.graph.dimensions import Dimensions, find_dimensions
-from collc.synthesis.by_dimension.hop_schedule import HopSchedule
-from collc.synthesis.by_dimension.line_trees import LineHop, LineTrees
+from collc.graph.paths import PathTree, shortest_path_tree
+from collc.synthesis.by_dimension.hop_schedule import LineHop, schedule_hops
 from collc.synthesis.conditions import Conditions
-from collc.ten.schedule import RowSchedule, Schedule, Transfers
+from collc.ten.schedule import RowSchedule, Schedule
+
+VARIANTS: Final = 2
+"""Trees of each NPU and dimension."""
 
 Order = Sequence[int]
 """Dimensions in the order in which a chunk spreads along them."""
@@ -24,14 +28,14 @@ Order = Sequence[int]
 def dimensions_of(conditions: Conditions, synthesizer: str) -> Dimensions:
     """The dimensions of a task's network. Raises SourceError if there are fewer than two."""
     network = conditions.task.network
-    found = find_dimensions(network)
-    if found is None:
+    dimensions = find_dimensions(network)
+    if dimensions is None:
         message = (
             f"'{synthesizer}' needs a network of two dimensions or more, and '{network.name}' has no lines of NPUs"
         )
         hint = "build it as a product, as in ring(4) * switched(8), or use auto, tacos or pccl"
         raise SourceError(Diagnostic("S0305", message, hint=hint))
-    return found
+    return dimensions
 
 
 def link_costs(conditions: Conditions) -> list[int]:
@@ -59,47 +63,22 @@ def spread(
     """The schedule in which row k of the conditions spreads along the dimensions in orders[k].
 
     Raises SourceError if no path along the lines leads to an NPU, NoSchedule if `stop` returns True before
-    there is a schedule, or where the buffers of switches are too small.
+    there is a schedule, or if the buffers of switches are too small.
     """
     trees = LineTrees(dimensions, link_costs(conditions))
     hops: list[list[LineHop]] = []
     for k in range(len(conditions)):
         if k % 256 == 0 and stop():
-            raise _stopped()
+            raise _stopped_early()
         hops.append(_hops(conditions, trees, k, orders[k]))
-    best: tuple[int, Transfers] | None = None
-    for nearest_first in (False, True):
-        if best is not None and stop():
-            break
-        found = _scheduled(conditions, hops, nearest_first, stop)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found
-    if best is None:
-        raise _stopped()
-    return RowSchedule(conditions.task.model, best[1])
+    transfers = schedule_hops(conditions, hops, stop)
+    if transfers is None:
+        raise _stopped_early()
+    return RowSchedule(conditions.task.model, transfers)
 
 
-def _stopped() -> NoSchedule:
+def _stopped_early() -> NoSchedule:
     return NoSchedule(Diagnostic("S0201", "stopped before all chunks were planned", hint="give it more time"))
-
-
-def _scheduled(
-    conditions: Conditions, hops: list[list[LineHop]], nearest_first: bool, stop: Callable[[], bool]
-) -> tuple[int, Transfers] | None:
-    """The end and all transfers of a schedule; None if `stop` returns True before.
-
-    In a schedule that will be inverted, two copies of a chunk must not be in one switch at a time, since backwards
-    these are two partials, which the switch would mix up. Where they are, one copy waits for the other.
-    """
-    found: tuple[int, Transfers] | None = None
-    for one_copy in (False, True):
-        schedule = HopSchedule(conditions, nearest_first, one_copy)
-        for k, row in enumerate(hops):
-            schedule.add(k, row)
-        found = schedule.run(stop)
-        if found is None or not conditions.task.inverted or not schedule.copies_meet():
-            break
-    return found
 
 
 def _hops(conditions: Conditions, trees: LineTrees, k: int, order: Order) -> list[LineHop]:
@@ -121,7 +100,7 @@ def _hops(conditions: Conditions, trees: LineTrees, k: int, order: Order) -> lis
             if by_position:
                 tree = trees.tree(npu, axis)
                 reached = _next_senders(trees.dimensions, tree, axis, by_position, npu)
-                hops += _pruned(tree, set(reached))
+                hops += _hops_towards(tree, set(reached))
                 next_senders += reached.items()
         senders = next_senders
     return hops
@@ -136,17 +115,17 @@ def _next_senders(
     """
     stride = dimensions.strides[axis]
     own = npu // stride % dimensions.sizes[axis]
-    found = {npu + (position - own) * stride: targets for position, targets in by_position.items()}
-    missing = found.keys() - {hop.target for hop in tree}
+    senders = {npu + (position - own) * stride: targets for position, targets in by_position.items()}
+    missing = senders.keys() - {hop.target for hop in tree}
     if missing:
         network = dimensions.network
         names = f"{network.shown_name(npu)} to {network.shown_name(min(missing))}"
         message = f"no links of their dimension lead from {names}"
         raise SourceError(Diagnostic("S0306", message, hint="use auto, tacos or pccl instead"))
-    return found
+    return senders
 
 
-def _pruned(tree: list[LineHop], targets: set[int]) -> list[LineHop]:
+def _hops_towards(tree: list[LineHop], targets: set[int]) -> list[LineHop]:
     """The hops of a tree that are needed to reach some NPUs."""
     kept: list[LineHop] = []
     for hop in reversed(tree):
@@ -154,3 +133,66 @@ def _pruned(tree: list[LineHop], targets: set[int]) -> list[LineHop]:
             kept.append(hop)
             targets.add(hop.source)
     return kept[::-1]
+
+
+class LineTrees:
+    """Trees along the lines of a network: for each NPU and dimension, the hops that take a chunk to its whole line.
+
+    Trees consist of shortest paths, and among these of the links that carry less of the trees so far. Each NPU has
+    VARIANTS trees for a dimension, used in turns, so that both of two shortest paths carry chunks.
+    """
+
+    def __init__(self, dimensions: Dimensions, cost: list[int]) -> None:
+        """cost: picoseconds that a chunk takes on each link."""
+        network = dimensions.network
+        self.dimensions, self._cost = dimensions, cost
+        self._load = [0] * network.link_count
+        self._total_load = 0
+        sources: list[int] = network.source.tolist()
+        targets: list[int] = network.target.tolist()
+        self._out: list[list[list[tuple[int, int]]]] = []
+        for axis in range(len(dimensions)):
+            out: list[list[tuple[int, int]]] = [[] for _ in range(network.device_count)]
+            links: list[int] = np.flatnonzero(dimensions.usable[axis]).tolist()
+            for link in links:
+                out[sources[link]].append((targets[link], link))
+            self._out.append(out)
+        self._trees: dict[tuple[int, int], list[list[LineHop]]] = {}
+        self._uses: dict[tuple[int, int], int] = {}
+
+    def tree(self, npu: int, axis: int) -> list[LineHop]:
+        """Hops that bring a chunk from an NPU to its line, parents first; to a part of it if links are missing."""
+        use = self._uses.get((npu, axis), 0)
+        self._uses[npu, axis] = use + 1
+        known = self._trees.setdefault((npu, axis), [])
+        if use < VARIANTS:
+            known.append(self._grow(npu, axis))
+        return known[use % VARIANTS]
+
+    def _grow(self, npu: int, axis: int) -> list[LineHop]:
+        """A tree of shortest paths, the less loaded link first among equals."""
+        dimensions, out = self.dimensions, self._out[axis]
+        npus, stride, size = dimensions.network.npu_count, dimensions.strides[axis], dimensions.sizes[axis]
+        line = npu - npu // stride % size * stride
+        scale = self._total_load + 1  # more than the load of any path, so that the cost counts first
+
+        def out_edges(device: int) -> Iterator[tuple[int, int, int]]:
+            for target, link in out[device]:
+                if target >= npus or target - target // stride % size * stride == line:
+                    yield target, self._cost[link] * scale + self._load[link], link
+
+        tree = shortest_path_tree(out_edges, {npu: 0})
+        return [self._hop(tree, target, axis) for target in tree.distance if target < npus and target != npu]
+
+    def _hop(self, tree: PathTree, target: int, axis: int) -> LineHop:
+        """The hop of a tree that ends at an NPU; adds it to the loads of its links."""
+        dimensions = self.dimensions
+        path: list[int] = []
+        device = target
+        while not path or device >= dimensions.network.npu_count:
+            device, link = tree.before[device]
+            path.append(link)
+            self._load[link] += self._cost[link]
+            self._total_load += self._cost[link]
+        offset = (target - device) // dimensions.strides[axis] % dimensions.sizes[axis]
+        return LineHop(device, target, tuple(reversed(path)), offset)

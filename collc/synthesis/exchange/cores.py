@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ MOST_CORES: Final = 4096
 """Cores of one kind that are looked at, at most."""
 
 MOST_PAIRS: Final = 200_000
-"""Pairs of links that meet up to which factors, cliques and squares are looked for."""
+"""Pairs of links that meet up to which factors and cliques are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CoreKind:
 
 
 def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
-    """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, squares, and lines along the Cartesian
+    """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, and lines along the Cartesian
     factors of the network, from one factor to all of them.
     """
     hops = hop_counts(Digraph.of(network))[np.ix_(group, group)]
@@ -73,7 +73,10 @@ def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
     near = neighbours(network, group)
     pairs = sum(len(ends) ** 2 for ends in near.values())
     for kind in chain(_small_kinds(near, pairs <= MOST_PAIRS), _factor_kinds(near) if pairs <= MOST_PAIRS else ()):
-        yield CoreKind(kind.name, tuple(_with_radius(core, hops, column) for core in kind.cores))
+        columns = ([column[npu] for npu in core.members] for core in kind.cores)
+        radii = (int(hops[:, members].min(axis=1).max()) for members in columns)
+        cores = (replace(core, radius=radius) for core, radius in zip(kind.cores, radii, strict=True))
+        yield CoreKind(kind.name, tuple(cores))
 
 
 def neighbours(network: Network, group: Iterable[int]) -> dict[int, set[int]]:
@@ -87,18 +90,13 @@ def neighbours(network: Network, group: Iterable[int]) -> dict[int, set[int]]:
     return near
 
 
-def _with_radius(core: Core, hops: Int32Array, column: Mapping[int, int]) -> Core:
-    nearest = hops[:, [column[npu] for npu in core.members]].min(axis=1)
-    return replace(core, radius=int(nearest.max()))
-
-
 def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]:
-    """Single NPUs, linked pairs, and, if asked for, cliques and squares."""
+    """Single NPUs, linked pairs, and, if asked for, cliques."""
     members = sorted(near)
     yield CoreKind("vertex", tuple(Core((npu,)) for npu in members))
     edges = [(u, v) for u in members for v in sorted(near[u]) if u < v][:MOST_CORES]
     if edges:
-        yield CoreKind("edge", tuple(Core(edge, (_swap(edge),)) for edge in edges))
+        yield CoreKind("edge", tuple(Core((u, v), ((PartialMessage(u, v), PartialMessage(v, u)),)) for u, v in edges))
     if not cliques:
         return
     by_size: dict[int, list[tuple[int, ...]]] = {}
@@ -107,9 +105,6 @@ def _small_kinds(near: dict[int, set[int]], cliques: bool) -> Iterator[CoreKind]
     for size in sorted(by_size):
         one_shot = (Core(clique, line_rounds(clique, _neighbours_within(near, clique))[0]) for clique in by_size[size])
         yield CoreKind(f"clique of {size}", tuple(one_shot))
-    squares = tuple(_squares(near))
-    if squares:
-        yield CoreKind("square", squares)
 
 
 def _neighbours_within(near: Mapping[int, set[int]], members: Iterable[int]) -> dict[int, set[int]]:
@@ -130,42 +125,19 @@ def _cliques(near: dict[int, set[int]], edges: list[tuple[int, int]]) -> Iterato
             yield tuple(sorted(clique))
 
 
-def _squares(near: dict[int, set[int]]) -> Iterator[Core]:
-    """Cycles of four without diagonals, in both orders of their two rounds; at most MOST_CORES."""
-    found = 0
-    for a in sorted(near):
-        for b, d in combinations(sorted(npu for npu in near[a] if npu > a), 2):
-            if d in near[b]:
-                continue
-            for c in sorted(near[b] & near[d] - near[a]):
-                if c <= a:
-                    continue
-                one, other = _swap((a, b), (c, d)), _swap((a, d), (b, c))
-                members = tuple(sorted((a, b, c, d)))
-                yield Core(members, (one, other))
-                yield Core(members, (other, one))
-                found += 2
-                if found >= MOST_CORES:
-                    return
-
-
-def _swap(*pairs: tuple[int, int]) -> tuple[PartialMessage, ...]:
-    return tuple(PartialMessage(*ends) for a, b in pairs for ends in ((a, b), (b, a)))
-
-
 def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
     """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation."""
     factors = cartesian_factors(near)
-    found: dict[tuple[int, int], list[Core]] = {}
+    cores: dict[tuple[int, int], list[Core]] = {}
     for span in range(1, len(factors) + 1):
         for first in range(len(factors)):
             chosen = [factors[(first + number) % len(factors)] for number in range(span)]
             for members in components(chosen):
                 for core in _spanning_cores(members, chosen):
-                    found.setdefault((len(members), len(core.rounds)), []).append(core)
-    for size, rounds in sorted(found):
+                    cores.setdefault((len(members), len(core.rounds)), []).append(core)
+    for size, rounds in sorted(cores):
         if size > 2:
-            yield CoreKind(f"line of {size} in {rounds}", tuple(found[size, rounds][:MOST_CORES]))
+            yield CoreKind(f"line of {size} in {rounds}", tuple(cores[size, rounds][:MOST_CORES]))
 
 
 def _spanning_cores(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
@@ -187,18 +159,14 @@ def _cores_along(members: tuple[int, ...], factors: list[dict[int, set[int]]], *
             return
         count = max(map(len, lines))
         choices.append([_side_by_side([line[turn % len(line)] for line in lines]) for turn in range(count)])
-    for chosen in zip(*(_repeat_rounds(found, max(map(len, choices))) for found in choices), strict=True):
-        core = Core(members, tuple(chain.from_iterable(chosen)))
+    for turn in range(max(map(len, choices))):
+        core = Core(members, tuple(chain.from_iterable(rounds[turn % len(rounds)] for rounds in choices)))
         if _gives_sum(core):
             yield core
 
 
-def _repeat_rounds(found: list[Rounds], count: int) -> list[Rounds]:
-    return [found[number % len(found)] for number in range(count)]
-
-
 def _side_by_side(lines: list[Rounds]) -> Rounds:
-    """The rounds of several lines at the same time, none where all lines are single NPUs."""
+    """The rounds of several lines at the same time, none if all lines are single NPUs."""
     rounds = (tuple(chain.from_iterable(messages)) for messages in zip_longest(*lines, fillvalue=()))
     return tuple(messages for messages in rounds if messages)
 

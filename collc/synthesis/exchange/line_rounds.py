@@ -121,7 +121,7 @@ def odd_ring_exchange(order: list[int], turn: int) -> Iterator[tuple[PartialMess
 
 def _is_spared(source: int, target: int, number: int, turn: int, count: int) -> bool:
     """Whether nothing is sent in a round: between the first NPU and its twin, by the twin when it has nothing, and in
-    the last round by one of the neighbours of the first, where both would bring the same.
+    the last round by one of the neighbours of the first, if both would bring the same.
 
     source, target: positions, `count` for the twin. number: of the round.
     """

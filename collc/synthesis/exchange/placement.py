@@ -1,16 +1,22 @@
-"""Which core each chunk gets."""
+"""Which core each chunk gets, and when the messages of the cores enter their links."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from collc.synthesis.exchange.cores import Core, CoreKind
 from collc.synthesis.exchange.line_rounds import PartialMessage
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, Transfers
 
 
-def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: random.Random | None) -> list[Core]:
+def choose_cores(
+    kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: random.Random | None
+) -> list[Core]:
     """A core of one kind for each of some chunks.
 
     An NPU that is not in the core of a chunk receives the sum over one of its links in `steps` steps. So NPUs with few
@@ -28,7 +34,7 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
     if rng is not None:
         rng.shuffle(order)
     component = {npu: npu for npu in members}
-    found: list[Core] = []
+    chosen: list[Core] = []
     for _ in range(chunks):
         least: tuple[int, int] | None = None
         rest: list[int] = []
@@ -47,13 +53,14 @@ def placed(kind: CoreKind, chunks: int, degree: Sequence[int], steps: int, rng: 
 
         best = min(rest, key=cost)
         uses[best] += 1
-        found.append(kind.cores[best])
-        in_cores.update(found[-1].members)
-        joined = {component[npu] for npu in found[-1].members}
+        core = kind.cores[best]
+        chosen.append(core)
+        in_cores.update(core.members)
+        joined = {component[npu] for npu in core.members}
         component.update({npu: min(joined) for npu, number in component.items() if number in joined})
         for key in keys[best]:
             taken[key] += 1
-    return found
+    return chosen
 
 
 def _numbered_messages(kind: CoreKind) -> list[list[int]]:
@@ -67,3 +74,42 @@ def _numbered_messages(kind: CoreKind) -> list[list[int]]:
         ]
         for core in kind.cores
     ]
+
+
+def exchange_rounds(network: Network, clock: Clock, cores: Mapping[int, Core], begin: int) -> tuple[Transfers, int]:
+    """(the transfers, the time at which the last one has arrived) of the rounds of cores.
+
+    All messages of a chunk in a round start together, so that each carries what its sender held before the round.
+    cores: by chunk. begin: picoseconds.
+    """
+    links_between: dict[tuple[int, int], list[int]] = {}
+    for link, pair in enumerate(zip(network.source.tolist(), network.target.tolist(), strict=True)):
+        links_between.setdefault(pair, []).append(link)
+    busy: list[list[int]] = clock.busy[network.kind].tolist()
+    total: list[list[int]] = clock.total[network.kind].tolist()
+    free = [0] * network.link_count
+    ready = dict.fromkeys(cores, begin)
+    rows: list[tuple[int, int, int, int, bool]] = []
+    came: dict[tuple[int, int, int], int] = {}
+    for number in range(max((len(core.rounds) for core in cores.values()), default=0)):
+        for chunk, core in cores.items():
+            if number >= len(core.rounds):
+                continue
+            size, messages = int(clock.size_of[chunk]), core.rounds[number]
+            # The lane between two NPUs on which a chunk arrives first.
+            chosen = [
+                min(links_between[m.source, m.target], key=lambda link: (free[link] + total[link][size], link))
+                for m in messages
+            ]
+            start = max([ready[chunk], *(free[link] for link in chosen)])
+            relayed = [came.get((chunk, m.came_from, m.source), -1) for m in messages]
+            for message, link, origin in zip(messages, chosen, relayed, strict=True):
+                free[link] = start + busy[link][size]
+                rows.append((chunk, link, start, origin, message.kept))
+                came[chunk, message.source, message.target] = link
+            ready[chunk] = start + max(total[link][size] for link in chosen)
+    table = np.array(rows, np.int64).reshape(-1, 5)
+    chunks, links, relayed_links = (table[:, column].astype(np.int32) for column in (0, 1, 3))
+    kept = table[:, 4].astype(np.bool_)
+    transfers = Transfers.of(chunks, links, table[:, 2], True, relayed_links, kept=kept)
+    return transfers, max(ready.values(), default=begin)

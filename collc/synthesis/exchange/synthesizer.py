@@ -1,6 +1,6 @@
 """All-Reduce in which a core of NPUs forms each sum together.
 
-Each chunk has a core: an NPU, a linked pair, a clique, a square, or the NPUs along one or more dimensions, up to all.
+Each chunk has a core: an NPU, a linked pair, a clique, or the NPUs along one or more dimensions, up to all.
 The contributions of all NPUs are reduced to the members of the core, each to one of them. The members exchange their
 partials until each has the sum, and the sum spreads from all of them. Reduction and spread take p steps each, and the
 exchange a steps; a larger core makes p smaller and a larger. A pair needs as many transfers as a tree and one step
@@ -18,33 +18,33 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.base.memory import require_for_search
+from collc.graph.automorphisms import opposite_links
 from collc.synthesis.bounds import lower_bound
+from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
-from collc.synthesis.exchange.placement import placed
-from collc.synthesis.exchange.rounds import ExchangeRounds
+from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
 from collc.synthesis.reductions.invert import invert_schedule
 from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Op, Run
 from collc.ten.module import Module
-from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
 Spread = Callable[[Task, Effort], Schedule]
 """A synthesizer of copies over direct links."""
 
-PLACEMENTS = 8
+MOST_PLACEMENTS = 8
 """Placements of the chunks on the cores of a kind that are tried."""
 
-WORK = 300_000
+MOST_MESSAGES = 300_000
 """Messages of all placements together after which nothing more is tried."""
 
-RELAYED_IN_FILES = 128
-"""Chunks x NPUs up to which partials are kept apart and relayed where files for runtimes are wanted."""
+MOST_RELAYED_IN_FILES = 128
+"""Chunks x NPUs up to which partials are kept apart and relayed if files for runtimes are wanted."""
 
-SHIFTED = 40_000
-"""Transfers up to which the schedule is shifted to the left where not all take equal time."""
+MOST_SHIFTED = 40_000
+"""Transfers up to which the schedule is shifted to the left if not all take equal time."""
 
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
@@ -61,15 +61,11 @@ SHIFT_WORK = 20
 BOUND_WORK = 10_000
 """Work of the lower bound of the copies of a phase; that of the whole takes three times as much."""
 
-NEAR = 8
-"""Another placement is tried only where the one before took at most 1/NEAR longer than the best."""
 
-
-def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None = None) -> Module:
+def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
     """The module with a schedule of its reductions.
 
-    spread: plans the copies from the cores, and backwards in time the reductions to them. bound: picoseconds at which
-    the search ends; None: the lower bound of the module. Raises SourceError if the
+    spread: plans the copies from the cores, and backwards in time the reductions to them. Raises SourceError if the
     network has switches or links without bandwidth, a chunk is not reduced for all who contribute to it, or something
     is planned already; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
@@ -77,11 +73,9 @@ def exchange(module: Module, effort: Effort, spread: Spread, bound: int | None =
     if reason:
         hint = "'synthesize auto' chooses a synthesizer that fits"
         raise SourceError(Diagnostic("S0310", f"exchange {reason}", hint=hint))
-    try:
+    with rates_required():
         clock = Clock.of(module.network, module.demand, module.model)
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    planner = _ExchangePlanner(module, clock, spread, effort, bound)
+    planner = _ExchangePlanner(module, clock, spread, effort)
     best = planner.best()
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
@@ -117,16 +111,16 @@ class _Plan:
 class _ExchangePlanner:
     """Plans a module with cores of several kinds."""
 
-    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort, bound: int | None) -> None:
+    def __init__(self, module: Module, clock: Clock, spread: Spread, effort: Effort) -> None:
         self._module, self._clock, self._spread, self._effort = module, clock, spread, effort
-        self._rounds = ExchangeRounds(module.network, clock)
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
+        bound = effort.bound
         if bound is None:
             effort.work.add_setup(3 * BOUND_WORK)
             bound = lower_bound(network, module.demand, module.model).time
         self._bound = bound
-        self._back = _links_back(network)
+        self._back = opposite_links(network)
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and used.size > 0 and bool((used == used.flat[0]).all())
         self._step = int(used.flat[0]) if alike else 0
@@ -136,9 +130,9 @@ class _ExchangePlanner:
     def best(self) -> Transfers | None:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
-        left = WORK * max(1, self._effort.trials)
-        plans = sorted(self._plans(), key=self._order)
-        for trial in range(PLACEMENTS * max(1, self._effort.trials)):
+        left = MOST_MESSAGES * max(1, self._effort.trials)
+        plans = sorted(self._plans(), key=lambda plan: plan.least)
+        for trial in range(MOST_PLACEMENTS * max(1, self._effort.trials)):
             again: list[_Plan] = []
             for plan in plans:
                 if best is not None and (best[0] <= plan.least or left < plan.messages):
@@ -148,41 +142,37 @@ class _ExchangePlanner:
                 require_for_search(MESSAGE_BYTES * plan.messages, f"{plan.messages:,} messages")
                 left -= plan.messages
                 self._effort.work.add(MESSAGE_WORK * plan.messages)
-                found = self._planned(plan, trial)
-                if best is None or found[0] < best[0]:
-                    best = found
+                planned = self._plan_trial(plan, trial)
+                if best is None or planned[0] < best[0]:
+                    best = planned
                 if best[0] <= self._bound:
                     return best[1]
-                if plan.least < found[0] and found[0] * NEAR <= best[0] * (NEAR + 1):
+                if plan.least < planned[0] <= best[0]:  # another placement may be shorter
                     again.append(plan)
             plans = again
         return None if best is None else best[1]
-
-    def _order(self, plan: _Plan) -> tuple[int, int]:
-        """The most promising first; of equal ones, where not all transfers take equal time, the largest cores."""
-        return plan.least, 0 if self._step else -max((kind.size for kind in plan.kinds), default=0)
 
     def _plans(self) -> Iterator[_Plan]:
         """The kinds of cores, each for all groups; groups without such cores use single NPUs."""
         table = self._module.demand.chunks
         sets = np.unique(table.pre).tolist()
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
-        found = [self._usable(core_kinds(self._module.network, table.sets[number])) for number in sets]
-        kinds = [{kind.name: kind for kind in usable} for usable in found]
-        for name in dict.fromkeys(name for found in kinds for name in found):
-            chosen = tuple(found.get(name, found["vertex"]) for found in kinds)
+        # In files for runtimes, messages of partials that are kept apart are not merged: many of them take long.
+        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > MOST_RELAYED_IN_FILES
+        by_name = [
+            {
+                kind.name: kind
+                for kind in core_kinds(self._module.network, table.sets[number])
+                if not (many and kind.cores[0].relays)
+            }
+            for number in sets
+        ]
+        for name in dict.fromkeys(name for kinds in by_name for name in kinds):
+            chosen = tuple(kinds.get(name, kinds["vertex"]) for kinds in by_name)
             counts = [len(of_set) for of_set in chunks]
             steps = tuple(self._steps(kind, count) for kind, count in zip(chosen, counts, strict=True))
             messages = sum(kind.messages(count) for kind, count in zip(chosen, counts, strict=True))
             yield _Plan(chosen, chunks, steps, messages, self._least(chosen, steps, messages))
-
-    def _usable(self, kinds: Iterator[CoreKind]) -> Iterator[CoreKind]:
-        """The kinds that suit. In files for runtimes, messages of partials that are kept apart are not merged, so that
-        many of them take long.
-        """
-        table = self._module.demand.chunks
-        many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > RELAYED_IN_FILES
-        return (kind for kind in kinds if not (many and kind.cores[0].relays))
 
     def _steps(self, kind: CoreKind, chunks: int) -> int:
         """The steps in which chunks could spread from cores of a kind, by the links into the NPUs of the group."""
@@ -202,67 +192,49 @@ class _ExchangePlanner:
         load = -(-messages // max(1, self._module.network.link_count)) * self._least_busy
         return max(chain * self._least_total, load)
 
-    def _planned(self, plan: _Plan, trial: int) -> tuple[int, Transfers]:
+    def _plan_trial(self, plan: _Plan, trial: int) -> tuple[int, Transfers]:
         """(picoseconds, transfers) of a schedule with a different placement for each trial."""
         module = self._module
         cores: dict[int, Core] = {}
         for kind, chunks, steps in zip(plan.kinds, plan.chunks, plan.steps, strict=True):
             rng = random.Random(self._effort.seed * 1_000_003 + trial) if trial else None
-            cores.update(zip(chunks.tolist(), placed(kind, len(chunks), self._into.tolist(), steps, rng), strict=True))
+            placed = choose_cores(kind, len(chunks), self._into.tolist(), steps, rng)
+            cores.update(zip(chunks.tolist(), placed, strict=True))
         demand = _spread_demand(module.demand, cores)
-        moving = np.array([chunk for chunk in cores if self._moves(chunk, cores[chunk])], np.int32)
+        sizes = module.demand.chunks.sets.sizes[module.demand.chunks.pre]
+        moving = np.array([chunk for chunk, core in cores.items() if len(core.members) < sizes[chunk]], np.int32)
         parts: list[Transfers] = []
         end = 0
         down = self._copies(Task(module.network, demand, module.model, moving)) if len(moving) else None
         if down is not None:
-            backward = module.network.reversed()
+            backward = module.network.reverse()
             up = self._copies(Task(backward, demand, module.model, moving, inverted=True), down)
             parts.append(invert_schedule(up, backward, demand).transfers)
             end = int((parts[0].start + self._clock.total_of(parts[0])).max(initial=0))
-        rounds, end = self._rounds.transfers(cores, end)
+        rounds, end = exchange_rounds(module.network, self._clock, cores, end)
         parts.append(rounds)
         if down is not None:
             rows = down.transfers
             parts.append(replace(rows, start=rows.start + end))
-        rows = Transfers.joined(parts)
-        if not self._step and len(rows) <= SHIFTED:
+        rows = Transfers.concatenate(parts)
+        if not self._step and len(rows) <= MOST_SHIFTED:
             self._effort.work.add(SHIFT_WORK * len(rows))
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
 
     def _copies(self, task: Task, down: Schedule | None = None) -> Schedule:
-        """The spread of all sums, or its inverse, by a search that ends where it meets its bound; counts its work.
+        """The spread of all sums, or its inverse, by a search that ends when it meets its bound; counts its work.
 
-        down: for the inverse, the spread: where each link has one back, that is the same over these links.
+        down: for the inverse, the spread; if each link has one back, the inverse is the spread over these links.
         """
         if down is not None and self._back is not None:
             rows = down.transfers
             there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
             return RowSchedule(down.model, there)
         meter = WorkMeter()
-        schedule = self._spread(task, replace(self._effort, work=meter))
-        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end where they get longer than the best
+        schedule = self._spread(task, replace(self._effort, work=meter, bound=None))
+        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end when they get longer than the best
         return schedule
-
-    def _moves(self, chunk: int, core: Core) -> bool:
-        table = self._module.demand.chunks
-        return len(core.members) < len(table.sets[int(table.pre[chunk])])
-
-
-def _links_back(network: Network) -> Int32Array | None:
-    """int32[links]: for each link one of its kind in the other direction, each once; None if some has none."""
-    there = np.lexsort((network.kind, network.target, network.source))
-    back = np.lexsort((network.kind, network.source, network.target))
-    alike = (
-        np.array_equal(network.source[there], network.target[back])
-        and np.array_equal(network.target[there], network.source[back])
-        and np.array_equal(network.kind[there], network.kind[back])
-    )
-    if not alike:
-        return None
-    found = np.empty(network.link_count, np.int32)
-    found[there] = back
-    return found
 
 
 def _spread_demand(demand: Demand, cores: dict[int, Core]) -> Demand:

@@ -59,11 +59,11 @@ def _statements(
     for number, (sends, span) in runs.items():
         start, end = nominal_times(network, demand, number, sends, model, span)
         apart = np.flatnonzero(sends.source != sends.target)
-        kept = sends.taken(apart)
+        kept = sends.select(apart)
         parts.append((number, kept, ChunkMoves(kept.chunk, kept.source, kept.target, start[apart], end[apart])))
     moves = [part[2] for part in parts]
     return _Statements(
-        AlgorithmSends.joined([part[1] for part in parts]),
+        AlgorithmSends.concatenate([part[1] for part in parts]),
         np.repeat(np.array([part[0] for part in parts], np.int32), [len(part[1]) for part in parts]),
         ChunkMoves(
             np.concatenate([m.chunk for m in moves]),

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from collc.graph.translations import find_translations
 from collc.synthesis.forest.counts import TreeCount
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.rerouting import Rerouting
-from collc.synthesis.translations import find_translations
 from collc.ten.translations import Translations
 
 SHALLOW = (1024, 256, 4096)

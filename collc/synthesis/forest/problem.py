@@ -13,7 +13,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.task import Task
-from collc.ten.arrays import Int32Array, Int64Array, grouped
+from collc.ten.arrays import Int32Array, Int64Array, group_positions
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
@@ -144,7 +144,7 @@ def _members(conditions: Conditions) -> Int32Array:
 
 def _by_holder(conditions: Conditions, members: Int32Array) -> tuple[Int32Array, Int32Array]:
     """Rows of the conditions by the member that holds them, and where those of each member begin."""
-    first, order = grouped(np.searchsorted(members, conditions.holders).astype(np.int32), len(members))
+    first, order = group_positions(np.searchsorted(members, conditions.holders).astype(np.int32), len(members))
     return order, first
 
 

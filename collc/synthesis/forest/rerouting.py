@@ -55,7 +55,7 @@ class Rerouting:
         graph = problem.graph
         member = np.zeros(graph.vertex_count, np.int64)
         member[problem.members] = 1
-        into, out = graph.reversed().out_edges, graph.out_edges
+        into, out = graph.reverse().out_edges, graph.out_edges
         self._graph = (*out, *into, graph.source, graph.target, member)
         self._kind = np.arange(graph.edge_count)
         if translations is not None:

@@ -46,7 +46,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
     """
     conditions = conditions_of(task)
     if not len(conditions):
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     problem = forest_problem(conditions)
     effort.progress(0.0, "forest: trees")
     effort.work.add_setup(min(MOST_FLOW_WORK, FLOW_WORK * task.network.link_count * len(problem.members)))

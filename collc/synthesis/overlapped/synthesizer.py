@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+from collc.synthesis.conditions import rates_required
 from collc.synthesis.list_schedule import best_starts
 from collc.synthesis.overlapped.trees import TreeGrower, interleaved, tasks_of
 from collc.synthesis.task import Effort
@@ -50,10 +51,8 @@ def overlapped(
     """
     asked = interleaved(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
     _check(network, demand, asked)
-    try:
+    with rates_required():
         clock = Clock.of(network, demand, model)
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     intervals = link_timelines(reserved, clock)
     grower = TreeGrower(network, demand, clock)
     best: tuple[int, Transfers] | None = None
@@ -88,7 +87,7 @@ def overlap(module: Module, effort: Effort) -> Module:
     asked = np.concatenate([np.empty(0, np.int32), *chunks])
     reserved = None if module.schedule is None else module.schedule.transfers
     own = overlapped(module.network, module.demand, module.model, effort, asked, reserved)
-    whole = own if reserved is None else RowSchedule(module.model, Transfers.joined([reserved, own.transfers]))
+    whole = own if reserved is None else RowSchedule(module.model, Transfers.concatenate([reserved, own.transfers]))
     return replace(module, schedule=whole, planned=None)
 
 

@@ -51,7 +51,7 @@ class TreeGrower:
         self._large = len(self._table) * network.device_count >= COMPILED
         self._cost: dict[int, Int64Array] = {}
         self._known: dict[tuple[int, int], Int32Array] = {}
-        self._up, self._down = (self._links_from_root(net) for net in (network.reversed(), network))
+        self._up, self._down = (self._links_from_root(net) for net in (network.reverse(), network))
 
     def _links_from_root(self, network: Network) -> LinksFromRoot:
         from collc.kernels.overlapped_trees import LinksFromRoot
@@ -104,7 +104,7 @@ class TreeGrower:
         pre, post = int(table.pre[chunk]), int(table.post[chunk])
         holders, getting = table.sets[pre], table.sets[post]
         if table.op[chunk] == Op.COPY:
-            seeds, giving, getting = holders, holders[:0], table.sets.without(post, pre)
+            seeds, giving, getting = holders, holders[:0], table.sets.difference(post, pre)
         elif not len(getting):
             seeds, giving = holders[:1], holders[:0]
         else:
@@ -118,7 +118,7 @@ class TreeGrower:
         if (pre, post) not in self._known:
             sets, network, cost = self._table.sets, self._network, self._costs(size)
             graph = Digraph.of(network)
-            to = distances_to(graph.reversed(), cost, _sampled(sets[pre])).max(axis=0)
+            to = distances_to(graph.reverse(), cost, _sampled(sets[pre])).max(axis=0)
             back = distances_to(graph, cost, _sampled(sets[post])).max(axis=0)
             both = (to + back)[network.npus]
             self._known[pre, post] = network.npus[both == both.min()]

@@ -108,17 +108,16 @@ class _Planned:
     work: int
 
 
-def pccl(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
+def pccl(task: Task, effort: Effort) -> Schedule:
     """A schedule of copies by earliest-arrival search; networks may have switches.
 
-    bound: picoseconds at which the search ends; None: the lower bound of the task.
     Raises SourceError where a postcondition cannot be reached, NoSchedule where `effort.stop` asks to stop before
     there is any schedule.
     """
     conditions = conditions_of(task)
     if not len(conditions):
-        return RowSchedule(task.model, Transfers.joined([]))
-    goal = bound if bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
+        return RowSchedule(task.model, Transfers.concatenate([]))
+    goal = effort.bound if effort.bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
     good_enough = goal * _good_enough(len(conditions), effort) // 100
     best: _Planned | None = None
     for planned in _attempted(_Portfolio(conditions, effort), effort):

@@ -81,7 +81,7 @@ def join(module: Module) -> Module:
         parts = [_delayed(part, phase.start) for part, phase in zip(forward, module.phases, strict=True)]
         if module.schedule is not None:
             parts.append(module.schedule.transfers)
-        schedule = RowSchedule(module.model, Transfers.joined(parts))
+        schedule = RowSchedule(module.model, Transfers.concatenate(parts))
     return replace(module, schedule=schedule, phases=(), planned=None)
 
 
@@ -142,7 +142,7 @@ def _solve_copies(
             return after
     release = np.zeros(len(inner.demand.chunks), np.int64)
     np.maximum.at(release, reduced.chunk, arrivals)
-    occupied = reduced if reserved is None else Transfers.joined([reduced, reserved])
+    occupied = reduced if reserved is None else Transfers.concatenate([reduced, reserved])
     try:
         schedule = synthesize(replace(task, release=release, reserved=occupied))
     except CollcError:
@@ -196,7 +196,7 @@ def _joined_steps(module: Module, parts: list[Schedule]) -> Schedule | None:
     row = 0
     for table in tables:
         part = chunks[row : row + len(table.chunk)]
-        np.copyto(part, table.chunk, where=table.chunk != table.none, casting="unsafe")
+        np.copyto(part, table.chunk, where=table.chunk != table.no_chunk, casting="unsafe")
         row += len(table.chunk)
     return StepSchedule(module.model, chunks, tables[0].step, sum(table.reduce_steps for table in tables))
 
@@ -211,7 +211,7 @@ def _unplanned_runs(module: Module) -> frozenset[int]:
 
 def _reversed(network: Network) -> Network:
     """The network of the inverse problem: a switch that reduces has multicast there, and no other switch."""
-    return replace(network.reversed(), multicast=network.reduces)
+    return replace(network.reverse(), multicast=network.reduces)
 
 
 def _reduced(table: ChunkTable) -> BoolArray:
@@ -232,7 +232,7 @@ def _roots(run: Run, table: ChunkTable) -> Int32Array:
     """
     reduced = _reduced(table)
     roots = np.full(len(table), -1, np.int32)
-    if run.standard is not None and run.standard.kind == "all_reduce":
+    if run.standard is not None and run.standard.shape.phases == 2:
         owners = np.repeat(run.group, run.standard.chunks)
         roots[reduced] = owners[reduced]
         return roots
@@ -248,9 +248,9 @@ def _roots(run: Run, table: ChunkTable) -> Int32Array:
 
 def _inverse(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
     """The inverse of a run's reductions: copies of each chunk from its root to all contributors."""
-    kinds = {"reduce_scatter": "all_gather", "all_reduce": "all_gather", "reduce": "broadcast"}
     moving = (roots >= 0) & active
-    return _copies(run, roots, np.where(moving, table.pre, -1), kinds)
+    kind = run.standard.shape.inverse if run.standard and run.standard.shape.reduces else ""
+    return _copies(run, roots, np.where(moving, table.pre, -1), kind)
 
 
 def _copied(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
@@ -258,13 +258,15 @@ def _copied(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run
     if active and not table.op.any():
         return run
     gathered = (roots >= 0) & (table.sets.sizes[table.post] == 1)
-    return _copies(run, roots, np.where(~gathered & active, table.post, -1), {"all_reduce": "all_gather"})
+    kind = run.standard.shape.inverse if run.standard and run.standard.shape.phases == 2 else ""
+    return _copies(run, roots, np.where(~gathered & active, table.post, -1), kind)
 
 
-def _copies(run: Run, roots: Int32Array, post: Int32Array, kinds: dict[str, str]) -> Run:
+def _copies(run: Run, roots: Int32Array, post: Int32Array, kind: str) -> Run:
     """A run of copies to the sets `post`, from the roots or, for chunks without one, from the holders.
 
-    A chunk whose post is -1 stays with its holders. kinds: the standard collective that each one becomes.
+    A chunk whose post is -1 stays with its holders. kind: the standard collective that
+    the run becomes, "" for none.
     """
     table = run.pattern.expand()
     moving = post >= 0
@@ -274,9 +276,8 @@ def _copies(run: Run, roots: Int32Array, post: Int32Array, kinds: dict[str, str]
     pre[rooted] = [number[root] for root in roots[rooted].tolist()]
     standard = run.standard
     if standard is not None:
-        kind = kinds.get(standard.kind)
-        whole = kind is not None and bool(rooted.all())
-        standard = Standard(kind or "", standard.size, standard.chunks, standard.root) if whole else None
+        whole = bool(kind) and bool(rooted.all())
+        standard = Standard(kind, standard.size, standard.chunks, standard.root) if whole else None
     after = np.where(moving, post, pre).astype(np.int32)
     pattern = replace(table, pre=pre, post=after, op=np.zeros_like(table.op), sets=sets)
     return replace(run, pattern=pattern, standard=standard)

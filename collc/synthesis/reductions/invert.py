@@ -58,7 +58,7 @@ def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) ->
         if bool((useful == kept).all()):
             break
         kept = useful
-    return rows.taken(kept)
+    return rows.select(kept)
 
 
 def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:

@@ -56,21 +56,21 @@ NEAR = 8
 time."""
 
 
-def swarm(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
+def swarm(task: Task, effort: Effort) -> Schedule:
     """A schedule of copies over links and switches, which are not unwound.
 
-    bound: picoseconds at which the search ends; None: the lower bound of the task. effort.trials: rounds of attempts
+    effort.trials: rounds of attempts
     with random ties. Raises SourceError if a postcondition cannot be reached or links have no bandwidth, NoSchedule if
     the network has too many switch paths, its switches leave no schedule, or there is none yet when `effort.stop` asks
     to stop or the most work is done.
     """
     conditions = conditions_of(task)
     if not len(conditions):
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     problem = swarm_problem(conditions)
     require_for_search(COPY_BYTES * problem.missing, f"{problem.missing:,} copies of chunks")
     effort.work.add(PATH_WORK * len(problem.paths.links))
-    goal = task_bound(task).time if bound is None else bound
+    goal = task_bound(task).time if effort.bound is None else effort.bound
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + WORK * effort.trials

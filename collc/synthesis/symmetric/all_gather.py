@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,20 +12,20 @@ from collc.graph.reachability import weakly_connected
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.symmetric_gather import MODULUS, spread_chunks
 from collc.synthesis.symmetric.group import Group
-from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, started_early
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
-COMPILED = 2_000
+COMPILED: Final = 2_000
 """Transfers times generators from which the search is compiled."""
 
-TRANSFERS = 4_000
+SEARCHED_TRANSFERS: Final = 4_000
 """Transfers that the searches plan together, unless they are fewer than two for each deadline."""
 
-SEARCHED = 20_000
+MOST_TIMED_TRANSFERS: Final = 20_000
 """Transfers of what NPU 0 sends, up to which there are searches in picoseconds."""
 
-SLACKS = (0, 3, 10, 20)
+SLACKS: Final = (0, 3, 10, 20)
 """Deadlines of slow generators, in percent above the bound."""
 
 
@@ -49,12 +49,12 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
     """Plans of searches with several deadlines and orders of targets; in picoseconds, first one from steps."""
     transfers = (group.count - 1) * chunks
     if times.step is None:
-        group.spanned()
-        yield started_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
-        if transfers > SEARCHED:
+        group.span()
+        yield start_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
+        if transfers > MOST_TIMED_TRANSFERS:
             return
     deadlines = [goal + goal * slack // 100 for slack in (SLACKS if len(set(times.total.tolist())) > 1 else SLACKS[:1])]
-    for number in range(max(2, effort.trials, TRANSFERS // (transfers * len(deadlines)))):
+    for number in range(max(2, effort.trials, SEARCHED_TRANSFERS // (transfers * len(deadlines)))):
         for deadline in deadlines:
             yield _search(group, chunks, times, deadline, effort.seed * 1_000_003 + number if number else 0)
 

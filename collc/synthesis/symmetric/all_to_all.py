@@ -7,6 +7,7 @@ second NPU sends it in one direction, and the others send it in the other direct
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 import numpy as np
 
@@ -14,21 +15,21 @@ from collc.kernels.compiled import compiled
 from collc.kernels.symmetric_paths import balanced_shortest_paths, trace_hops
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.open_shop import open_shop
-from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, started_early
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.symmetric.ring_messages import RingMessages, find_ring_messages
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
-COMPILED = 500
+COMPILED: Final = 500
 """Messages from which paths are found by compiled code."""
 
-HOPS = 100_000
-"""Hops up to which those of an All-to-All are planned event by event."""
+MOST_TIMED_HOPS: Final = 100_000
+"""Hops of an All-to-All up to which they are planned event by event."""
 
-PATH_ROUNDS = 2
+PATH_ROUNDS: Final = 2
 """How often the shortest paths are chosen, one by one."""
 
-EXCHANGES = 64
+MOST_EXCHANGES: Final = 64
 """Exchanges of hops for others that are tried to balance the loads."""
 
 
@@ -38,10 +39,10 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     plan = _plan_in_steps(group, hops, effort)
     if times.step is not None:
         return plan
-    plan = started_early(group, plan, times, stays=False)
-    if int(hops.sum()) > HOPS or effort.stop():
+    plan = start_early(group, plan, times, stays=False)
+    if int(hops.sum()) > MOST_TIMED_HOPS or effort.stop():
         return plan
-    timed = _TimedOpenShop(group, hops[1:].reshape(-1, len(group.successors)), times).plan(chunks)
+    timed = _plan_by_events(group, hops[1:].reshape(-1, len(group.successors)), times, chunks)
     return min(plan, timed, key=lambda plan: plan.end)
 
 
@@ -82,7 +83,7 @@ def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
     Raises SourceError if the generators do not lead to all NPUs.
     """
     choose_paths = compiled(balanced_shortest_paths) if group.count * chunks >= COMPILED else balanced_shortest_paths
-    order, depth = group.spanned()
+    order, depth = group.span()
     hops = np.zeros((group.count, chunks, len(group.successors)), np.int64)
     load = np.zeros(len(group.successors), np.int64)
     choose_paths(group.predecessors, order, depth, PATH_ROUNDS, hops, load)
@@ -99,7 +100,7 @@ def _exchanges(group: Group, hops: Int64Array) -> Int64Array:
     )
     changes = np.unique(np.concatenate([changes, -changes]), axis=0)
     changes = changes[(changes < 0).any(axis=1)]
-    return changes[np.argsort(np.abs(changes).sum(axis=1), kind="stable")[:EXCHANGES]]
+    return changes[np.argsort(np.abs(changes).sum(axis=1), kind="stable")[:MOST_EXCHANGES]]
 
 
 def _balance(messages: Int64Array, load: Int64Array, exchanges: Int64Array, effort: Effort) -> None:
@@ -121,64 +122,43 @@ def _balance(messages: Int64Array, load: Int64Array, exchanges: Int64Array, effo
             return
 
 
-class _TimedOpenShop:
-    """An open shop of different times: a generator takes, of the messages at rest, one with the most time to go."""
+def _plan_by_events(group: Group, hops: Int64Array, times: GeneratorTimes, chunks: int) -> RepresentativePlan:
+    """A plan in picoseconds: a generator takes, of the messages at rest, one with the most time to go.
 
-    def __init__(self, group: Group, hops: Int64Array, times: GeneratorTimes) -> None:
-        """hops: int64[messages, generators]."""
-        self._successors: list[list[int]] = group.successors.tolist()
-        self._hops: list[list[int]] = hops.tolist()
-        self._busy: list[int] = times.busy.tolist()
-        self._total: list[int] = times.total.tolist()
-        self._to_go: list[int] = (hops @ times.total).tolist()
-        self._at = [0] * len(self._hops)
-        self._queue: list[list[tuple[int, int]]] = [[] for _ in self._busy]
-        self._load: list[int] = (hops.sum(axis=0) * times.busy).tolist()
-        self._rows: list[tuple[int, int, int, int]] = []
-
-    def plan(self, chunks: int) -> RepresentativePlan:
-        """The plan, in picoseconds."""
-        for message in range(len(self._hops)):
-            self._queue_up(message)
-        free = [0] * len(self._busy)
-        events = [(0, -1)]
-        end = 0
-        while events:
-            now = events[0][0]
-            while events and events[0][0] == now:
-                _, message = heapq.heappop(events)
-                if message >= 0:
-                    self._queue_up(message)
-            for generator in sorted(range(len(free)), key=lambda g: -self._load[g]):
-                message = self._next(generator) if free[generator] <= now else -1
-                if message >= 0:
-                    self._send(generator, message, now)
-                    free[generator] = now + self._busy[generator]
-                    end = max(end, now + self._total[generator])
-                    heapq.heappush(events, (now + self._total[generator], message))
-                    heapq.heappush(events, (free[generator], -1))
-        table = np.array(self._rows, np.int64).reshape(-1, 4)
-        rest = table[:, 1:].astype(np.int32)
-        return RepresentativePlan(end, table[:, 0], rest[:, 0], rest[:, 1], rest[:, 2] + np.int32(chunks))
-
-    def _queue_up(self, message: int) -> None:
-        """A message rests at an NPU, and waits for any generator that it needs."""
-        for generator, hops in enumerate(self._hops[message]):
-            if hops:
-                heapq.heappush(self._queue[generator], (-self._to_go[message], message))
-
-    def _next(self, generator: int) -> int:
-        """The message that a generator takes, -1 for none. Messages that moved since they were queued are dropped."""
-        queue = self._queue[generator]
-        while queue:
-            to_go, message = heapq.heappop(queue)
-            if -to_go == self._to_go[message] and self._hops[message][generator]:
-                return message
-        return -1
-
-    def _send(self, generator: int, message: int, now: int) -> None:
-        self._rows.append((now, generator, self._at[message], message))
-        self._at[message] = self._successors[generator][self._at[message]]
-        self._hops[message][generator] -= 1
-        self._to_go[message] -= self._total[generator]
-        self._load[generator] -= self._busy[generator]
+    hops: int64[messages, generators].
+    """
+    successors: list[list[int]] = group.successors.tolist()
+    left: list[list[int]] = hops.tolist()
+    busy: list[int] = times.busy.tolist()
+    total: list[int] = times.total.tolist()
+    to_go: list[int] = (hops @ times.total).tolist()
+    load: list[int] = (hops.sum(axis=0) * times.busy).tolist()
+    npu, free = [0] * len(left), [0] * len(busy)
+    waiting: list[list[tuple[int, int]]] = [[] for _ in busy]
+    events = [(0, message) for message in range(len(left))]
+    rows: list[tuple[int, int, int, int]] = []
+    end = 0
+    while events:
+        now = events[0][0]
+        while events and events[0][0] == now:
+            _, message = heapq.heappop(events)
+            for generator, count in enumerate(left[message] if message >= 0 else ()):
+                if count:
+                    heapq.heappush(waiting[generator], (-to_go[message], message))
+        for generator in sorted(range(len(free)), key=lambda generator: -load[generator]):
+            while free[generator] <= now and waiting[generator]:
+                negative, message = heapq.heappop(waiting[generator])
+                if -negative != to_go[message] or not left[message][generator]:
+                    continue  # the message has moved since it was queued
+                rows.append((now, generator, npu[message], message))
+                npu[message] = successors[generator][npu[message]]
+                left[message][generator] -= 1
+                to_go[message] -= total[generator]
+                load[generator] -= busy[generator]
+                free[generator], arrival = now + busy[generator], now + total[generator]
+                end = max(end, arrival)
+                heapq.heappush(events, (arrival, message))
+                heapq.heappush(events, (free[generator], -1))
+    table = np.array(rows, np.int64).reshape(-1, 4)
+    columns = table[:, 1:].astype(np.int32).T
+    return RepresentativePlan(end, table[:, 0], columns[0], columns[1], columns[2] + np.int32(chunks))

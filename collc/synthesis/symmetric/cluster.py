@@ -8,17 +8,17 @@ the shortest route, also over other NPUs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 
+from collc.graph.translations import find_translations
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.damage import is_damaged
-from collc.synthesis.symmetric.exchange_plan import plan_exchange
-from collc.synthesis.symmetric.level_plan import plan_levels
+from collc.synthesis.symmetric.damage import whole_cluster
+from collc.synthesis.symmetric.level_plan import plan_exchange, plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
 from collc.synthesis.symmetric.routes import ClassTimes
-from collc.synthesis.translations import find_translations
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
@@ -27,8 +27,7 @@ from collc.ten.schedule import Transfers
 from collc.ten.translations import Translations
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
+class _Plan(NamedTuple):
     """Transfers of what the representative NPU sends. target: int32, the NPU that a block is for, in an All-to-All.
 
     part: int32, the chunk of a block. link: int32. start: int64, picoseconds.
@@ -42,104 +41,100 @@ class _Plan:
 
 def cluster_schedule(module: Module) -> FactoredSchedule | None:
     """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if this does not
-    apply: without switches, where NPUs are not all alike, or where switches hold few chunks or reduce.
+    apply: without switches, if NPUs are not all alike, or if switches hold few chunks or reduce.
 
     Raises ValueError if links have no bandwidth or latency.
     """
-    return _schedule_by(module, _translations(module))
+    translations = _translations_of(module)
+    return None if translations is None else _Planner(module, translations).schedule()
 
 
 def translated_paths(module: Module) -> FactoredSchedule | None:
-    """The same of an All-to-All on a network without switches, along shortest paths: `symmetric` loads its links more
-    evenly, but lists all transfers. None if NPUs have limits, or links have no bandwidth or latency.
+    """A schedule of an All-to-All without switches, along the shortest paths of one NPU and their translations.
+
+    `symmetric` loads links more evenly, but lists all transfers. None if NPUs have limits or are not all alike, or
+    links have no bandwidth or latency.
     """
     network, standard = module.network, module.demand.standard
-    kind = "" if standard is None else standard.kind
-    if kind != "all_to_all" or network.has_switches or network.has_endpoints:
+    if standard is None or standard.kind != "all_to_all" or network.has_switches or network.has_endpoints:
         return None
-    try:
-        return _schedule_by(module, _all_alike(module))
-    except ValueError:
-        return None
-
-
-def _schedule_by(module: Module, translations: Translations | None) -> FactoredSchedule | None:
-    """The schedule by translations, None if there are none."""
-    numbers = ChunkNumbers.of(module.demand)
-    if numbers is None or translations is None:
-        return None
-    times = ClassTimes.of(module.network, translations, module.model, chunk_size(module.demand))
-    standard = module.demand.standard
-    planner = _Planner(module, translations, times, numbers)
-    return planner.plan(standard.kind if standard is not None else "")
+    translations = _transitive_translations(module)
+    with suppress(ValueError):
+        return None if translations is None else _Planner(module, translations).schedule()
+    return None
 
 
 def is_cluster(module: Module) -> bool:
     """Whether `symmetric_module` is likely to find a schedule; milliseconds, also for thousands of NPUs.
 
-    Clusters that have lost some links or GPUs are served too.
+    Clusters that have lost some links or GPUs count, too.
     """
-    if _translations(module) is not None:
+    if _translations_of(module) is not None:
         return True
-    serves = ChunkNumbers.of(module.demand) is not None and module.schedule is None
-    return serves and len(module.demand.runs[0].group) == len(module.network.npus) and is_damaged(module.network)
+    if ChunkNumbers.of(module.demand) is None or module.schedule is not None:
+        return False
+    return len(module.demand.runs[0].group) == len(module.network.npus) and whole_cluster(module.network) is not None
 
 
-def _translations(module: Module) -> Translations | None:
-    """The translations that make all NPUs alike, for a demand and a network with switches that this serves."""
-    return _all_alike(module) if module.network.has_switches else None
+def _translations_of(module: Module) -> Translations | None:
+    """The translations that make all NPUs alike, for a demand and a network with switches that this module supports."""
+    return _transitive_translations(module) if module.network.has_switches else None
 
 
-def _all_alike(module: Module) -> Translations | None:
-    """The translations that make all NPUs alike, for a demand and a network that this serves."""
+def _transitive_translations(module: Module) -> Translations | None:
+    """The translations that make all NPUs alike, for a demand and a network that this module supports."""
     network, numbers = module.network, ChunkNumbers.of(module.demand)
     if numbers is None or module.schedule is not None:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
     if not whole or network.has_limited_buffers or bool(network.reduces.any()):
         return None
-    found = find_translations(network)
-    return found if found is not None and found.count == network.npu_count else None
+    translations = find_translations(network)
+    return translations if translations is not None and translations.count == network.npu_count else None
 
 
 class _Planner:
-    """Plans the collectives of one module."""
+    """Plans the collective of one module. Raises ValueError if links have no bandwidth or latency."""
 
-    def __init__(self, module: Module, translations: Translations, times: ClassTimes, numbers: ChunkNumbers) -> None:
-        self._module, self._translations, self._times, self._numbers = module, translations, times, numbers
+    def __init__(self, module: Module, translations: Translations) -> None:
+        numbers = ChunkNumbers.of(module.demand)
+        assert numbers is not None
+        self._module, self._translations, self._numbers = module, translations, numbers
+        self._times = ClassTimes.of(module.network, translations, module.model, chunk_size(module.demand))
         self._npus = translations.orbits[0]
 
-    def plan(self, kind: str) -> FactoredSchedule | None:
-        """The schedule of a collective."""
+    def schedule(self) -> FactoredSchedule | None:
+        """The schedule; None if a level cannot be entered, or no route leads to some NPU."""
         network, table = self._module.network, ClassTimetable(self._translations, self._times)
-        release = np.zeros(self._numbers.parts, np.int64)
-        if kind == "all_to_all":
-            exchanged = self._exchange()
-            return None if exchanged is None else self._schedule([exchanged], [False])
-        if kind == "all_gather":
-            gathered = self._gather(network, table, release)
-            return None if gathered is None else self._schedule([gathered], [False])
-        found = self._gather(network.reversed(), table, release)
-        if found is None:
+        standard, release = self._module.demand.standard, np.zeros(self._numbers.parts, np.int64)
+        assert standard is not None
+        if standard.kind in ("all_to_all", "all_gather"):
+            plan = self._exchange() if standard.kind == "all_to_all" else self._gather(network, table, release)
+            return None if plan is None else self._schedule([plan], [False])
+        plan = self._gather(network.reverse(), table, release)
+        if plan is None:
             return None
-        reduced, complete = self._mirror(found)
-        if kind == "reduce_scatter":
+        reduced, complete = self._mirror(plan)
+        if standard.kind == "reduce_scatter":
             return self._schedule([reduced], [True])
         table = ClassTimetable(self._translations, self._times)
         table.reserve(reduced.link, reduced.start)
         gathered = self._gather(network, table, complete)
         if gathered is None:
             return None
-        return self._one_shot(self._schedule([reduced, gathered], [True, False]))
+        return self._one_shot_or(self._schedule([reduced, gathered], [True, False]))
 
-    def _one_shot(self, found: FactoredSchedule) -> FactoredSchedule:
-        """The schedule of an All-Reduce that is one-shot on some levels, if it is shorter than one found."""
-        time = found.collective_time(self._module.network, self._module.demand)
+    def _one_shot_or(self, schedule: FactoredSchedule) -> FactoredSchedule:
+        """The schedule of an All-Reduce that is one-shot on some levels, if it is shorter than another one."""
+        time = schedule.collective_time(self._module.network, self._module.demand)
         stages = plan_one_shot(self._module.network, self._translations, self._times, self._numbers.parts, time)
         if stages is None:
-            return found
-        plans = [self._rows(one.hops, one.starts, one.part, np.zeros_like(one.part), one.sender) for one in stages]
-        return self._schedule(plans, [one.reduce for one in stages])
+            return schedule
+        plans = [
+            self._rows(stage.hops, stage.starts, stage.part, np.zeros_like(stage.part), stage.sender)
+            for stage in stages
+        ]
+        return self._schedule(plans, [stage.reduce for stage in stages])
 
     def _gather(self, network: Network, table: ClassTimetable, release: Int64Array) -> _Plan | None:
         """An All-Gather. release: int64[parts], picoseconds from which the representative holds its chunks."""
@@ -182,8 +177,8 @@ class _Planner:
         return _Plan(plan.part, plan.target, plan.link, end - plan.start - self._times.window[plan.link]), complete
 
     def _schedule(self, plans: list[_Plan], reduce: list[bool]) -> FactoredSchedule:
+        flags: BoolArray = np.repeat(np.array(reduce, np.bool_), [len(plan.part) for plan in plans])
         plan = _join_plans(plans)
-        flags: BoolArray = np.repeat(np.array(reduce, np.bool_), [len(one.part) for one in plans])
         block = np.full(len(plan.part), self._npus[0], np.int32)
         chunk = self._numbers.number(block, plan.target if self._numbers.pairs else None, plan.part)
         rows = Transfers.of(chunk, plan.link, plan.start, flags)
@@ -192,9 +187,4 @@ class _Planner:
 
 
 def _join_plans(plans: list[_Plan]) -> _Plan:
-    return _Plan(
-        np.concatenate([plan.part for plan in plans]),
-        np.concatenate([plan.target for plan in plans]),
-        np.concatenate([plan.link for plan in plans]),
-        np.concatenate([plan.start for plan in plans]),
-    )
+    return _Plan(*(np.concatenate(columns) for columns in zip(*plans, strict=True)))

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.levels import levels_of
+from collc.synthesis.symmetric.level_plan import levels_of, sums
 from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
@@ -57,7 +57,15 @@ def plan_one_shot(
     network: Network, translations: Translations, times: ClassTimes, parts: int, longest: int
 ) -> list[OneShotStage] | None:
     """The stages of the shortest plan; None if none takes less than `longest` picoseconds."""
-    return _OneShotPlanner(network, translations, times, parts).best(longest)
+    planner = _OneShotPlanner(network, translations, times, parts)
+    best: list[OneShotStage] | None = None
+    for one_shot in planner.choices():
+        messages = list(planner.stages(one_shot))
+        if planner.least(messages) < longest:
+            planned = planner.plan_stages(messages)
+            if planned is not None and planned[1] < longest:
+                best, longest = planned
+    return best
 
 
 class _OneShotPlanner:
@@ -65,53 +73,40 @@ class _OneShotPlanner:
 
     def __init__(self, network: Network, translations: Translations, times: ClassTimes, parts: int) -> None:
         self._network, self._translations, self._times, self._parts = network, translations, times, parts
-        npus = translations.orbits[0]
-        self._routes = Routes(network, translations, times, int(npus[0]), through=False)
-        self._levels = levels_of(translations, self._routes.distance[npus]) or []
+        self._routes = Routes(network, translations, times, through=False)
+        self._levels = levels_of(translations, self._routes.distance[translations.orbits[0]]) or []
         self._hops: dict[int, Int32Array] = {}
 
-    def best(self, longest: int) -> list[OneShotStage] | None:
-        """The stages of the shortest plan that takes less than `longest` picoseconds."""
-        found: list[OneShotStage] | None = None
-        if not all(self._is_plain(level) for level in self._levels):
-            return None
-        every = product((True, False), repeat=len(self._levels))
-        for one_shot in every:
-            if not any(one_shot):
-                continue
-            if self._message_count(one_shot) * self._parts > MOST_MESSAGES:
-                continue
-            messages = list(self._stages(one_shot))
-            if self._least(messages) >= longest:
-                continue
-            planned = self._plan_stages(messages)
-            if planned is not None and planned[1] < longest:
-                found, longest = planned
-        return found
+    def choices(self) -> Iterator[tuple[bool, ...]]:
+        """Which levels may be one-shot without too many messages."""
+        if all(self._is_plain(level) for level in self._levels):
+            for one_shot in product((True, False), repeat=len(self._levels)):
+                if any(one_shot) and self._message_count(one_shot) * self._parts <= MOST_MESSAGES:
+                    yield one_shot
 
     def _is_plain(self, moves: Int32Array) -> bool:
         """Whether the moves of a level and 0 are a subgroup, and no two translations of a route share a link.
 
-        Where they do, partials of one chunk may meet in a switch, which would mix them.
+        If they do, partials of one chunk may meet in a switch, which would mix them.
         """
         translations, whole = self._translations, np.append(moves, np.int32(0))
-        sums = np.unique(_sums(translations, [whole, whole]))
+        reached = np.unique(_sums(translations, [whole, whole]))
         hops = self._route_of(moves)
-        return len(sums) == len(whole) and bool((translations.link_share[hops[hops >= 0]] == 1).all())
+        return len(reached) == len(whole) and bool((translations.link_share[hops[hops >= 0]] == 1).all())
 
     def _message_count(self, one_shot: tuple[bool, ...]) -> int:
         """Messages of all stages; they are listed only if they are not too many."""
-        found = 0
+        count = 0
         for number, level in enumerate(self._levels):
             senders = [
                 1 + len(other)
                 for position, other in enumerate(self._levels)
                 if one_shot[position] or (not one_shot[number] and position < number)
             ]
-            found += len(level) * prod(senders) * (1 if one_shot[number] else 2)
-        return found
+            count += len(level) * prod(senders) * (1 if one_shot[number] else 2)
+        return count
 
-    def _stages(self, one_shot: tuple[bool, ...]) -> Iterator[_Messages]:
+    def stages(self, one_shot: tuple[bool, ...]) -> Iterator[_Messages]:
         """Scattered levels from the narrowest on, then those that are one-shot, then the scattered ones back."""
         translations, levels = self._translations, self._levels
         together = [number for number, chosen in enumerate(one_shot) if chosen]
@@ -142,8 +137,7 @@ class _OneShotPlanner:
         """int32[steps, hops]: the links of a route to each element, -1 after its end."""
         new = np.array([step for step in np.unique(steps).tolist() if step not in self._hops], np.int32)
         if len(new):
-            found = self._routes.to(self._translations.orbits[0][new])
-            self._hops.update(zip(new.tolist(), found, strict=True))
+            self._hops.update(zip(new.tolist(), self._routes.to(self._translations.orbits[0][new]), strict=True))
         known, position = np.unique(steps, return_inverse=True)
         rows = [self._hops[step] for step in known.tolist()]
         table = np.full((len(rows), max(map(len, rows))), -1, np.int32)
@@ -151,7 +145,7 @@ class _OneShotPlanner:
             table[number, : len(row)] = row
         return table[position.reshape(-1)]
 
-    def _least(self, stages: list[_Messages]) -> int:
+    def least(self, stages: list[_Messages]) -> int:
         """Picoseconds that stages take at least: by the longest routes, and by the load of the links of a class."""
         latency, load = 0, np.zeros(len(self._translations.class_links), np.int64)
         for stage in stages:
@@ -162,9 +156,9 @@ class _OneShotPlanner:
             load += np.bincount(rows, weights=self._times.taken[hops[used]], minlength=len(load)).astype(np.int64)
         return max(latency, int(load.max()) * self._parts)
 
-    def _plan_stages(self, stages: list[_Messages]) -> tuple[list[OneShotStage], int] | None:
+    def plan_stages(self, stages: list[_Messages]) -> tuple[list[OneShotStage], int] | None:
         """The stages with their times, and when the last message has arrived; None if a partial would wait for
-        others in a switch, or where an NPU would receive a partial before it has sent its own to all.
+        others in a switch, or if an NPU would receive a partial before it has sent its own to all.
         """
         count, parts = self._translations.count, self._parts
         table = ClassTimetable(self._translations, self._times)
@@ -207,11 +201,10 @@ class _OneShotPlanner:
 
 def _sums(translations: Translations, sets: Sequence[Int32Array]) -> Int32Array:
     """int32: all sums of one element of each set, the last set fastest."""
-    found = np.zeros(1, np.int32)
+    total = np.zeros(1, np.int32)
     for elements in sets:
-        left, right = np.repeat(found, len(elements)), np.tile(elements, len(found))
-        found = translations.sum(left, right)
-    return found
+        total = sums(translations, total, elements).reshape(-1)
+    return total
 
 
 def _pairs(steps: Int32Array, elements: Int32Array) -> tuple[Int32Array, Int32Array]:

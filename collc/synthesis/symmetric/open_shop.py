@@ -7,17 +7,17 @@ its largest degree (König).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from collc.kernels.compiled import trailing_zeros
 from collc.ten.arrays import Int64Array
 
-ORDERS = 8
+MOST_ORDERS: Final = 8
 """Orders of the messages for which rotation is tried."""
 
-COLOURED = 1_000
+MOST_COLOURED: Final = 1_000
 """Hops up to which rotation is not tried."""
 
 
@@ -39,7 +39,7 @@ def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
     """A plan of least_steps(counts) steps for int64[messages, generators] hops."""
     steps = least_steps(counts)
     rng = np.random.default_rng(seed)
-    for _ in range(ORDERS if int(counts.sum()) > COLOURED else 0):
+    for _ in range(MOST_ORDERS if int(counts.sum()) > MOST_COLOURED else 0):
         starts = _rotate(counts, rng.permutation(len(counts)), steps)
         if starts is not None:
             return _unroll(counts, starts, steps)
@@ -81,47 +81,35 @@ def _unroll(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
 
 def _colour_edges(counts: Int64Array, steps: int) -> HopBlocks:
     """A step (colour) for one hop after another; if none is free on both sides, two are swapped along a path."""
-    generators = counts.shape[1]
-    at_message: list[dict[int, int]] = [{} for _ in counts]
-    at_generator: list[dict[int, int]] = [{} for _ in range(generators)]
-    free = [(1 << steps) - 1] * (len(counts) + generators)
-    for message, generator in zip(*(side.tolist() for side in np.nonzero(counts)), strict=True):
+    messages = len(counts)
+    partner: list[dict[int, int]] = [{} for _ in range(sum(counts.shape))]  # by message or generator, and by step
+    free = [(1 << steps) - 1] * len(partner)
+
+    def toggle(a: int, b: int, step: int) -> None:
+        for vertex, other in ((a, b), (b, a)):
+            free[vertex] ^= 1 << step
+            if partner[vertex].pop(step, None) is None:
+                partner[vertex][step] = other
+
+    def swap(vertex: int, first: int, second: int) -> None:
+        """Frees a step of a vertex: it and another, which is free, are swapped along the alternating path."""
+        path: list[tuple[int, int, int]] = []
+        step = first
+        while step in partner[vertex]:
+            path.append((vertex, partner[vertex][step], step))
+            vertex, step = partner[vertex][step], first + second - step
+        for a, b, step in path:
+            toggle(a, b, step)
+        for a, b, step in path:
+            toggle(a, b, first + second - step)
+
+    pairs: list[tuple[int, int]] = [(message, generator) for message, generator in np.argwhere(counts).tolist()]
+    for message, generator in pairs:
+        other = messages + generator
         for _ in range(int(counts[message, generator])):
-            here, there = free[message], free[len(counts) + generator]
-            if not here & there:
-                _swap(at_message, at_generator, free, (generator, trailing_zeros(here), trailing_zeros(there)))
-                there = free[len(counts) + generator]
-            step = trailing_zeros(here & there)
-            at_message[message][step], at_generator[generator][step] = generator, message
-            free[message] ^= 1 << step
-            free[len(counts) + generator] ^= 1 << step
-    rows = [(m, step, g) for m, row in enumerate(at_message) for step, g in sorted(row.items())]
+            if not free[message] & free[other]:
+                swap(other, trailing_zeros(free[message]), trailing_zeros(free[other]))
+            toggle(message, other, trailing_zeros(free[message] & free[other]))
+    rows = [(m, step, g - messages) for m, row in enumerate(partner[:messages]) for step, g in sorted(row.items())]
     table = np.array(rows, np.int64).reshape(-1, 3)
     return HopBlocks(table[:, 0], table[:, 1], table[:, 2], np.ones(len(table), np.int64))
-
-
-def _swap(
-    at_message: list[dict[int, int]], at_generator: list[dict[int, int]], free: list[int], start: tuple[int, int, int]
-) -> None:
-    """Frees a step of a generator: it and another, which is free, are swapped along the alternating path from there.
-
-    start: the generator, the step to free, and the step that is free.
-    """
-    generator, first, second = start
-    path: list[tuple[int, int, int]] = []
-    while first in at_generator[generator]:
-        message = at_generator[generator][first]
-        path.append((message, generator, first))
-        if second not in at_message[message]:
-            break
-        generator = at_message[message][second]
-        path.append((message, generator, second))
-    for message, at, step in path:
-        del at_message[message][step], at_generator[at][step]
-        free[message] ^= 1 << step
-        free[len(at_message) + at] ^= 1 << step
-    for message, at, step in path:
-        other = first + second - step
-        at_message[message][other], at_generator[at][other] = at, message
-        free[message] ^= 1 << other
-        free[len(at_message) + at] ^= 1 << other

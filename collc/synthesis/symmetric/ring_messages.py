@@ -58,15 +58,15 @@ class RingMessages:
 def find_ring_messages(group: Group, counts: Int64Array) -> RingMessages | None:
     """The ring that makes the open shop of int64[npus, copies, generators] hops shorter the most; None for no ring."""
     best, end = None, least_steps(counts[1:].reshape(-1, counts.shape[2]))
-    for axis, size in enumerate(group.sizes):
-        if size % 2 or group.bits[axis]:
+    for axis, size in enumerate(group.coordinates.sizes):
+        if size % 2:
             continue
         for forth, by in enumerate(group.generators.tolist()):
-            back = np.flatnonzero(group.generators == group.inverse(by))
-            if group.coordinate(by, axis) % 2 and len(back) and int(back[0]) > forth:
-                found = _ring_messages(group, counts, axis, (forth, int(back[0])))
-                if found is not None and least_steps(found.hops) < end:
-                    best, end = found, least_steps(found.hops)
+            back = np.flatnonzero(group.generators == group.predecessors[forth, 0])
+            if group.coordinates.index[axis, by] % 2 and len(back) and int(back[0]) > forth:
+                ring = _ring_messages(group, counts, axis, (forth, int(back[0])))
+                if ring is not None and least_steps(ring.hops) < end:
+                    best, end = ring, least_steps(ring.hops)
     return best
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from collc.graph.distances import UNREACHABLE
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 from collc.ten.translations import Translations
 
-ROUNDS = 64
+MOST_ROUNDS: Final = 64
 """Parts in which routes are chosen at most, each by what the parts before it load."""
 
 
@@ -33,17 +34,16 @@ class ClassTimes:
         """The times of chunks of a size. Raises ValueError if links have no bandwidth or latency."""
         sent = network.occupancy(np.array([size], np.int64))[network.kind, 0]
         total = sent + network.latencies[network.kind]
-        busy = total if model is LinkModel.STORE else sent
+        busy = model.busy(sent, total)
         share = translations.link_share.astype(np.int64)
         return ClassTimes(share * busy, (share - 1) * busy + total, np.where(share > 1, busy, 0))
 
 
 class Routes:
-    """Shortest routes from an NPU. through: whether other NPUs may pass chunks on, or only switches."""
+    """Shortest routes from the representative NPU. through: whether other NPUs may pass chunks on, or only switches."""
 
-    def __init__(
-        self, network: Network, translations: Translations, times: ClassTimes, origin: int, *, through: bool
-    ) -> None:
+    def __init__(self, network: Network, translations: Translations, times: ClassTimes, *, through: bool) -> None:
+        origin = self._origin = int(translations.orbits[0, 0])
         self._network, self._class, self._times = network, translations.class_row, times
         self._load = np.zeros(len(translations.class_links), np.int64)
         usable = network.target != origin
@@ -51,7 +51,6 @@ class Routes:
             usable &= (network.source >= network.npu_count) | (network.source == origin)
         self.distance = np.full(network.device_count, UNREACHABLE, np.int64)
         self.distance[origin] = 0
-        self._origin = origin
         self._tight = self._relax(np.flatnonzero(usable))
 
     def _relax(self, links: Int64Array) -> Int64Array:
@@ -71,17 +70,17 @@ class Routes:
         weight: how often each route is used, for the loads that further routes avoid.
         """
         into = np.bincount(self._network.target[self._tight], minlength=self._network.device_count)
-        rounds = min(ROUNDS, int(into.max(initial=1)) ** 2, max(1, len(targets)))
-        found: list[Int32Array] = []
+        rounds = min(MOST_ROUNDS, int(into.max(initial=1)) ** 2, max(1, len(targets)))
+        parts: list[Int32Array] = []
         for number in range(rounds):
             part = self._follow(targets[number::rounds])
             used = part[part >= 0]
             self._load += np.bincount(
                 self._class[used], weights=self._times.taken[used] * weight, minlength=len(self._load)
             ).astype(np.int64)
-            found.append(part)
-        routes = np.full((len(targets), max(part.shape[1] for part in found)), -1, np.int32)
-        for number, part in enumerate(found):
+            parts.append(part)
+        routes = np.full((len(targets), max(part.shape[1] for part in parts)), -1, np.int32)
+        for number, part in enumerate(parts):
             routes[number::rounds, : part.shape[1]] = part
         return routes
 
@@ -90,25 +89,13 @@ class Routes:
         network, tight = self._network, self._tight
         load, slow = self._load[self._class[tight]], -self._times.window[tight]
         order = tight[np.lexsort((tight, load, slow, network.target[tight]))]
-        first = np.ones(len(order), np.bool_)
-        first[1:] = network.target[order][1:] != network.target[order][:-1]
         before = np.full(network.device_count, -1, np.int32)
-        before[network.target[order[first]]] = order[first]
+        before[network.target[order[::-1]]] = order[::-1]  # the first of each target stays
         hops: list[Int32Array] = []
-        at = targets
-        while bool((at != self._origin).any()):
-            link = np.where(at != self._origin, before[at], -1).astype(np.int32)
+        device = targets
+        while bool((device != self._origin).any()):
+            link = np.where(device != self._origin, before[device], -1).astype(np.int32)
             hops.append(link)
-            at = np.where(link >= 0, network.source[link], self._origin).astype(np.int32)
-        return _align(np.stack(hops[::-1], axis=1) if hops else np.empty((len(targets), 0), np.int32))
-
-
-def _align(routes: Int32Array) -> Int32Array:
-    """Routes without the -1 before their first links."""
-    order = np.argsort(routes < 0, axis=1, kind="stable")
-    return np.take_along_axis(routes, order, axis=1)
-
-
-def reached(routes: Routes, npus: Int32Array) -> BoolArray:
-    """bool: whether a route leads to each NPU."""
-    return routes.distance[npus] < UNREACHABLE
+            device = np.where(link >= 0, network.source[link], self._origin).astype(np.int32)
+        routes = np.stack(hops[::-1], axis=1) if hops else np.empty((len(targets), 0), np.int32)
+        return np.take_along_axis(routes, np.argsort(routes < 0, axis=1, kind="stable"), axis=1)  # links first

@@ -11,52 +11,43 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.bounds import task_bound
+from collc.synthesis.conditions import rates_required
 from collc.synthesis.reductions.compose import solve
 from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
-from collc.synthesis.symmetric.cluster import cluster_schedule
-from collc.synthesis.symmetric.expand import expand_plan
+from collc.synthesis.symmetric.cluster import cluster_schedule, is_cluster
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.patched import on_opposite_links, patched, patched_sums
-from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan
+from collc.synthesis.symmetric.patched import patched_schedule
+from collc.synthesis.symmetric.patched_sum import patched_sums
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel, RowSchedule, Schedule
+from collc.ten.schedule import Schedule
 
-__all__ = ["find_group", "representative", "symmetric", "symmetric_module"]
+__all__ = ["find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
 
 
 def symmetric_module(module: Module, effort: Effort) -> Module:
-    """The module with a schedule of all of it where its network has switches, or else with its phases solved.
+    """The module with a schedule of all of it if its network has switches, or else with its phases solved.
 
     Raises SourceError if neither network nor demand is symmetric.
     """
-    try:
+    with rates_required():
         schedule = cluster_schedule(module) or patched_sums(module)
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
     if schedule is not None:
         return replace(module, schedule=schedule)
-    return solve(module, _PhaseSolver(effort))
+    return solve(module, lambda task: symmetric(task, effort))
 
 
-class _PhaseSolver:
-    """Solves the phases of a module; on a damaged cluster both phases of an All-Reduce with one patch."""
-
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
-        self._inverse: tuple[Task, RowSchedule] | None = None
-
-    def __call__(self, task: Task) -> Schedule:
-        """The schedule of a phase. Raises SourceError if it has no symmetry."""
-        schedule: Schedule | None = None
-        if self._inverse is not None and not task.inverted:
-            schedule = on_opposite_links(task, *self._inverse)
-        schedule = schedule or symmetric(task, self._effort)
-        if task.inverted and task.network.has_switches and isinstance(schedule, RowSchedule):
-            self._inverse = task, schedule
-        return schedule
+def is_symmetric(module: Module) -> bool:
+    """Whether one collective over all NPUs runs on a network whose NPUs are all alike, but for what is missing."""
+    network, standard, runs = module.network, module.demand.standard, module.demand.runs
+    if network.has_switches:
+        return is_cluster(module)
+    if module.schedule is not None or standard is None or len(runs[0].group) < network.npu_count:
+        return False
+    return standard.shape.without_root and find_group(network) is not None
 
 
 def symmetric(task: Task, effort: Effort) -> Schedule:
@@ -64,9 +55,10 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
 
     Raises SourceError if the network, the demand or what is planned before has no such symmetry.
     """
-    completed = _patched(task)
-    if completed is not None:
-        return completed
+    with rates_required():
+        schedule = patched_schedule(task)
+    if schedule is not None:
+        return schedule
     group = find_group(task.network)
     standard = _standard(task)
     if group is None or standard is None:
@@ -90,31 +82,21 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
     return expand_plan(group, task.demand.runs[0], standard, plan, task.model, times.step)
 
 
-def _patched(task: Task) -> Schedule | None:
-    """The patched plan of a damaged cluster. Raises SourceError if links have no bandwidth."""
-    try:
-        return patched(task)
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-
-
 def _times(task: Task, group: Group, size: int) -> GeneratorTimes:
     """How long chunks of a size take on each generator. Raises SourceError if links have no bandwidth."""
-    try:
-        busy = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
-        total = busy + task.network.latencies[group.kind]
-    except ValueError as error:
-        raise SourceError(Diagnostic("S0105", str(error), hint="give its links 'bandwidth' and 'latency'")) from error
-    return GeneratorTimes(total if task.model is LinkModel.STORE else busy, total)
+    with rates_required():
+        sent = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
+        total = sent + task.network.latencies[group.kind]
+    return GeneratorTimes(task.model.busy(sent, total), total)
 
 
 def representative(group: Group, standard: Standard, effort: Effort) -> RepresentativePlan:
-    """The plan in steps for what NPU 0 sends in an All-Gather or All-to-All, where all transfers take equal time."""
+    """The plan in steps for what NPU 0 sends in an All-Gather or All-to-All, if all transfers take equal time."""
     steps = GeneratorTimes.steps(group)
     if standard.kind == "all_to_all":
         return plan_all_to_all(group, standard.chunks, steps, effort)
     bound = -(-(group.count - 1) * standard.chunks // len(group.generators))
-    return plan_all_gather(group, standard.chunks, steps, max(bound, int(group.spanned()[1].max())), effort)
+    return plan_all_gather(group, standard.chunks, steps, max(bound, int(group.span()[1].max())), effort)
 
 
 def _standard(task: Task) -> Standard | None:

@@ -12,14 +12,14 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
-from collc.synthesis.conditions import clock_of
+from collc.synthesis.conditions import rates_required
 from collc.synthesis.relays import Relays
 from collc.synthesis.task import Task
 from collc.synthesis.timeline import Timeline, link_timelines
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import HolderSets
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel
+from collc.ten.schedule import Clock, LinkModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class CopyProblem:
     def missing(self) -> int:
         """How many chunks the devices must get, summed over all devices; at least one transfer each."""
         pairs, count = np.unique(np.stack([self.pre, self.want]), axis=1, return_counts=True)
-        lacking = (len(self.sets.without(want, pre)) for pre, want in pairs.T.tolist())
+        lacking = (len(self.sets.difference(want, pre)) for pre, want in pairs.T.tolist())
         return sum(chunks * devices for chunks, devices in zip(count.tolist(), lacking, strict=True))
 
     @cached_property
@@ -98,7 +98,9 @@ def copy_problem(task: Task) -> CopyProblem:
         message = f"tacos matches chunks to direct links, and {network.name} has switches"
         hint = "write 'on unwound(...)' to replace the switches by direct links, or 'synthesize pccl()'"
         raise SourceError(Diagnostic("S0301", message, hint=hint))
-    clock, chunk = clock_of(task), task.chunks.astype(np.int32)
+    with rates_required():
+        clock = Clock.of(network, task.demand, task.model)
+    chunk = task.chunks.astype(np.int32)
     columns, size_of = np.unique(clock.size_of[chunk], return_inverse=True)
     want, sets = _wanted(task, chunk, clock.total.max(axis=1, initial=0)[network.kind])
     return CopyProblem(

@@ -58,17 +58,17 @@ class _Attempt:
     plan: Callable[[int | None], tuple[Schedule, int] | None]
 
 
-def tacos(task: Task, effort: Effort, bound: int | None = None) -> Schedule:
+def tacos(task: Task, effort: Effort) -> Schedule:
     """A schedule of copies over direct links by link-chunk matching.
 
-    bound: picoseconds at which the search ends; None: the lower bound of the task. effort.trials beyond the first add
+    effort.trials beyond the first add
     rounds of the portfolio with random ties. Raises SourceError if a postcondition cannot be reached or the network has
     switches, NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
     problem = copy_problem(task)
-    goal = task_bound(task).time if bound is None else bound
+    goal = task_bound(task).time if effort.bound is None else effort.bound
     if not problem.missing:
-        return RowSchedule(task.model, Transfers.joined([]))
+        return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
     work = attempt_work(problem)
     best: tuple[Schedule, int] | None = None

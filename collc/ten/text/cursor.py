@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final, NoReturn
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
 from collc.base.units import UNITS, Dimension
-from collc.ten.text.names import KEYWORDS, quoted, word
+from collc.ten.text.names import KEYWORDS, quote, word
 
 LARGEST: Final = 2**63 - 1
 """The largest number, size or time: all of them fit in a signed 64-bit integer."""
@@ -28,7 +29,7 @@ _TOKEN: Final = re.compile(
 )
 _QUANTITY: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?:/([0-9]+))?([A-Za-z]+(?:/s)?)")
 _KINDS: Final = {
-    "string": "a quoted string",
+    "string": "a quote string",
     "quantity": "a quantity with a unit",
     "int": "a whole number",
     "number": "a number like %3",
@@ -66,7 +67,7 @@ class Cursor:
         blank = re.compile(r"[ \t\r\n]*+(?:#[^\n]*+[ \t\r\n]*+)*+").match(text, position)
         start = blank.end() if blank else position
         if text[start] == '"':
-            message = "this quoted string does not end on its line, or has an escape that JSON does not have"
+            message = "this quote string does not end on its line, or has an escape that JSON does not have"
         else:
             message = f"{text[start]!r} cannot occur in a .ten file"
         raise SourceError(Diagnostic("T0101", message, Span(self.file, start, start + 1)))
@@ -76,21 +77,28 @@ class Cursor:
         """The span of the next token."""
         return Span(self.file, self.start, self.end)
 
-    def skip_to(self, position: int) -> None:
-        """Continue at `position`, after text that was not read by tokens."""
-        self._move(position)
+    def read_printed_lines(self, pattern: re.Pattern[str], add: Callable[[re.Match[str]], bool]) -> None:
+        """Read lines by one regular expression, up to the first one that differs from it or that `add` refuses.
+
+        pattern: of a line as `format_module` writes it, from the end of the line before on.
+        """
+        position = self.before
+        while (line := pattern.match(self.file.text, position)) and add(line):
+            position = line.end()
+        if position != self.before:
+            self._move(position)
 
     def fail(self, code: str, message: str, span: Span | None = None, hint: str = "", note: str = "") -> NoReturn:
         """Raise a SourceError that points at `span`, or at the next token."""
         notes = (Note(note),) if note else ()
         raise SourceError(Diagnostic(code, message, span or self.span, notes, hint))
 
-    def expected(self, what: str) -> NoReturn:
+    def fail_expecting(self, what: str) -> NoReturn:
         """Raise T0102, which names the token found and what was expected in its place."""
         found = _KINDS["end"] if self.kind == "end" else f"'{self.text[:40]}'"
         hint = ""
         if self.kind == "keyword" and "name" in what.split():
-            hint = f"'{self.text}' is a word of the format; as a name it is written {quoted(self.text)}"
+            hint = f"'{self.text}' is a word of the format; as a name it is written {quote(self.text)}"
         self.fail("T0102", f"expected {what}, found {found}", hint=hint)
 
     def at(self, text: str) -> bool:
@@ -115,38 +123,38 @@ class Cursor:
         """Consume the next token, which must be one of these keywords or punctuation marks, and return its text."""
         found = next((text for text in texts if self.accept(text)), None)
         if found is None:
-            self.expected(" or ".join(f"'{text}'" for text in texts))
+            self.fail_expecting(" or ".join(f"'{text}'" for text in texts))
         return found
 
     def take(self, kind: str) -> str:
         """Consume the next token, which must be of this kind, and return its text."""
         if self.kind != kind:
-            self.expected(_KINDS[kind])
+            self.fail_expecting(_KINDS[kind])
         text = self.text
         self._move(self.end)
         return text
 
     def string(self) -> str:
-        """Read a quoted string and return its value."""
+        """Read a quote string and return its value."""
         return str(json.loads(self.take("string")))
 
     def word(self) -> str:
-        """Read a name, quoted or not, and return its value."""
+        """Read a name, quote or not, and return its value."""
         return self.string() if self.kind == "string" else self.take("name")
 
     def label(self) -> str:
-        """Read a name and return it as it occurs in labels: quoted if it must be."""
+        """Read a name and return it as it occurs in labels: quote if it must be."""
         return word(self.word())
 
     def integer(self, low: int, high: int, what: str) -> int:
         """Read an integer in low..high, both included. what: its name in messages."""
         if self.kind != "int":
-            self.expected(_KINDS["int"])
-        value = self._bounded(self.text, low, high, what)
+            self.fail_expecting(_KINDS["int"])
+        value = self._value_within(self.text, low, high, what)
         self._move(self.end)
         return value
 
-    def _bounded(self, digits: str, low: int, high: int, what: str) -> int:
+    def _value_within(self, digits: str, low: int, high: int, what: str) -> int:
         """The value of some digits. Raises T0104 unless it is in low..high, both included."""
         value = int(digits) if len(digits) <= 20 else None
         if value is None or not low <= value <= high:
@@ -158,15 +166,15 @@ class Cursor:
         """Read `@17` (a set) or `%17` (anything else): a number in low..high, both included."""
         kind = "set" if what == "set" else "number"
         if self.kind != kind:
-            self.expected(_KINDS[kind])
-        value = self._bounded(self.text[1:], low, high, what)
+            self.fail_expecting(_KINDS[kind])
+        value = self._value_within(self.text[1:], low, high, what)
         self._move(self.end)
         return value
 
     def quantity(self, dimension: Dimension) -> Fraction:
         """Read a value with a unit and return it in bytes, picoseconds, or bytes per second."""
         if self.kind != "quantity":
-            self.expected(_KINDS["quantity"])
+            self.fail_expecting(_KINDS["quantity"])
         parts = _QUANTITY.fullmatch(self.text)
         assert parts is not None
         unit = UNITS.get(parts[3])
@@ -180,7 +188,7 @@ class Cursor:
         self._move(self.end)
         return value
 
-    def whole(self, dimension: Dimension, low: int, what: str) -> int:
+    def whole_number(self, dimension: Dimension, low: int, what: str) -> int:
         """Read a size in bytes or a time in picoseconds: an integer in low..LARGEST."""
         span = self.span
         value = self.quantity(dimension)
@@ -204,7 +212,7 @@ class Cursor:
             if not self.at(close):
                 self.expect(",")
                 if self.at(close):
-                    self.expected(_KINDS["int"])
+                    self.fail_expecting(_KINDS["int"])
         return numbers
 
     def shape(self, what: str) -> tuple[int, ...]:

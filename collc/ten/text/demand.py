@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from array import array
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -11,6 +13,7 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import listed
+from collc.ten.arrays import Int64Array
 from collc.ten.declared import Part, contradiction
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.network import Network
@@ -65,7 +68,7 @@ def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
     places |= dict.fromkeys(("kind", "root", "op"), cursor.span)
     kind = cursor.word()
     places["size"] = cursor.span
-    size = cursor.whole(Dimension.BYTES, 0, "a size")
+    size = cursor.whole_number(Dimension.BYTES, 0, "a size")
     cursor.expect("chunks")
     places["chunks"] = cursor.span
     chunks = cursor.integer(0, _INT32, "number of chunks")
@@ -75,7 +78,7 @@ def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
         root = cursor.integer(0, _INT32, "root")
     if cursor.accept("op"):
         places["op"] = cursor.span
-        op = _reduction(cursor) or cursor.expected(listed(_OPS, "or"))
+        op = _reduction(cursor) or cursor.fail_expecting(listed(_OPS, "or"))
     return Standard(kind, size, chunks, root, op)
 
 
@@ -95,109 +98,84 @@ def _sets(cursor: Cursor, npus: int) -> HolderSets:
         cursor.expect("=")
         cursor.expect("{")
         span = cursor.span
-        found = cursor.items("}", 0, npus - 1, "NPU", npus)
-        if any(b <= a for a, b in pairwise(found)):
+        npus_of_set = cursor.items("}", 0, npus - 1, "NPU", npus)
+        if any(b <= a for a, b in pairwise(npus_of_set)):
             cursor.fail("T0107", "the NPUs of a set must be in ascending order, each once", span)
-        if len(members) + len(found) > MOST_MEMBERS:
+        if len(members) + len(npus_of_set) > MOST_MEMBERS:
             cursor.fail("T0108", f"the sets have more than {MOST_MEMBERS} members", span)
-        members.extend(found)
+        members.extend(npus_of_set)
         offsets.append(len(members))
     return HolderSets(np.array(offsets, np.int64), np.array(members, np.int32))
 
 
-class _ChunkReader:
-    """Reads the chunks of a run into the columns of a chunk table.
-
-    sets: number of holder sets of the run. room: how many chunks it may have.
-    """
-
-    def __init__(self, families: list[ChunkFamily], sets: int, room: int) -> None:
-        labels = unique([f"{word(family.name)} {family.rank}" for family in families])
-        self.family_of: dict[tuple[str, int], int] = {}
-        for number, family in enumerate(families):
-            self.family_of[word(family.name) if not labels[number].startswith("%") else f"%{number}", family.rank] = (
-                number
-            )
-        self.families, self.sets, self.room = families, sets, room
-        self.width = max((family.rank for family in families), default=0)
-        self.size: list[int] = []
-        self.pre: list[int] = []
-        self.post: list[int] = []
-        self.op: list[int] = []
-        self.family: list[int] = []
-        self.index: list[list[int]] = []
-
-    def read_printed_lines(self, cursor: Cursor) -> None:
-        """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
-        position, text = cursor.before, cursor.file.text
-        while len(self.size) < self.room and (found := _LINE.match(text, position)):
-            name, indices, amount, unit, pre, op, post = found.groups()
-            index = [int(k) for k in indices.split(", ")] if indices else []
-            family = self.family_of.get((name, len(index)))
-            scale = UNITS.get(unit)
-            sets = int(pre), int(post)
-            if family is None or scale is None or scale[0] is not Dimension.BYTES or max(sets) >= self.sets:
-                break
-            size = int(amount) * scale[1]
-            if size.denominator != 1 or size > LARGEST:
-                break
-            self._add(family, index, int(size), sets, Op[op.upper()] if op else Op.COPY)
-            position = found.end()
-        if position != cursor.before:
-            cursor.skip_to(position)
-
-    def read_tokens(self, cursor: Cursor) -> None:
-        """Read one chunk, token by token."""
-        if len(self.size) >= self.room:
-            cursor.fail("T0108", f"more than {MOST_CHUNKS} chunks")
-        cursor.expect("chunk")
-        span = cursor.span
-        if cursor.kind == "number":
-            name = f"%{cursor.reference(0, len(self.families) - 1, 'family')}"
-        else:
-            name = cursor.label()
-        index = list(cursor.shape("index"))
-        family = self.family_of.get((name, len(index)))
-        if family is None and name.startswith("%") and self.families[int(name[1:])].rank == len(index):
-            family = int(name[1:])
-        if family is None:
-            cursor.fail("T0106", f"there is no single family {name} with {len(index)} indices", span)
-        size = cursor.whole(Dimension.BYTES, 0, "a size")
-        cursor.expect("pre")
-        pre = cursor.reference(0, self.sets - 1, "set")
-        cursor.expect("post")
-        op = _reduction(cursor)
-        if cursor.kind != "set":
-            cursor.expected("a set like @0" if op else f"a set like @0, or {listed(_OPS, 'or')} and a set")
-        post = cursor.reference(0, self.sets - 1, "set")
-        self._add(family, index, size, (pre, post), op or Op.COPY)
-
-    def _add(self, family: int, index: list[int], size: int, sets: tuple[int, int], op: Op) -> None:
-        self.family.append(family)
-        self.index.append(index + [0] * (self.width - len(index)))
-        self.size.append(size)
-        self.pre.append(sets[0])
-        self.post.append(sets[1])
-        self.op.append(int(op))
-
-
 def _table(cursor: Cursor, network: Network, room: int) -> ChunkTable:
+    """Read the sets, families and chunks of a run. room: how many chunks it may have."""
     sets = _sets(cursor, network.npu_count)
     families: list[ChunkFamily] = []
     while cursor.accept("family"):
         families.append(ChunkFamily(cursor.word(), cursor.integer(0, MOST_INDICES, "number of indices")))
-    chunks = _ChunkReader(families, len(sets), room)
-    chunks.read_printed_lines(cursor)
-    while cursor.at("chunk"):
-        chunks.read_tokens(cursor)
-        chunks.read_printed_lines(cursor)
+    rank = max((family.rank for family in families), default=0)
+    chunks = _chunks(cursor, families, len(sets), room, rank)
     return ChunkTable(
-        size=np.array(chunks.size, np.int64),
-        pre=np.array(chunks.pre, np.int32),
-        post=np.array(chunks.post, np.int32),
-        op=np.array(chunks.op, np.int8),
-        family=np.array(chunks.family, np.int32),
-        index=np.array(chunks.index, np.int32).reshape(len(chunks.size), chunks.width),
+        size=chunks[:, 0].copy(),
+        pre=chunks[:, 1].astype(np.int32),
+        post=chunks[:, 2].astype(np.int32),
+        op=chunks[:, 3].astype(np.int8),
+        family=chunks[:, 4].astype(np.int32),
+        index=chunks[:, 5:].astype(np.int32),
         families=tuple(families),
         sets=sets,
     )
+
+
+def _chunks(cursor: Cursor, families: list[ChunkFamily], sets: int, room: int, rank: int) -> Int64Array:
+    """Read all chunks: int64[chunks, 5 + rank], rows of size, pre, post, op, family and indices.
+
+    sets: how many there are. rank: the largest number of indices.
+    """
+    labels = unique([f"{word(family.name)} {family.rank}" for family in families])
+    family_of = {
+        (f"%{number}" if label.startswith("%") else word(families[number].name), families[number].rank): number
+        for number, label in enumerate(labels)
+    }
+    columns, width = array("q"), 5 + rank
+
+    def add(family: int, index: Sequence[int], size: int, pre: int, post: int, op: Op) -> None:
+        columns.extend((size, pre, post, int(op), family, *index, *[0] * (rank - len(index))))
+
+    def add_line(line: re.Match[str]) -> bool:
+        name, indices, amount, unit, pre, op, post = line.groups()
+        index = [int(k) for k in indices.split(", ")] if indices else []
+        family, scale = family_of.get((name, len(index))), UNITS.get(unit)
+        if family is None or scale is None or scale[0] is not Dimension.BYTES or max(int(pre), int(post)) >= sets:
+            return False
+        size = int(amount) * scale[1]
+        if size.denominator != 1 or size > LARGEST or len(columns) >= width * room:
+            return False
+        add(family, index, int(size), int(pre), int(post), Op[op.upper()] if op else Op.COPY)
+        return True
+
+    cursor.read_printed_lines(_LINE, add_line)
+    while cursor.at("chunk"):
+        if len(columns) >= width * room:
+            cursor.fail("T0108", f"more than {MOST_CHUNKS} chunks")
+        cursor.expect("chunk")
+        span = cursor.span
+        numbered = cursor.kind == "number"
+        name = f"%{cursor.reference(0, len(families) - 1, 'family')}" if numbered else cursor.label()
+        index = cursor.shape("index")
+        family = family_of.get((name, len(index)))
+        if family is None and numbered and families[int(name[1:])].rank == len(index):
+            family = int(name[1:])
+        if family is None:
+            cursor.fail("T0106", f"there is no single family {name} with {len(index)} indices", span)
+        size = cursor.whole_number(Dimension.BYTES, 0, "a size")
+        cursor.expect("pre")
+        pre = cursor.reference(0, sets - 1, "set")
+        cursor.expect("post")
+        op = _reduction(cursor)
+        if cursor.kind != "set":
+            cursor.fail_expecting("a set like @0" if op else f"a set like @0, or {listed(_OPS, 'or')} and a set")
+        add(family, index, size, pre, cursor.reference(0, sets - 1, "set"), op or Op.COPY)
+        cursor.read_printed_lines(_LINE, add_line)
+    return np.array(columns, np.int64).reshape(-1, width)

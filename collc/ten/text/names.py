@@ -21,22 +21,22 @@ _KEYWORDS: Final = """
     store strides sum switches ten uint16 uint32 unknown unwound
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
-"""Words of the format; a name that is one of them must be quoted."""
+"""Words of the format; a name that is one of them must be quote."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """The text as a JSON string, quotes included."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def word(name: str) -> str:
-    """The name, quoted if it is a keyword or not an identifier."""
-    return name if _NAME.fullmatch(name) and name not in KEYWORDS else quoted(name)
+    """The name, quote if it is a keyword or not an identifier."""
+    return name if _NAME.fullmatch(name) and name not in KEYWORDS else quote(name)
 
 
-def indexed(name: str, index: Sequence[int]) -> str:
+def with_index(name: str, index: Sequence[int]) -> str:
     """`x[0, 1]`, or `x` without indices."""
     return f"{word(name)}[{', '.join(map(str, index))}]" if index else word(name)
 

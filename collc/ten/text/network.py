@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from fractions import Fraction
 from typing import Final
 
@@ -11,12 +12,13 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.units import Dimension
+from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 from collc.ten.text.cursor import Cursor
 from collc.ten.text.limits import MOST_DEVICES, MOST_LINKS
-from collc.ten.text.names import device_labels, indexed
+from collc.ten.text.names import device_labels, with_index
 from collc.ten.text.write import row_major
 
 _FEW: Final = 100_000
@@ -25,70 +27,57 @@ _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(
     r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n *(?:link |\}))"
 )
-"""The line of a link as `format_module` writes it, where the next line does not continue it (`axis`)."""
+"""The line of a link as `format_module` writes it, if the next line does not continue it (`axis`)."""
 
 
 def device_label(cursor: Cursor) -> str:
     """Read a device and return its label: `npu[0, 1]`, `%3`."""
     if cursor.kind == "number":
         return f"%{cursor.reference(0, _INT32, 'device')}"
-    return indexed(cursor.word(), cursor.shape("index"))
+    return with_index(cursor.word(), cursor.shape("index"))
 
 
-class _LinkReader:
-    """Reads the links of a network into columns. labels: of all devices. kinds, axes: how many there are."""
+def _links(cursor: Cursor, labels: list[str], kinds: int, axes: int) -> Int64Array:
+    """Read all links and the closing brace: int64[links, 4], rows of source, target, kind and axis.
 
-    def __init__(self, labels: list[str], kinds: int, axes: int) -> None:
-        self.device_of = {label: number for number, label in enumerate(labels)}
-        self.devices = len(labels)
-        self.kinds, self.axes = kinds, axes
-        self.source: list[int] = []
-        self.target: list[int] = []
-        self.kind: list[int] = []
-        self.axis: list[int] = []
+    labels: of all devices. kinds, axes: how many there are.
+    """
+    number_of = {label: number for number, label in enumerate(labels)}
+    columns = array("q")
 
-    def read_printed_lines(self, cursor: Cursor) -> None:
-        """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
-        position, text, device_of = cursor.before, cursor.file.text, self.device_of.get
-        while len(self.source) < MOST_LINKS and (found := _LINE.match(text, position)):
-            source, target = device_of(found[1]), device_of(found[2])
-            kind, axis = int(found[3]), int(found[4] or -1)
-            if source is None or target is None or kind >= self.kinds or axis >= self.axes:
-                break
-            self._add(source, target, kind, axis)
-            position = found.end()
-        if position != cursor.before:
-            cursor.skip_to(position)
+    def add(line: re.Match[str]) -> bool:
+        source, target = number_of.get(line[1]), number_of.get(line[2])
+        kind, axis = int(line[3]), int(line[4] or -1)
+        if source is None or target is None or kind >= kinds or axis >= axes or len(columns) >= 4 * MOST_LINKS:
+            return False
+        columns.extend((source, target, kind, axis))
+        return True
 
-    def read_tokens(self, cursor: Cursor) -> None:
-        """Read one link, token by token."""
-        if len(self.source) >= MOST_LINKS:
-            cursor.fail("T0108", f"more than {MOST_LINKS} links")
-        cursor.expect("link")
-        source = self._device(cursor)
-        cursor.expect("->")
-        target = self._device(cursor)
-        cursor.expect("kind")
-        kind = cursor.integer(0, self.kinds - 1, "kind of link")
-        axis = cursor.integer(0, self.axes - 1, "axis") if cursor.accept("axis") else -1
-        self._add(source, target, kind, axis)
-
-    def _add(self, source: int, target: int, kind: int, axis: int) -> None:
-        self.source.append(source)
-        self.target.append(target)
-        self.kind.append(kind)
-        self.axis.append(axis)
-
-    def _device(self, cursor: Cursor) -> int:
+    def device() -> int:
         span = cursor.span
         label = device_label(cursor)
-        number = self.device_of.get(label)
-        if number is None and label.startswith("%") and int(label[1:]) < self.devices:
+        number = number_of.get(label)
+        if number is None and label.startswith("%") and int(label[1:]) < len(labels):
             number = int(label[1:])
         if number is None:
             place = Span(span.file, span.start, cursor.before)
-            cursor.fail("T0106", f"there is no single device {label}", place, note=f"there are {self.devices} devices")
+            cursor.fail("T0106", f"there is no single device {label}", place, note=f"there are {len(labels)} devices")
         return number
+
+    cursor.read_printed_lines(_LINE, add)
+    while not cursor.accept("}"):
+        if len(columns) >= 4 * MOST_LINKS:
+            cursor.fail("T0108", f"more than {MOST_LINKS} links")
+        cursor.expect("link")
+        source = device()
+        cursor.expect("->")
+        target = device()
+        cursor.expect("kind")
+        kind = cursor.integer(0, kinds - 1, "kind of link")
+        axis = cursor.integer(0, axes - 1, "axis") if cursor.accept("axis") else -1
+        columns.extend((source, target, kind, axis))
+        cursor.read_printed_lines(_LINE, add)
+    return np.array(columns, np.int64).reshape(-1, 4)
 
 
 def read_network(cursor: Cursor) -> Network:
@@ -114,11 +103,7 @@ def read_network(cursor: Cursor) -> Network:
         if len(axes) > 127:
             cursor.fail("T0108", "more than 127 axes")
     kinds = _kinds(cursor)
-    links = _LinkReader(device_labels(families, count), len(kinds), len(axes))
-    links.read_printed_lines(cursor)
-    while not cursor.accept("}"):
-        links.read_tokens(cursor)
-        links.read_printed_lines(cursor)
+    links = _links(cursor, device_labels(families, count), len(kinds), len(axes))
     network = Network(
         name=name,
         npu_count=npus,
@@ -127,12 +112,12 @@ def read_network(cursor: Cursor) -> Network:
         buffers=buffers,
         multicast=multicast,
         reduces=reduces,
-        source=np.array(links.source, np.int32),
-        target=np.array(links.target, np.int32),
-        kind=np.array(links.kind, np.int32),
+        source=links[:, 0].astype(np.int32),
+        target=links[:, 1].astype(np.int32),
+        kind=links[:, 2].astype(np.int32),
         kinds=kinds,
         axes=tuple(axes),
-        link_axis=np.array(links.axis if axes else [], np.int8),
+        link_axis=links[:, 3].astype(np.int8) if axes else np.empty(0, np.int8),
         unwound=unwound,
     )
     return network if endpoints is None else fed_links(with_endpoints(network, endpoints))
@@ -168,7 +153,7 @@ def _families(cursor: Cursor, devices: int) -> tuple[DeviceFamily, ...]:
 
 
 def _labels(cursor: Cursor, count: int) -> tuple[str, ...]:
-    """The labels of `count` devices, () where there are none."""
+    """The labels of `count` devices, () if there are none."""
     if not cursor.accept_word("labels"):
         return ()
     span = cursor.span
@@ -183,9 +168,8 @@ def _labels(cursor: Cursor, count: int) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _options(
-    cursor: Cursor, npus: int, devices: int
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], *tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], ...]]:
+def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolArray, BoolArray]:
+    """Read the options of switches: `buffers`, `multicast` and `reduces` of the network."""
     buffers = np.full(devices - npus, -1, np.int64)
     multicast = np.zeros(devices - npus, np.bool_)
     reduces = np.zeros(devices - npus, np.bool_)
@@ -200,7 +184,7 @@ def _options(
 
 
 def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
-    """The limits of all NPUs; None where there are none."""
+    """The limits of all NPUs; None if there are none."""
     found: list[Endpoint] | None = None
     while cursor.accept_word("limits"):
         first = cursor.span
@@ -231,14 +215,10 @@ def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
         if cursor.integer(0, _INT32, "kind of link") != len(kinds):
             cursor.fail("T0107", f"this is kind {len(kinds)}: kinds are numbered in order", span)
         cursor.expect("latency")
-        latency = None if cursor.accept("unknown") else cursor.whole(Dimension.TIME, 0, "a latency")
+        latency = None if cursor.accept("unknown") else cursor.whole_number(Dimension.TIME, 0, "a latency")
         cursor.expect("bandwidth")
-        kinds.append(LinkKind(latency, _bandwidth(cursor)))
+        kinds.append(LinkKind(latency, None if cursor.accept("unknown") else _rate(cursor, "a bandwidth")))
     return tuple(kinds)
-
-
-def _bandwidth(cursor: Cursor) -> Fraction | None:
-    return None if cursor.accept("unknown") else _rate(cursor, "a bandwidth")
 
 
 def _rate(cursor: Cursor, what: str) -> Fraction:

@@ -7,7 +7,9 @@ compare it with grammar/ten.lark. Lines as `format_module` writes them are match
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from array import array
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -23,7 +25,7 @@ from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule,
 from collc.ten.text.cursor import LARGEST, Cursor
 from collc.ten.text.demand import read_demand
 from collc.ten.text.limits import MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_TRANSFERS
-from collc.ten.text.names import chunk_labels, indexed, network_link_labels
+from collc.ten.text.names import chunk_labels, network_link_labels, with_index
 from collc.ten.text.network import device_label, read_network
 from collc.ten.text.write import VERSION
 
@@ -35,7 +37,7 @@ _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(
     r"\n *(send|reduce|keep) (?>([^\n]+?) over )([^\n]++)(?=\n *+(?:send |reduce |keep |at |step |\}))"
 )
-"""The line of a transfer as `format_module` writes it, where the next line does not continue it (`[0]`, `lane`)."""
+"""The line of a transfer as `format_module` writes it, if the next line does not continue it (`[0]`, `lane`)."""
 
 
 def parse_module(source: SourceFile) -> Module:
@@ -50,12 +52,12 @@ def parse_module(source: SourceFile) -> Module:
         cursor.fail("T0103", f"this is version {version} of the format; this collc reads version {VERSION}")
     module = _module(cursor, 0)
     if cursor.kind != "end":
-        cursor.expected("the end of the file")
+        cursor.fail_expecting("the end of the file")
     return module
 
 
 def _model(cursor: Cursor) -> LinkModel:
-    return LinkModel(cursor.expect("store", "pipelined"))
+    return LinkModel(cursor.expect(*LinkModel))
 
 
 def _module(cursor: Cursor, depth: int) -> Module:
@@ -67,7 +69,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
     seed = cursor.integer(-LARGEST, 2 * LARGEST, "seed") if cursor.accept("seed") else None
     bound = None
     if cursor.accept("bound"):
-        bound = Bound(cursor.whole(Dimension.TIME, 0, "a bound"), cursor.string())
+        bound = Bound(cursor.whole_number(Dimension.TIME, 0, "a bound"), cursor.string())
     notes: list[str] = []
     while cursor.accept("note"):
         notes.append(cursor.string())
@@ -84,7 +86,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
             cursor.fail("T0108", f"phases are nested deeper than {MOST_PHASES}")
         cursor.expect("phase")
         inverted = cursor.accept("inverted")
-        start = cursor.whole(Dimension.TIME, 0, "a start") if cursor.accept("at") else 0
+        start = cursor.whole_number(Dimension.TIME, 0, "a start") if cursor.accept("at") else 0
         cursor.expect("{")
         phases.append(Phase(_module(cursor, depth + 1), inverted, start))
         cursor.expect("}")
@@ -103,83 +105,93 @@ def _module(cursor: Cursor, depth: int) -> Module:
     )
 
 
+_VERBS: Final = ("send", "reduce", "keep")
+
+
+@dataclass(slots=True)
+class _Hop:
+    """What follows a transfer with `from` or `message`; None and -1: not said."""
+
+    relayed: int = -1
+    message: int = -1
+    ready: int | None = None
+    injected: int | None = None
+    received: int = -1
+
+
 class _TransferReader:
-    """Reads transfers into columns; chunks and links are found by the labels that `format_module` writes."""
+    """Reads transfers; chunks and links are found by the labels that `format_module` writes.
+
+    columns: three numbers a transfer: chunk, link, and place of its verb in _VERBS. hops: by number of the transfer.
+    """
 
     def __init__(self, cursor: Cursor, network: Network, demand: Demand) -> None:
         self.cursor = cursor
-        self.devices = network.device_count
         self.chunk_of = {label: number for number, label in enumerate(chunk_labels(demand))}
         self.link_of = {label: number for number, label in enumerate(network_link_labels(network))}
-        self.chunk: list[int] = []
-        self.link: list[int] = []
-        self.reduce: list[bool] = []
-        self.relayed: list[int] = []
-        self.kept: list[bool] = []
-        self.message: list[int] = []
-        self.ready: list[int | None] = []
-        self.injected: list[int | None] = []
-        self.received: list[int] = []
+        self.columns = array("q")
+        self.hops: dict[int, _Hop] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns) // 3
 
     def read(self) -> int:
         """Read all transfers up to the next `at`, `step` or brace, and return their number."""
-        before = len(self.chunk)
+        before, cursor = len(self), self.cursor
         while True:
-            self._read_printed_lines()
-            if not any(self.cursor.at(word) for word in ("send", "reduce", "keep")):
-                return len(self.chunk) - before
-            kind = self.cursor.expect("send", "reduce", "keep")
+            cursor.read_printed_lines(_LINE, self._add_line)
+            if not any(map(cursor.at, _VERBS)):
+                return len(self) - before
+            verb = cursor.expect(*_VERBS)
             chunk = self._chunk()
-            self.cursor.expect("over")
-            link = self._link()
-            self._add(chunk, link, kind, self._link() if self.cursor.accept("from") else -1)
-            if self.cursor.accept("message"):
-                self.message[-1] = self.cursor.integer(0, _INT32, "message")
-                if self.cursor.accept("ready"):
-                    self.ready[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
-                if self.cursor.accept("injected"):
-                    self.injected[-1] = self.cursor.whole(Dimension.TIME, -LARGEST, "a time")
-                if self.cursor.accept("received"):
-                    self.received[-1] = self.cursor.whole(Dimension.TIME, 0, "a time")
+            cursor.expect("over")
+            self._add(chunk, self._link(), verb)
+            hop = _Hop()
+            if cursor.accept("from"):
+                hop.relayed = self._link()
+            if cursor.accept("message"):
+                hop.message = cursor.integer(0, _INT32, "message")
+                if cursor.accept("ready"):
+                    hop.ready = cursor.whole_number(Dimension.TIME, -LARGEST, "a time")
+                if cursor.accept("injected"):
+                    hop.injected = cursor.whole_number(Dimension.TIME, -LARGEST, "a time")
+                if cursor.accept("received"):
+                    hop.received = cursor.whole_number(Dimension.TIME, 0, "a time")
+            if hop != _Hop():
+                self.hops[len(self) - 1] = hop
 
-    def _add(self, chunk: int, link: int, kind: str, relayed: int = -1) -> None:
-        if len(self.chunk) >= MOST_TRANSFERS:
+    def _add(self, chunk: int, link: int, verb: str) -> None:
+        if len(self) >= MOST_TRANSFERS:
             self.cursor.fail("T0108", f"more than {MOST_TRANSFERS} transfers", hint=_BINARY)
-        self.chunk.append(chunk)
-        self.link.append(link)
-        self.reduce.append(kind != "send")
-        self.relayed.append(relayed)
-        self.kept.append(kind == "keep")
-        self.message.append(-1)
-        self.ready.append(None)
-        self.injected.append(None)
-        self.received.append(-1)
+        self.columns.extend((chunk, link, _VERBS.index(verb)))
 
-    def messages(self, starts: Int64Array) -> QueuedMessages | None:
-        """The messages of all transfers. starts: int64, when each enters its link: what is not said happens then."""
-        if max(self.message, default=-1) < 0:
-            return None
-        ready, injected = (
-            np.array([start if at is None else at for at, start in zip(column, starts.tolist(), strict=True)], np.int64)
-            for column in (self.ready, self.injected)
+    def _add_line(self, line: re.Match[str]) -> bool:
+        chunk, link = self.chunk_of.get(line[2]), self.link_of.get(line[3])
+        if chunk is None or link is None:
+            return False
+        self._add(chunk, link, line[1])
+        return True
+
+    def transfers(self, start: Int64Array) -> Transfers:
+        """All transfers. start: int64, when each enters its link, which is also the default of times of messages."""
+        columns = np.array(self.columns, np.int64).reshape(-1, 3)
+        relayed, number, received = (np.full(len(start), -1, np.int64) for _ in range(3))
+        ready, injected = start.copy(), start.copy()
+        for row, hop in self.hops.items():
+            relayed[row], number[row], received[row] = hop.relayed, hop.message, hop.received
+            ready[row] = start[row] if hop.ready is None else hop.ready
+            injected[row] = start[row] if hop.injected is None else hop.injected
+        waits = received if received.max(initial=-1) >= 0 else None
+        messages = QueuedMessages(number.astype(np.int32), ready, injected, waits)
+        return Transfers.of(
+            columns[:, 0].astype(np.int32),
+            columns[:, 1].astype(np.int32),
+            start,
+            columns[:, 2] > 0,
+            relayed.astype(np.int32),
+            messages if number.max(initial=-1) >= 0 else None,
+            columns[:, 2] == _VERBS.index("keep"),
         )
-        received = np.array(self.received, np.int64) if max(self.received) >= 0 else None
-        return QueuedMessages(np.array(self.message, np.int32), ready, injected, received)
-
-    def _read_printed_lines(self) -> None:
-        """Read lines by one regular expression, up to the first that is not as `format_module` writes it."""
-        position, text = self.cursor.before, self.cursor.file.text
-        match: Callable[[str, int], re.Match[str] | None] = _LINE.match
-        chunk_of, link_of = self.chunk_of.get, self.link_of.get
-        while found := match(text, position):
-            kind, chunk_name, link_name = found.groups()
-            chunk, link = chunk_of(chunk_name), link_of(link_name)
-            if chunk is None or link is None:
-                break
-            self._add(chunk, link, kind)
-            position = found.end()
-        if position != self.cursor.before:
-            self.cursor.skip_to(position)
 
     def _chunk(self) -> int:
         cursor, span = self.cursor, self.cursor.span
@@ -188,10 +200,11 @@ class _TransferReader:
         run = cursor.integer(0, _INT32, "run")
         cursor.expect(":")
         name = cursor.word()
-        label = f"{run}:{indexed(name, cursor.shape('index'))}"
+        label = f"{run}:{with_index(name, cursor.shape('index'))}"
         number = self.chunk_of.get(label)
         if number is None:
-            cursor.fail("T0106", f"there is no single chunk {label}", self._since(span))
+            place = Span(span.file, span.start, cursor.before)
+            cursor.fail("T0106", f"there is no single chunk {label}", place)
         return number
 
     def _link(self) -> int:
@@ -209,19 +222,8 @@ class _TransferReader:
         label = f"{source} -> {target}" + (f" lane {lane}" if lane else "")
         number = self.link_of.get(label)
         if number is None:
-            cursor.fail("T0106", f"there is no link {label}", self._since(span))
+            cursor.fail("T0106", f"there is no link {label}", Span(span.file, span.start, cursor.before))
         return number
-
-    def chunk_name(self, number: int) -> str:
-        """The name of a chunk in messages."""
-        return next((name for name, chunk in self.chunk_of.items() if chunk == number), f"chunk {number}")
-
-    def link_name(self, number: int) -> str:
-        """The name of a link in messages."""
-        return next((name for name, link in self.link_of.items() if link == number), f"link {number}")
-
-    def _since(self, span: Span) -> Span:
-        return Span(span.file, span.start, self.cursor.before)
 
 
 def _schedule(cursor: Cursor, network: Network, demand: Demand, declared: LinkModel) -> Schedule:
@@ -237,23 +239,12 @@ def _schedule(cursor: Cursor, network: Network, demand: Demand, declared: LinkMo
 def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -> RowSchedule:
     cursor.expect("{")
     reader = _TransferReader(cursor, network, demand)
-    starts: list[int] = []
-    counts: list[int] = []
+    starts, counts = array("q"), array("q")
     while not cursor.accept("}"):
         cursor.expect("at")
-        starts.append(cursor.whole(Dimension.TIME, -LARGEST, "a time"))
+        starts.append(cursor.whole_number(Dimension.TIME, -LARGEST, "a time"))
         counts.append(reader.read())
-    start = np.repeat(np.array(starts, np.int64), np.array(counts, np.int64))
-    rows = Transfers.of(
-        np.array(reader.chunk, np.int32),
-        np.array(reader.link, np.int32),
-        start,
-        np.array(reader.reduce, np.bool_),
-        np.array(reader.relayed, np.int32),
-        reader.messages(start),
-        np.array(reader.kept, np.bool_),
-    )
-    return RowSchedule(model, rows)
+    return RowSchedule(model, reader.transfers(np.repeat(np.array(starts, np.int64), np.array(counts, np.int64))))
 
 
 def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -> StepSchedule:
@@ -263,7 +254,7 @@ def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -
         message = f"{steps} steps of {network.link_count} links are too many for the text form"
         cursor.fail("T0108", message, span, _BINARY)
     cursor.expect("of")
-    step = cursor.whole(Dimension.TIME, 1, "a step")
+    step = cursor.whole_number(Dimension.TIME, 1, "a step")
     cursor.expect("as")
     dtype = np.dtype(cursor.expect("uint16", "uint32"))
     reduce_steps = cursor.integer(0, steps, "number of steps") if cursor.accept("reduce") else 0
@@ -285,29 +276,22 @@ def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint
     reduce: whether the transfers of this step must reduce. span: of the step, for messages. Raises T0109.
     """
     none = int(np.iinfo(row.dtype).max)
-    cursor = reader.cursor
-    if any(reader.kept) or any(link >= 0 for link in reader.relayed) or any(number >= 0 for number in reader.message):
+    cursor, columns = reader.cursor, reader.columns
+    if reader.hops or _VERBS.index("keep") in columns[2::3]:
         what = "a step-by-link table has no transfers with 'keep', 'from' or 'message'"
         cursor.fail("T0109", what, span, "write 'rows' instead")
-    for chunk, link, flag in zip(reader.chunk, reader.link, reader.reduce, strict=True):
+    for chunk, link, verb in zip(columns[::3], columns[1::3], columns[2::3], strict=True):
         if not (0 <= link < len(row) and 0 <= chunk < none):
             message = f"chunk {chunk} on link {link} does not fit into a step-by-link table of {row.dtype}"
             cursor.fail("T0109", message, span)
         if row[link] != none:
-            first, second, where = reader.chunk_name(int(row[link])), reader.chunk_name(chunk), reader.link_name(link)
+            names = [next(islice(reader.chunk_of, k, None), f"chunk {k}") for k in (int(row[link]), chunk)]
             hint = "a link carries one chunk in a step: move one to another step"
-            cursor.fail("T0109", f"{first} and {second} are both on {where} in this step", span, hint)
-        if flag is not reduce:
+            message = f"{names[0]} and {names[1]} are both on {list(reader.link_of)[link]} in this step"
+            cursor.fail("T0109", message, span, hint)
+        if bool(verb) is not reduce:
             kind = "reduce" if reduce else "send"
             message = f"all transfers of this step must be '{kind}', as the first line of the schedule says"
             cursor.fail("T0109", message, span)
         row[link] = chunk
-    reader.chunk.clear()
-    reader.link.clear()
-    reader.reduce.clear()
-    reader.relayed.clear()
-    reader.kept.clear()
-    reader.message.clear()
-    reader.ready.clear()
-    reader.injected.clear()
-    reader.received.clear()
+    del columns[:]

@@ -17,13 +17,13 @@ from collc.ten.schedule import Schedule, StepSchedule, Transfers
 from collc.ten.text.names import (
     chunk_labels,
     device_labels,
-    indexed,
     network_link_labels,
     numbers_text,
-    quoted,
+    quote,
     rate_text,
     time_text,
     unique,
+    with_index,
     word,
 )
 
@@ -56,15 +56,15 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _module(module: Module, pad: str) -> Iterator[str]:
-    yield f"{pad}module {quoted(module.name)}\n{pad}model {module.model.value}\n"
+    yield f"{pad}module {quote(module.name)}\n{pad}model {module.model.value}\n"
     if module.algorithm:
-        yield f"{pad}algorithm {quoted(module.algorithm)}\n"
+        yield f"{pad}algorithm {quote(module.algorithm)}\n"
     if module.seed is not None:
         yield f"{pad}seed {module.seed}\n"
     if module.bound is not None:
-        yield f"{pad}bound {time_text(module.bound.time)} {quoted(module.bound.name)}\n"
+        yield f"{pad}bound {time_text(module.bound.time)} {quote(module.bound.name)}\n"
     for note in module.notes:
-        yield f"{pad}note {quoted(note)}\n"
+        yield f"{pad}note {quote(note)}\n"
     if module.planned is not None:
         yield f"{pad}planned {{{numbers_text(sorted(module.planned))}}}\n"
     yield from _network(module.network, pad)
@@ -80,7 +80,7 @@ def _module(module: Module, pad: str) -> Iterator[str]:
 
 def _network(network: Network, pad: str) -> Iterator[str]:
     inner = pad + "    "
-    yield f"\n{pad}network {quoted(network.name)} {'unwound ' if network.unwound else ''}{{\n"
+    yield f"\n{pad}network {quote(network.name)} {'unwound ' if network.unwound else ''}{{\n"
     yield f"{inner}npus {network.npu_count}\n{inner}switches {network.switch_count}\n"
     for family in network.families:
         yield f"{inner}names {_family(family)}\n"
@@ -105,11 +105,11 @@ def _network(network: Network, pad: str) -> Iterator[str]:
 
 
 def _family(family: DeviceFamily) -> str:
-    text = f"{indexed(family.name, family.shape)} from {family.first}"
+    text = f"{with_index(family.name, family.shape)} from {family.first}"
     if family.strides != row_major(family.shape):
         text += f" strides [{', '.join(map(str, family.strides))}]"
     if family.labels:
-        text += f" labels [{', '.join(map(quoted, family.labels))}]"
+        text += f" labels [{', '.join(map(quote, family.labels))}]"
     return text
 
 
@@ -176,7 +176,7 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
 
 
 def _indices(table: ChunkTable, part: slice) -> list[str]:
-    """The indices of some chunks, as `[1, 2]`, or "" where the family has none."""
+    """The indices of some chunks, as `[1, 2]`, or "" if the family has none."""
     ranks = np.array([family.rank for family in table.families], np.int64)[table.family[part]]
     texts = [""] * len(ranks)
     for rank in np.unique(ranks).tolist():

@@ -10,7 +10,6 @@ from collc.base.units import serialization_time
 from collc.smt.script import Undecided
 from collc.ten.demand import Op
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class ScheduledTransfers:
     def __init__(self, module: Module) -> None:
         assert module.schedule is not None
         self.module, self.network, self.table = module, module.network, module.demand.chunks
-        rows, store = module.schedule.transfers, module.schedule.model is LinkModel.STORE
+        rows, model = module.schedule.transfers, module.schedule.model
         if rows.messages is not None:
             raise Undecided("messages queue at links")
         self.all: list[ScheduledTransfer] = []
@@ -62,7 +61,7 @@ class ScheduledTransfers:
                 raise Undecided("links have no bandwidth or latency")
             wire = serialization_time(int(self.table.size[chunk]), kind.bandwidth)
             total = wire + kind.latency
-            busy = total if store else wire
+            busy = model.busy(wire, total)
             self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total, relayed, kept))
         if any(transfer.total <= 0 for transfer in self.all):
             raise Undecided("transfers take no time")

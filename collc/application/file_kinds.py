@@ -1,0 +1,152 @@
+"""The kinds of files that commands take: how to tell them apart, and which function does what a command asks.
+
+A new kind is a record here, a module with its functions, and tests (docs/extending.md, "A file kind").
+Messages, `--help` and the choice of the function follow from the record.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Final
+
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.wording import listed
+
+_VERIFY: Final = "collc.application.verify.file_verification"
+_SIMULATE: Final = "collc.application.simulate.simulating"
+_RUN: Final = "collc.application.run.file_runs"
+_SHOW: Final = "collc.application.show.showing"
+_INSPECT: Final = "collc.msccl.inspecting"
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of file.
+
+    name: in reports. title: in messages and help. advice: what to do with a file of this kind that a command refuses.
+    suffixes: in lower case, of files whose first bytes fit no kind. beginning: a pattern of its first bytes, empty
+    if these do not tell it apart. verify, simulate, run, inspect, show: the function that the command calls, as
+    MODULE:FUNCTION; "" if the command refuses the kind. Their arguments and results are those of
+    `verify_file`, `simulate_file`, `run_program`, `inspect_file` and `show_file`.
+    """
+
+    name: str
+    title: str
+    advice: str
+    suffixes: tuple[str, ...] = ()
+    beginning: bytes = b""
+    verify: str = ""
+    simulate: str = ""
+    run: str = ""
+    inspect: str = ""
+    show: str = ""
+
+
+_RECORDS: Final = (
+    FileKind(
+        "ten",
+        "a .ten file",
+        "write it as a program for a runtime with 'emit msccl'; 'collc verify' checks it as it is",
+        (".ten",),
+        rb"(\s|#[^\n]*\n)*ten\b|PK\x03\x04",
+        verify=f"{_VERIFY}:verify_ten",
+        simulate=f"{_SIMULATE}:simulate_ten",
+        show=f"{_SHOW}:ten_subjects",
+    ),
+    FileKind(
+        "msccl",
+        "an MSCCL file (XML)",
+        "",
+        (".xml", ".msccl"),
+        rb"\s*<",
+        verify=f"{_VERIFY}:verify_msccl",
+        simulate=f"{_SIMULATE}:simulate_msccl",
+        run=f"{_RUN}:run_msccl",
+        inspect=f"{_INSPECT}.inspect_file:inspect_file",
+        show=f"{_SHOW}:runtime_file_subjects",
+    ),
+    FileKind(
+        "mscclpp",
+        "an MSCCL++ plan (JSON)",
+        "",
+        (".json", ".mscclpp"),
+        rb"\s*[{\[]",
+        verify=f"{_VERIFY}:verify_plan",
+        simulate=f"{_SIMULATE}:simulate_plan",
+        run=f"{_RUN}:run_plan",
+        inspect=f"{_INSPECT}.inspect_plan:inspect_plan",
+        show=f"{_SHOW}:runtime_file_subjects",
+    ),
+    FileKind(
+        "chakra",
+        "DIR/PREFIX of Chakra traces",
+        "'collc verify' checks traces, and 'collc simulate' runs them on a network",
+        verify=f"{_VERIFY}:verify_chakra",
+        simulate=f"{_SIMULATE}:simulate_traces",
+    ),
+    FileKind(
+        "coll",
+        "a program",
+        "'collc compile FILE.coll' writes the files that its schedules emit; give one of those",
+        (".coll",),
+        simulate=f"{_SIMULATE}:simulate_program",
+        show=f"{_SHOW}:program_subjects",
+    ),
+)
+
+FILE_KINDS: Final = {kind.name: kind for kind in _RECORDS}
+"""By name, in the order in which their patterns are tried. A file that fits none is of the first kind that is taken."""
+
+
+def titles(command: str) -> str:
+    """The kinds that a command takes, in words."""
+    return listed([kind.title for kind in FILE_KINDS.values() if getattr(kind, command)], "or")
+
+
+def kind_of(path: Path) -> FileKind | None:
+    """The kind of a file; None if neither its first bytes nor its suffix say it.
+
+    Standard input, `-`, is a program. What comes through a pipe, which can be read only once, is a `.ten` file as
+    text. Raises UsageError U0106 if the file cannot be opened.
+    """
+    from collc.chakra.reader import trace_ranks
+
+    if path == Path("-") or path.is_fifo():
+        return FILE_KINDS["ten" if path.is_fifo() else "coll"]
+    if trace_ranks(path):
+        return FILE_KINDS["chakra"]
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096).removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
+    for kind in FILE_KINDS.values():
+        if kind.beginning and re.match(kind.beginning, head):
+            return kind
+    return next((kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes), None)
+
+
+def kind_for(path: Path, command: str) -> FileKind:
+    """The kind of a file that a command takes.
+
+    Raises UsageError U0106 if the file cannot be opened, X0206 if the command does not take such a file.
+    """
+    taken = [kind for kind in FILE_KINDS.values() if getattr(kind, command)]
+    if taken[0].name != "ten" and path.exists() and not (path.is_file() or path.is_dir()):  # a device may never end
+        message = f"{path} is a {'pipe' if path.is_fifo() else 'device'}, and 'collc {command}' reads a file twice"
+        raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
+    kind = kind_of(path) or taken[0]
+    if kind not in taken:
+        message = f"{path} is {kind.title}, and 'collc {command}' takes {titles(command)}"
+        raise UsageError(Diagnostic("X0206", message, hint=kind.advice.replace("FILE.coll", str(path))))
+    return kind
+
+
+def call_for(path: Path, command: str, *arguments: object) -> Any:  # noqa: ANN401
+    """What the function of a command for the kind of a file returns. Raises as `kind_for`, and what it raises."""
+    return resolve_name(getattr(kind_for(path, command), command))(path, *arguments)

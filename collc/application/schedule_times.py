@@ -1,0 +1,60 @@
+"""What the times of a schedule say: its steps, its queues, and whether it is faster than a bound allows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collc.base.units import format_time
+from collc.base.wording import plural
+from collc.ten.module import Module
+from collc.ten.schedule import LinkModel
+
+
+class ImpossibleTime(Exception):
+    """A fault of collc: a time below a proved lower bound."""
+
+
+def check_possible(name: str, time: int | None, *bounds: tuple[int | None, object]) -> None:
+    """Raise ImpossibleTime if a time (picoseconds) is below one of some bounds, each with what sets it."""
+    for least, what in bounds:
+        if time is not None and least is not None and time < least:
+            found = f"'{name}' passed all checks in {format_time(time)}"
+            raise ImpossibleTime(f"{found}, but nothing can take less than {format_time(least)} ({what})")
+
+
+def step_time(module: Module) -> int | None:
+    """Duration of one step in picoseconds: latency + size / bandwidth.
+
+    None if links or chunks differ, if there are no links or chunks, or if the link model is not `store`.
+    """
+    network = module.network
+    used = np.unique(network.kind)
+    same_links = len({network.kinds[int(kind)] for kind in used}) == 1
+    if module.model is not LinkModel.STORE or not same_links:
+        return None  # before the chunks of a large demand are listed
+    sizes = module.demand.chunks.size
+    if not len(sizes) or sizes.min() != sizes.max():
+        return None
+    kind = int(used[0])
+    return int(network.latencies[kind] + network.occupancy(sizes[:1])[kind, 0])
+
+
+def step_count(module: Module, time: int) -> int | None:
+    """Number of steps in `time` picoseconds; None if there are no steps or `time` is not a multiple of one."""
+    step = step_time(module)
+    return time // step if step and time % step == 0 else None
+
+
+def queueing_note(module: Module) -> str:
+    """A remark on the queues of links; "" if no message waits."""
+    assert module.schedule is not None
+    rows = module.schedule.transfers
+    if rows.messages is None:
+        return ""
+    waited = np.where(rows.messages.number >= 0, rows.start - rows.messages.ready, 0)
+    if not waited.any():
+        return ""
+    links = len(np.unique(rows.link[waited > 0]))
+    longest = format_time(int(waited.max()))
+    total = format_time(int(waited.sum()))
+    return f"congestion: messages queue at {plural(links, 'link')}, the longest for {longest}, all together for {total}"

@@ -1,0 +1,167 @@
+"""What a writer of files gets and returns: the schedule and the names of files; outcomes of checks, remarks, ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from collc.base.atomic_files import Draft
+from collc.base.diagnostics import Diagnostic
+from collc.base.options import OptionValue
+from collc.base.outcome import Outcome
+from collc.ten.module import Module
+from collc.ten.network import Network
+
+Announcer = Callable[[str], None]
+"""Receives the name of a phase."""
+
+_WORST_FIRST: Final[tuple[Outcome, ...]] = ("failed", "skipped", "ok")
+"""Of several files, a check has the worst of its outcomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRanks:
+    """The ranks of the files of one run. run: its number. npus: names of NPUs by rank. labels: what the machine calls
+    them, `host/device` if the host is known; () if no label says it.
+    """
+
+    run: int
+    collective: str
+    npus: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """The object of the run in the file of the ranks."""
+        found: dict[str, object] = {"run": self.run, "collective": self.collective, "ranks": list(self.npus)}
+        if self.labels:
+            found["labels"] = list(self.labels)
+            found["hosts"] = [label.partition("/")[0] if "/" in label else None for label in self.labels]
+        return found
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Run, rank, NPU and label of each rank, for a table."""
+        labels = self.labels or ("",) * len(self.npus)
+        return [(str(self.run), str(rank), *names) for rank, names in enumerate(zip(self.npus, labels, strict=True))]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages.
+
+    ranks: of each run, if the ranks are not all NPUs in their order or NPUs have labels; else ().
+    """
+
+    checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    notes: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    ranks: tuple[RunRanks, ...] = ()
+
+    def with_name(self, name: str, purpose: str = "") -> WrittenFile:
+        """The file with its name before each remark; and, if given, what the file is for."""
+        first = (f"{name} is {purpose}",) if purpose else ()
+        return replace(self, notes=(*first, *(f"{name}: {note}" for note in self.notes)))
+
+
+def combine(files: Sequence[WrittenFile]) -> WrittenFile:
+    """Combine what is known of several files; each check has the worst of its outcomes."""
+    checks: dict[str, Outcome] = {}
+    for name, outcome in (item for file in files for item in file.checks.items()):
+        found = (outcome, checks.get(name, outcome))
+        checks[name] = next(worst for worst in _WORST_FIRST if worst in found)
+    return WrittenFile(
+        checks,
+        tuple(dict.fromkeys(note for file in files for note in file.notes)),
+        tuple(message for file in files for message in file.diagnostics),
+        tuple(dict.fromkeys(ranks for file in files for ranks in file.ranks)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the files of one request go: under temporary names until all checks have passed.
+
+    path: the final name. finals: the final name of each temporary one.
+    """
+
+    path: Path
+    draft: Draft
+    finals: dict[Path, Path] = field(default_factory=dict[Path, Path])
+
+    def new(self, variant: str = "", run: int | None = None) -> Path:
+        """The temporary name of one file.
+
+        variant: of several placements, the part of its name before the suffix. run: of several runs, which one.
+        """
+        name = self.path.name if run is None else self.run_file(run)
+        final = self.path.with_name(variant_name(name, variant))
+        temporary = self.draft.new(final)
+        self.finals[temporary] = final
+        return temporary
+
+    def run_file(self, run: int) -> str:
+        """The name of the file of one of several runs."""
+        return run_name(self.path.name, run, several=True)
+
+    def new_folder(self, replaced: str) -> Path:
+        """The temporary name of a folder with several files. replaced: see `Draft.new_folder`."""
+        temporary = self.draft.new_folder(self.path, replaced)
+        self.finals[temporary] = self.path
+        return temporary
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What the writer of a kind of file gets.
+
+    module: with its schedule. options: those that the statement gives, by name; each fits the record of the kind.
+    network: as the program declares it; the one of the module may have direct links in place of switches. announce:
+    receives the name of each phase. page: the report of the schedule as HTML.
+    """
+
+    module: Module
+    destination: Destination
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+    network: Network | None = None
+    announce: Announcer = lambda _phase: None
+    page: Callable[[], str] = str
+
+
+def emit_report(emission: Emission) -> WrittenFile:
+    """Write the page of the report."""
+    emission.announce("drawing the report")
+    emission.destination.new().write_text(emission.page(), encoding="utf-8", newline="\n")
+    return WrittenFile()
+
+
+def variant_name(name: str, variant: str) -> str:
+    """The name of one of several files of a request: `a.xml` and "in" give `a.in.xml`; "" leaves the name."""
+    path = Path(name)
+    return str(path.with_name(f"{path.stem}.{variant}{path.suffix}")) if variant and path.name else name
+
+
+_RUN: Final = "{run}"
+"""Stands for the number of the run in the name of a file."""
+
+
+def run_name(name: str, run: int, *, several: bool) -> str:
+    """The name of the file of a run: `a{run}.xml` gives `a0.xml`, and `a.xml`, if there are several, `a.0.xml`."""
+    if _RUN in name:
+        return name.replace(_RUN, str(run))
+    return variant_name(name, str(run)) if several else name
+
+
+def ranks_name(name: str) -> str:
+    """The name of the file with the ranks of the files of a request: `a.xml` and `a-{run}.xml` give `a.ranks.json`."""
+    path = Path(name)
+    before, _, after = path.stem.partition(_RUN)
+    stem = (before.rstrip("._-") + after.replace(_RUN, "")).strip("._-") or "runs"
+    return str(path.with_name(f"{stem}.ranks.json"))
+
+
+def write_ranks(ranks: Sequence[RunRanks], path: Path) -> None:
+    """Write the names of NPUs by rank, for each run, as JSON."""
+    rows = [one.as_json() for one in ranks]
+    path.write_text(json.dumps({"runs": rows}, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,186 @@
+"""Coordinates of the NPUs along which a network may be symmetric: as declared, and as found from its switches.
+
+NPUs that are linked to the same switches are alike. Each class of switches divides the NPUs into blocks: the nodes by
+their NVSwitches, the rails by their leaf switches, the pods by their spines. Blocks that cross or contain each other
+give the coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.graph.automorphisms import kind_code, mix_bits, refine_colours
+from collc.graph.digraph import Digraph
+from collc.graph.reachability import weakly_connected
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """sizes: along each axis, at least 2. index: int32[axes, npus]; no two NPUs have the same coordinates."""
+
+    sizes: tuple[int, ...]
+    index: Int32Array
+
+    @cached_property
+    def _strides(self) -> list[int]:
+        return [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
+
+    @cached_property
+    def _npu_at(self) -> tuple[Int64Array, Int32Array]:
+        """(int64[npus], the place of each NPU in the array of all coordinates; int32[npus], the NPU at each place)."""
+        place = (self.index * np.array(self._strides)[:, None]).sum(axis=0)
+        npu = np.empty(len(place), np.int32)
+        npu[place] = np.arange(len(place))
+        return place, npu
+
+    def shift(self, axis: int, index: Int32Array) -> Int32Array:
+        """int32[npus]: the NPU that has another index along an axis, for each NPU. index: int32[npus]."""
+        place, npu = self._npu_at
+        return npu[place + (index - self.index[axis]) * self._strides[axis]]
+
+    def cyclic_shift(self, axis: int) -> Int32Array:
+        """int32[npus]: the next NPU along an axis, round the end."""
+        return self.shift(axis, (self.index[axis] + 1) % self.sizes[axis])
+
+    def translation(self, by: int) -> Int32Array:
+        """int32[npus]: each NPU plus the NPU `by`: indices are added, round the end of each axis."""
+        place, npu = self._npu_at
+        for size, stride, index in zip(self.sizes, self._strides, self.index, strict=True):
+            own = int(index[by])
+            if own:
+                place = place + np.where(index < size - own, own * stride, (own - size) * stride)
+        return npu[place]
+
+
+def declared_coordinates(network: Network) -> Coordinates | None:
+    """The indices of the NPUs; if they are equal copies of a topology, the number of the copy is one more."""
+    if network.axes:
+        sizes = tuple(axis.size for axis in network.axes)
+        strides = tuple(prod(sizes[:axis]) for axis in range(len(sizes)))
+    else:
+        families = [family for family in network.families if family.first < network.npu_count]
+        if not families:
+            return None
+        shape, count = families[0].shape, families[0].count
+        alike = all(family.shape == shape and family.first == k * count for k, family in enumerate(families))
+        if not alike or len(families) * count != network.npu_count:
+            return None
+        sizes, strides = (len(families), *shape), (count, *families[0].strides)
+    long = [axis for axis, size in enumerate(sizes) if size > 1]
+    if not long or prod(sizes) != network.npu_count:
+        return None
+    npus = np.arange(network.npu_count, dtype=np.int32)
+    index = np.stack([npus // strides[axis] % sizes[axis] for axis in long])
+    return Coordinates(tuple(sizes[axis] for axis in long), index.astype(np.int32))
+
+
+def coordinates_of(network: Network) -> Iterator[Coordinates]:
+    """Coordinates that the NPUs of a network may have, likely ones first."""
+    declared = declared_coordinates(network)
+    if declared is not None:
+        yield declared
+    if network.has_switches:
+        by_switches = _by_switches(network)
+        if by_switches is not None:
+            yield by_switches
+    if network.npu_count > 1:
+        yield Coordinates((network.npu_count,), np.arange(network.npu_count, dtype=np.int32)[None])
+
+
+def _by_switches(network: Network) -> Coordinates | None:
+    """The coordinates that the classes of switches give; None if blocks differ in size."""
+    divisions = list(_divisions(network))
+    divisions += [_join_divisions(a, b) for k, a in enumerate(divisions) for b in divisions[:k]]
+    divisions.sort(key=lambda division: int(division.max()))
+    cell = np.zeros(network.npu_count, np.int64)
+    sizes: list[int] = []
+    index: list[Int32Array] = []
+    for division in [*divisions, np.arange(network.npu_count)]:
+        finer = _labels(cell * network.npu_count + division)
+        if int(finer.max()) == int(cell.max()):
+            continue
+        own = _rank_within(_join_divisions(division, cell), division)
+        size = int(own.max()) + 1
+        if (int(cell.max()) + 1) * size != int(finer.max()) + 1:
+            return None
+        sizes.append(size)
+        index.append(own)
+        cell = finer
+    return Coordinates(tuple(sizes), np.stack(index)) if sizes and prod(sizes) == network.npu_count else None
+
+
+def _divisions(network: Network) -> Iterator[Int64Array]:
+    """int64[npus]: for each class of switches, the NPUs divided by the switches of that class above them."""
+    level = _levels(network)
+    up = np.flatnonzero(level[network.target] == level[network.source] + 1)
+    source, target = network.source[up], network.target[up]
+    order = np.argsort(level[source], kind="stable")[::-1]
+    source, target = source[order], target[order]
+    bounds = np.flatnonzero(np.diff(level[source], prepend=-1, append=-1))
+    for members in _switch_classes(network, level):
+        above = np.zeros(network.device_count, np.uint64)
+        above[members] = mix_bits(members.astype(np.uint64) + np.uint64(1))
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            np.add.at(above, source[low:high], above[target[low:high]])
+        if above[: network.npu_count].all():
+            yield _labels(above[: network.npu_count])
+
+
+def _levels(network: Network) -> Int64Array:
+    """int64[devices]: links from the nearest NPU up to each device."""
+    level = np.full(network.device_count, network.device_count, np.int64)
+    level[: network.npu_count] = 0
+    height = 0
+    while True:
+        reached = network.target[level[network.source] == height]
+        reached = reached[level[reached] > height + 1]
+        if not len(reached):
+            return level
+        height += 1
+        level[reached] = height
+
+
+def _switch_classes(network: Network, level: Int64Array) -> Iterator[Int64Array]:
+    """The switches that look alike: by level, links and neighbours, and their neighbours' neighbours, and so on."""
+    colour = mix_bits(level.astype(np.uint64))
+    labels = _labels(refine_colours(colour, network.source, network.target, kind_code(network), 0))
+    switches = np.arange(network.npu_count, network.device_count)
+    for label in dict.fromkeys(labels[switches].tolist()):
+        yield switches[labels[switches] == label]
+
+
+def _join_divisions(left: Int64Array, right: Int64Array) -> Int64Array:
+    """The finest division whose blocks contain those of both."""
+    count = len(left)
+    npus = np.arange(count)
+    source = np.concatenate([npus, npus])
+    target = np.concatenate([count + left, 2 * count + right])
+    graph = Digraph(3 * count, source.astype(np.int32), target.astype(np.int32))
+    return _labels(weakly_connected(graph)[:count].astype(np.int64))
+
+
+def _labels(values: NDArray[np.generic]) -> Int64Array:
+    """int64[n]: equal values as numbers from 0, in order of first occurrence."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return rank[inverse.reshape(-1)]
+
+
+def _rank_within(outer: Int64Array, inner: Int64Array) -> Int32Array:
+    """int32[n]: the number of each block of `inner` among those in the same block of `outer`, by first NPU."""
+    pairs, first = np.unique(np.stack([outer, inner]), axis=1, return_index=True)
+    order = np.lexsort((first, pairs[0]))
+    starts = np.flatnonzero(np.diff(pairs[0][order], prepend=-1))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    of_inner = np.empty(int(inner.max()) + 1, np.int32)
+    of_inner[pairs[1][order]] = rank
+    return of_inner[inner]

@@ -1,0 +1,262 @@
+"""NCCL's topology files, as `NCCL_TOPO_DUMP_FILE` writes them and `NCCL_TOPO_FILE` reads them (graph/xml.h, 2026)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Final
+
+from collc.base.diagnostics import SourceFile
+from collc.machines.gpu_models import MODELS, nvlink_rate
+from collc.machines.hosts import Hop, Host, HostGpu, HostNic, Hosts, with_mesh
+from collc.machines.kinds import ImportKind
+from collc.machines.reading import GIGA, Element, ImportOptions, element_span, flaw, option_error, parse_xml
+
+_LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
+"""GT/s -> 100 Mb/s of one PCIe lane after coding."""
+
+_FALLBACK: Final = 60
+_INVISIBLE: Final = "fffffff:ffff:ff"
+_SWITCH_CLASS, _CPU_CLASS, _GPU_CLASS = "0x068000", "0x068001", "0x03"
+
+
+@dataclass(slots=True)
+class _Reader:
+    source: SourceFile
+    options: ImportOptions
+    gpus: dict[str, dict[str, tuple[int, HostGpu]]] = field(default_factory=lambda: defaultdict(dict))
+    ranks: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    nics: dict[str, dict[str, list[HostNic]]] = field(default_factory=lambda: defaultdict(dict))
+    cpus: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
+    without_rank: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+
+def read_nccl(source: SourceFile, options: ImportOptions) -> Hosts:
+    """The hosts of a file, and remarks on what differs from what NCCL takes from it.
+
+    Raises SourceError X0601 with the line, UsageError X0602 if an option must say what the file does not.
+    """
+    root = parse_xml(source)
+    if root.tag != "system":
+        span = element_span(source, root)
+        raise flaw(f"an NCCL topology begins with <system>, not <{root.tag}>", span, "is it another kind of file?")
+    if root.get("version") != "1":
+        raise flaw(f"version '{root.get('version')}' of <system>; 1 is known", element_span(source, root))
+    reader = _Reader(source, options)
+    for cpu in root:
+        if cpu.tag != "cpu":
+            raise flaw(f"<{cpu.tag}> inside <system>; <cpu> is expected", element_span(source, cpu))
+        host = cpu.get("host_hash", "")
+        name = f"cpu{cpu.get('numaid', str(len(reader.cpus[host])))}"
+        reader.cpus[host].append(cpu)
+        for child in cpu:
+            _visit(reader, child, host, ((name, Fraction(0)),))
+    hosts = [_host(reader, host) for host in reader.cpus]
+    hosts = [host for host in hosts if host.gpus]
+    if not hosts:
+        raise flaw(f"{source.name} has no GPU", element_span(source, root))
+    if len(hosts) > 1 and all(any(gpu.switch_links for gpu in host.gpus) for host in hosts):
+        reader.notes.append(f"NVSwitches join the {len(hosts)} hosts of {source.name}, as NCCL takes them")
+        hosts = [replace(host, domain=f"NVSwitches of {source.name}") for host in hosts]
+    if reader.without_rank and any(rank >= 0 for _, rank in reader.ranks):
+        reader.notes.append(f"GPUs without a rank, which NCCL leaves out: {', '.join(reader.without_rank)}")
+    if options.pcie and any(cpu.get("vendor") == "GenuineIntel" for cpus in reader.cpus.values() for cpu in cpus):
+        reader.notes.append("the rates of paths through Intel CPUs, of which NCCL counts 5/6 between GPUs")
+    return Hosts(hosts, list(dict.fromkeys(reader.notes)))
+
+
+def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) -> None:
+    """Collects GPUs and NICs below an element. path: from its parent up to the CPU; its first rate is still open."""
+    if element.tag == "nic":
+        _nic(reader, element, host, path)
+        return
+    if element.tag == "pcilink":
+        reader.notes.append("links between PCIe switches (pcilink) are left out")
+        return
+    if element.tag != "pci":
+        hint = "a <cpu> contains <pci> and <nic>, a <pci> contains <pci>, <gpu> and <nic>"
+        raise flaw(f"<{element.tag}> is not expected here", element_span(reader.source, element), hint)
+    bus = element.get("busid")
+    if not bus:
+        raise flaw("a <pci> without busid", element_span(reader.source, element))
+    up = ((path[0][0], _pcie_rate(reader, element)), *path[1:])
+    own = [child for child in element if child.tag == "gpu"]
+    below = [child for child in element if child.tag != "gpu"]
+    is_gpu = element.get("class").startswith(_GPU_CLASS)
+    if own or (is_gpu and not below):
+        _gpu(reader, element, own[0] if own else None, host, up)
+        below = [child for child in below if child.tag == "nic"]
+    is_bridge = any(child.tag == "pci" for child in below)
+    for child in below:
+        _visit(reader, child, host, ((bus, Fraction(0)), *up) if is_bridge else up)
+
+
+def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
+    """Bytes per second of the link to the parent."""
+    text = element.get("link_speed")
+    number = re.match(r"\s*(\d+(?:\.\d+)?)\s*GT/s", text)
+    speed = f"{float(number[1]):g}" if number else ""
+    if speed in _LANES:
+        lane = _LANES[speed]
+        if not re.fullmatch(r"\d+(\.5)? GT/s|\d+\.\d GT/s PCIe", text):
+            reader.notes.append(f"link_speed '{text}' is taken as {speed} GT/s, but NCCL takes it as 8 GT/s")
+    else:
+        lane = _FALLBACK
+        reader.notes.append(f"link_speed '{text}' is taken as 8 GT/s, as NCCL does")
+    width = _number(reader, element, "link_width", "0")
+    return Fraction((width or 16) * lane, 80) * GIGA
+
+
+def _number(reader: _Reader, element: Element, name: str, default: str) -> int:
+    text = element.get(name, default)
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**31:
+        message = f"'{name}' is a whole number of at least 0, not '{text[:40]}'"
+        raise flaw(message, element_span(reader.source, element))
+    return value
+
+
+def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tuple[Hop, ...]) -> None:
+    bus = pci.get("busid")
+    if bus in reader.gpus[host]:
+        raise flaw(f"two GPUs have busid {bus}", element_span(reader.source, pci))
+    sm = _compute_capability(reader, gpu)
+    switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
+    for link in () if gpu is None else gpu.children:
+        if link.tag == "c2c":
+            rate = Fraction(_number(reader, link, "bw", "0") * _number(reader, link, "count", "1"), 1000) * GIGA
+            host_links.append((path[-1][0], rate))
+            continue
+        if link.tag != "nvlink":
+            raise flaw(f"<{link.tag}> inside <gpu>; <nvlink> is expected", element_span(reader.source, link))
+        target, kind = link.get("target"), link.get("tclass")
+        count = _number(reader, link, "count", "1")
+        if not target:
+            raise flaw("an <nvlink> without target", element_span(reader.source, link))
+        if target == bus:
+            reader.notes.append("NVLinks of a GPU to itself are left out")
+        elif kind.startswith(_CPU_CLASS):
+            host_links.append((path[-1][0], count * nvlink_rate(sm)))
+        elif kind.startswith(_SWITCH_CLASS) or target == _INVISIBLE or not kind.startswith("0x03"):
+            switch_links += count
+        else:
+            peers[target] = peers.get(target, 0) + count
+    if reader.options.nvlink is not None and not peers:
+        switch_links = reader.options.nvlink
+    if gpu is None or not gpu.get("rank"):
+        reader.without_rank.append(bus)
+    rank = -1 if gpu is None else _number(reader, gpu, "rank", "0") if gpu.get("rank") else -1
+    if rank >= 0 and (host, rank) in reader.ranks:
+        raise flaw(f"two GPUs have rank {rank}", element_span(reader.source, gpu or pci))
+    reader.ranks.add((host, rank))
+    order = rank if rank >= 0 else 10**6 + (len(reader.gpus[host]) if gpu is None else _number(reader, gpu, "dev", "0"))
+    found = HostGpu(bus, path, nvlink_rate(sm), switch_links, tuple(peers.items()), tuple(host_links))
+    reader.gpus[host][bus] = (order, found)
+
+
+def _compute_capability(reader: _Reader, gpu: Element | None) -> int:
+    if gpu is not None and gpu.get("sm"):
+        return _number(reader, gpu, "sm", "0")
+    if reader.options.gpu is None:
+        message = f"{reader.source.name} does not say which GPUs these are"
+        raise option_error(message, f"give the model: --gpu {'|'.join(MODELS)}")
+    return MODELS[reader.options.gpu].sm
+
+
+def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:
+    for net in nic:
+        if net.tag != "net":
+            raise flaw(f"<{net.tag}> inside <nic>; <net> is expected", element_span(reader.source, net))
+        name = net.get("name") or f"net{len(reader.nics[host])}"
+        speed = net.get("speed") or "0"
+        if not re.fullmatch(r"-?\d{1,9}", speed):
+            raise flaw(f"'speed' is in Mb/s, not '{speed[:40]}'", element_span(reader.source, net))
+        rate = Fraction(int(speed) if int(speed) > 0 else 10_000, 8000) * GIGA
+        if re.search("[1-9]", net.get("latency")):
+            reader.notes.append("latencies of NICs, which NCCL cuts to whole microseconds, are left out")
+        card = net.get("guid") or name
+        if not path[0][1]:  # right below a CPU
+            path = ((path[0][0], rate), *path[1:])
+        reader.nics[host].setdefault(card, []).append(HostNic(name, path, rate))
+
+
+def _host(reader: _Reader, host: str) -> Host:
+    gpus = [gpu for _, gpu in sorted(reader.gpus[host].values(), key=lambda found: found[0])]
+    nics = [_card(ports) for ports in reader.nics[host].values()]
+    gpus = _with_options(reader, gpus)
+    if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+        message = f"{reader.source.name} names no NVLink between different GPUs"
+        raise option_error(
+            message, "give the number from each GPU to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
+        )
+    _note_one_sided(reader, gpus)
+    cpus = reader.cpus[host]
+    names = [f"cpu{cpu.get('numaid', str(at))}" for at, cpu in enumerate(cpus)]
+    pairs = combinations(zip(names, cpus, strict=True), 2)
+    links = [(a, b, Fraction(_cpu_rate(reader, cpu) * GIGA)) for (a, cpu), (b, _) in pairs]
+    return Host(tuple(gpus), tuple(nics), tuple(links))
+
+
+def _card(ports: list[HostNic]) -> HostNic:
+    """The ports of one card as one NIC."""
+    rate = sum((port.rate or Fraction(0) for port in ports), Fraction(0))
+    return HostNic("+".join(port.label for port in ports), ports[0].path, rate)
+
+
+def _note_one_sided(reader: _Reader, gpus: list[HostGpu]) -> None:
+    """Add a remark if an NVLink is there in one direction only."""
+    links = {(gpu.label, peer): count for gpu in gpus for peer, count in gpu.peers}
+    labels = {gpu.label for gpu in gpus}
+    one_sided = [pair for pair in links if pair[1] in labels and links.get((pair[1], pair[0])) != links[pair]]
+    if one_sided:
+        a, b = one_sided[0]
+        reader.notes.append(f"NVLinks in one direction only, as NCCL takes them (--mirror adds the other): {a} to {b}")
+
+
+def _with_options(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:
+    """The GPUs with the NVLinks that the options give them."""
+    if reader.options.mesh and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+        return with_mesh(gpus)
+    if not reader.options.mirror:
+        return gpus
+    links = {gpu.label: dict(gpu.peers) for gpu in gpus}
+    for gpu in gpus:
+        for peer, count in gpu.peers:
+            if peer in links:
+                links[peer][gpu.label] = max(count, links[peer].get(gpu.label, 0))
+    return [replace(gpu, peers=tuple(links[gpu.label].items())) for gpu in gpus]
+
+
+def _cpu_rate(reader: _Reader, cpu: Element) -> int:
+    """GB/s between two CPUs of a host (NCCL, graph/topo.cc)."""
+    arch, vendor = cpu.get("arch"), cpu.get("vendor")
+    if arch == "ppc64":
+        return 32
+    if arch == "arm64":
+        return 6
+    if vendor == "AuthenticAMD":
+        return 16
+    if vendor == "GenuineIntel":
+        model = _number(reader, cpu, "modelid", "0") if _number(reader, cpu, "familyid", "6") >= 6 else 0
+        return next((rate for least, rate in ((0xCF, 40), (0x8F, 22), (0x55, 10)) if model >= least), 6)
+    return 9 if "Zhaoxin" in vendor or "Shanghai" in vendor else 6
+
+
+KINDS: Final = (
+    ImportKind(
+        "nccl",
+        "node",
+        read_nccl,
+        file="`NCCL_TOPO_DUMP_FILE=topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`",
+        contains="GPUs, NVLinks, PCIe, NICs of a node",
+        options="`--gpu`, `--nvlink 18` or `--nvlink dgx1` (the templates of clouds name no NVLinks), `--fabric`",
+        xml="<system",
+    ),
+)

@@ -1,0 +1,117 @@
+"""Attributes of devices and links, and labels: what the machine calls devices, as in `npu gpu[8] labels [...]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from collc.base.diagnostics import Span
+from collc.base.wording import did_you_mean, listed, plural
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.operators import shown
+from collc.source.elaboration.values import ListArray, Value
+from collc.source.host_lists import expanded_hosts, is_host_range
+from collc.source.parsing.expressions import Argument, Expr
+from collc.source.problems import fail
+from collc.source.types import BOOL, INT, RATE, STRING, TIME, Type, list_of
+from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
+from collc.ten.network import DeviceFamily
+
+RATES: Final = ("inject", "eject", "memory")
+LINK_ATTRIBUTES: Final[dict[str, Type]] = {"bandwidth": RATE, "latency": TIME}
+SWITCH_ATTRIBUTES: Final[dict[str, Type]] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
+NPU_ATTRIBUTES: Final[dict[str, Type]] = {**dict.fromkeys(RATES, RATE), "endpoint": STRING}
+
+
+def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
+    """The limits with some attributes, by name. span: of what has them. Raises SourceError."""
+    places = {argument.name.name: argument.span for argument in arguments if argument.name is not None}
+    rates: list[Fraction | None] = []
+    for name in RATES:
+        rate = given.get(name)
+        if rate is not None and rate <= 0:
+            raise fail("E0306", f"a rate '{name}' of {shown(rate, RATE)} is not more than 0", places.get(name, span))
+        rates.append(None if rate is None else Fraction(rate))
+    mode = given.get("endpoint", DEFAULT_MODE)
+    if mode not in MEMORY_TRAFFIC:
+        hint = did_you_mean(mode, MEMORY_TRAFFIC, f"there are {listed(MEMORY_TRAFFIC)}")
+        raise fail("E0326", f"unknown kind of endpoint '{mode}'", places.get("endpoint", span), hint=hint)
+    if "endpoint" in given and rates[2] is None:
+        hint = f'give the rate of the memory too: memory: 300GB/s, endpoint: "{mode}"'
+        raise fail("E0326", "'endpoint' has no effect without 'memory'", places.get("endpoint", span), hint=hint)
+    return Endpoint(*rates, mode=mode)
+
+
+def endpoint_with(before: Endpoint, given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
+    """The limits with some attributes, and the limits from before for the others. Raises SourceError."""
+    kept = {name: rate for name in RATES if (rate := getattr(before, name)) is not None}
+    mode = {} if before.memory is None else {"endpoint": before.mode}
+    return endpoint_of({**kept, **mode, **given}, arguments, span)
+
+
+def given_attributes(
+    arguments: Sequence[Argument], known: Mapping[str, Type], frame: Frame, evaluator: Evaluator
+) -> dict[str, Value]:
+    """The values of the attributes of a device or link by name, without unknown rates and times of templates."""
+    found: dict[str, Value] = {}
+    for argument in arguments:
+        name = "" if argument.name is None else argument.name.name
+        value = evaluator.wanted(argument.value, frame, known[name], name)
+        if value.data is not None:
+            found[name] = value
+    return found
+
+
+def check_buffer(buffer: int, span: Span) -> None:
+    """Raise SourceError for a number of buffer slots that is not valid."""
+    if not 1 <= buffer < 2**31:
+        hint = "leave 'buffer' out for no limit"
+        raise fail("E0304", f"a buffer cannot have room for {buffer:,} chunks", span, hint=hint)
+
+
+def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator) -> tuple[str, ...]:
+    """The labels of `count` devices or copies; () where none are given. `host[1-4]` stands for four labels.
+
+    Raises SourceError E0329 if there are more or fewer.
+    """
+    if node is None:
+        return ()
+    value = evaluator.value(node, frame)
+    if value.type == STRING:
+        texts = [str(value.data)]
+    else:
+        data = evaluator.wanted(node, frame, list_of(STRING), "labels").data
+        items = data.only() if isinstance(data, ListArray) else data
+        assert isinstance(items, np.ndarray)
+        texts = [str(item) for item in items.tolist()]
+    labels: list[str] = []
+    for text in texts:
+        try:
+            labels += expanded_hosts(text, count) if is_host_range(text) else [text]
+        except ValueError:
+            labels.append(text)
+        except OverflowError as error:
+            raise fail("E0329", f"{error}, where {plural(count, 'label')} would fit", node.span) from None
+        if len(labels) > count:
+            break
+    if len(labels) != count:
+        given = f"more than {plural(count, 'label')}" if len(labels) > count else plural(len(labels), "label")
+        hint = "one for each device or copy, the last index counting fastest"
+        raise fail("E0329", f"{given} where {count} would fit", node.span, hint=hint)
+    return tuple(labels)
+
+
+def labels_inside(host: str, family: DeviceFamily) -> tuple[str, ...]:
+    """The labels of devices of a copy that has the label `host`; "" for none."""
+    if not host:
+        return family.labels
+    own = family.labels
+    if not own:
+        indices = product(*map(range, family.shape))
+        own = tuple(f"{family.name}[{', '.join(map(str, i))}]" if i else family.name for i in indices)
+    return tuple(f"{host}/{label}" for label in own)

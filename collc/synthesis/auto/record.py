@@ -1,0 +1,61 @@
+"""The record of a synthesizer: all that the other parts of collc know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collc.base.options import Options
+
+if TYPE_CHECKING:
+    from collc.synthesis.auto.estimates import Estimator
+    from collc.synthesis.task import Effort, Task
+    from collc.ten.module import Module
+    from collc.ten.schedule import Schedule
+
+IntOptions = Mapping[str, int]
+"""Options of a synthesizer by name; those that are not given are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePlanner:
+    """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases.
+
+    estimate: whether the synthesizer applies to a problem, the work of its first schedule and how promising it is, for
+    `auto`; None: `auto` does not try it. takes_bound: whether its search ends at `Effort.bound`, if that is given.
+    """
+
+    plan: Callable[[Task, Effort], Schedule]
+    estimate: Estimator | None = None
+    takes_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModulePlanner:
+    """A synthesizer of whole modules: it returns the module with a schedule, or with one of each phase.
+
+    estimate, takes_bound: as in PhasePlanner.
+    """
+
+    plan: Callable[[Module, Effort, IntOptions], Module]
+    estimate: Estimator | None = None
+    takes_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesizer:
+    """A synthesizer.
+
+    supports: the problems that it is for, as in docs/language.md. options: with types, defaults and help.
+    load: imports and returns the planner; None: for schedules whose runs all use handwritten algorithms.
+    chooses_others: whether it runs others, so that it counts limits of NPUs itself and names the one that it chose.
+    is_optimal: whether it promises the optimum, so that its schedules cannot be retimed for limits of NPUs.
+    """
+
+    name: str
+    supports: str
+    options: Options
+    load: Callable[[], PhasePlanner | ModulePlanner] | None = None
+    chooses_others: bool = False
+    is_optimal: bool = False
