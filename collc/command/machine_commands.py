@@ -251,8 +251,8 @@ def topology_command(chosen: argparse.Namespace) -> Output:
 def _describe_import_kinds() -> str:
     from collc.machines.kinds import import_kinds
 
-    kinds = [f"{kind.name} ({kind.file})" for kind in import_kinds().values()]
-    return f"Kinds of files: {', '.join(kinds).replace('`', '')}."
+    kinds = [f"{kind.name} ({kind.file})".replace("'", "") for kind in import_kinds().values()]
+    return f"Kinds of files: {', '.join(kinds)}."
 
 
 @command(

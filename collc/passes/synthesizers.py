@@ -170,7 +170,7 @@ _RECORDS: Final = (
         COMMON,
         _hierarchical,
     ),
-    Synthesizer("themis", "as `hierarchical`", COMMON, _themis),
+    Synthesizer("themis", "as 'hierarchical'", COMMON, _themis),
     Synthesizer(
         "swarm",
         "chunks that few NPUs hold and many need (broadcast, multicast, reduce), and other demands with many "
@@ -181,11 +181,11 @@ _RECORDS: Final = (
     Synthesizer(
         "forest",
         "one All-Gather, Reduce-Scatter, All-Reduce, broadcast or reduce, also with switches; for large buffers in "
-        'many chunks and `link_model: "pipelined"`',
+        "many chunks and 'link_model: \"pipelined\"'",
         COMMON,
         _forest,
     ),
-    Synthesizer("fixed", "runs with `using`", LINK_MODEL),
+    Synthesizer("fixed", "runs with 'using'", LINK_MODEL),
 )
 
 SYNTHESIZERS: Final = {record.name: record for record in _RECORDS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -155,7 +156,8 @@ def test_the_language_reference_lists_all_synthesizers_and_options() -> None:
         default = "" if option.default is None else f" ({option.default})"
         choices = ": " + " or ".join(f'"{choice}"' for choice in option.choices) if option.choices else ""
         expected.append(f"| `{name}` | {who} | {option.meaning}{choices}{default} |")
-    heads = [f"| `{record.name}` | {record.supports} " for record in SYNTHESIZERS.values()]
+    supports = {name: re.sub("'(.*?)'", r"`\1`", record.supports) for name, record in SYNTHESIZERS.items()}
+    heads = [f"| `{name}` | {text} " for name, text in supports.items()]
     assert [row[: len(head)] for row, head in zip(rows, heads, strict=False)] == heads
     assert rows[len(SYNTHESIZERS) :] == expected
 

@@ -130,7 +130,7 @@ def test_a_long_search_waits_where_others_were_better_with_the_last_number(monke
 
 
 def test_what_was_best_with_the_last_number_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SPARE", "SPARE_IF_LONG"):
+    for name in ("SPARE_WORK", "SPARE_WORK_IF_LONG"):
         monkeypatch.setattr(SEARCH + name, -(10**6))
     module = Module("m", two_islands(), all_reduce(list(range(8)), chunks=2), LinkModel.PIPELINED)
     for best, tried in (("", False), ("swarm", True)):
@@ -140,7 +140,7 @@ def test_what_was_best_with_the_last_number_is_not_left_out(monkeypatch: pytest.
 
 def test_no_number_follows_beyond_the_work_of_all_but_by_what_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no schedule yet, the cheapest is made whatever it takes."""
-    monkeypatch.setattr(SEARCH + "LEAST_PART", 10**9)
+    monkeypatch.setattr(SEARCH + "LEAST_WORK_PART", 10**9)
     group = list(range(8))
     unlike = Module("m", two_islands(), all_gather(group), LinkModel.PIPELINED)
     alike = Module("m", fully_connected(8), all_gather(group), LinkModel.PIPELINED)
@@ -149,6 +149,6 @@ def test_no_number_follows_beyond_the_work_of_all_but_by_what_needs_no_search(mo
     with pytest.raises(NoSchedule):
         searched(unlike, Experience(spent=used_up, best="forest"))
     assert searched(alike, Experience(spent=used_up, best="forest")).algorithm == "symmetric"
-    monkeypatch.setattr(SEARCH + "BEYOND", 10**9)
+    monkeypatch.setattr(SEARCH + "BEYOND_BUDGET_PART", 10**9)
     with pytest.raises(NoSchedule):
         searched(alike, Experience(spent=used_up, best="forest"))

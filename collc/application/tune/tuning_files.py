@@ -140,7 +140,7 @@ PLANS = {plans}
 
 
 def plan_for(size):
-    """The name of the plan for a message of `size` bytes; None if there is none."""
+    """The name of the plan for a message of 'size' bytes; None if there is none."""
     return next((name for low, high, _, name in PLANS if low <= size <= high), None)
 
 

@@ -270,7 +270,7 @@ KINDS: Final = (
         read_sccl,
         file="topology JSON of msccl-tools",
         contains="links with relative bandwidths",
-        options="`-D link=25GB/s`",
+        options="'-D link=25GB/s'",
         json=r'"msccl_type"',
     ),
     ImportKind(
@@ -279,7 +279,7 @@ KINDS: Final = (
         read_taccl,
         file="topology JSON",
         contains="links, alpha and beta",
-        options="`--chunk 1MB`",
+        options="'--chunk 1MB'",
         json=r'"betas"|"invbws"|"node_betas_list"',
     ),
     ImportKind(
@@ -288,7 +288,7 @@ KINDS: Final = (
         read_networkx,
         file="node-link JSON, GraphML",
         contains="a graph",
-        options="`--capacity bw=GB/s`, `--npu type=gpu`; `--latency delay=us`",
+        options="'--capacity bw=GB/s', '--npu type=gpu'; '--latency delay=us'",
         xml="<graphml",
         json=r'"nodes"\s*:',
     ),

@@ -254,9 +254,9 @@ KINDS: Final = (
         "nccl",
         "node",
         read_nccl,
-        file="`NCCL_TOPO_DUMP_FILE=topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`",
+        file="'NCCL_TOPO_DUMP_FILE=topo.xml', '/var/run/nvidia-topologyd/virtualTopology.xml'",
         contains="GPUs, NVLinks, PCIe, NICs of a node",
-        options="`--gpu`, `--nvlink 18` or `--nvlink dgx1` (the templates of clouds name no NVLinks), `--fabric`",
+        options="'--gpu', '--nvlink 18' or '--nvlink dgx1' (the templates of clouds name no NVLinks), '--fabric'",
         xml="<system",
     ),
 )

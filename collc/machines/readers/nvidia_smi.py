@@ -174,9 +174,9 @@ KINDS: Final = (
         "nvidia-smi",
         "node",
         read_nvidia_smi,
-        file="`nvidia-smi topo -m`",
+        file="'nvidia-smi topo -m'",
         contains="NVLinks and distances on PCIe",
-        options="`--gpu`, `-D nic=`",
+        options="'--gpu', '-D nic='",
         text=r"^[ \t]*+GPU0[ \t]++X\b",
     ),
 )

@@ -274,9 +274,9 @@ KINDS: Final = (
         "slurm",
         "fabric",
         read_slurm,
-        file="`topology.conf`, `topology.yaml`",
+        file="'topology.conf', 'topology.yaml'",
         contains="hosts and switches; or blocks, rings, tori of hosts",
-        options="`--node` or `--gpus-per-node`, `-D nic=`, `-D uplink=`; `--joined-by`, `--part`",
+        options="'--node' or '--gpus-per-node', '-D nic=', '-D uplink='; '--joined-by', '--part'",
         text=r"^[ \t]*+(SwitchName|BlockName|RingName)[ \t]*+=|^[ \t]*+-[ \t]*+topology[ \t]*+:",
     ),
 )

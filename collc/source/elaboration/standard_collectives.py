@@ -22,7 +22,7 @@ def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
 
     Where chunks can be aligned, only those with which they are.
     """
-    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % n * standard.shape.parts(members) == 0)
+    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
     aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * n * standard.shape.parts(members)) == 0)
     return aligned or whole
 
