@@ -32,9 +32,9 @@ def at_most(file: BinaryIO, count: int) -> bytes:
 def read_text(path: Path, name: str | None = None, *, limit: int = LIMIT, at: Span | None = None) -> SourceFile:
     """Read a whole text file.
 
-    name: the name of the file in messages; None for its path. at: where a program names the file; None for a file that
-    the command line names, which may also be a pipe, or `-` for standard input. Raises SourceError if the file cannot
-    be read (E0701), has more than `limit` bytes (E0801) or is not UTF-8 (E0705).
+    name: the name of the file in messages; None for its path. at: the place where a program names the file; None for a
+    file that the command line names, which may also be a pipe, or `-` for standard input. Raises SourceError if the
+    file cannot be read (E0701), has more than `limit` bytes (E0801) or is not UTF-8 (E0705).
     """
     shown = str(path) if name is None else name
     try:

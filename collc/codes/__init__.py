@@ -18,7 +18,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The entry of one code. wrong, right: example programs, "" where no single program shows the error."""
+    """The entry of one code. wrong, right: example programs, "" if no single program shows the error."""
 
     code: str
     title: str

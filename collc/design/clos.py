@@ -63,7 +63,7 @@ def clos(gpus: int, radix: int) -> NetworkParts:
 def rail_only(gpus: int, radix: int, domain: int = DOMAIN) -> NetworkParts:
     """A Clos network for each rail, which connects one GPU of each domain. Switches may serve several small rails.
 
-    Raises ValueError where the GPUs do not fill the domains.
+    Raises ValueError if the GPUs do not fill the domains.
     """
     if domain < 1 or gpus % domain:
         raise ValueError(f"{gpus} GPUs do not fill domains of {domain}")

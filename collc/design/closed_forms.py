@@ -17,7 +17,7 @@ def by_message(total: float, traffic: Sequence[float]) -> tuple[float, ...]:
 
 
 def smart(total: float, tensor: Sequence[float], data: Sequence[float]) -> tuple[float, ...] | None:
-    """SmartBW: the optimum where tensor- and data-parallel communication take turns; None where it says nothing.
+    """SmartBW: the optimum if tensor- and data-parallel communication take turns; None if it says nothing.
 
     tensor, data: bytes in each dimension. At most one dimension may have both kinds. X and Y are the bandwidths that
     the two kinds use: each collective is as fast as its traffic over them, M1 / X + M2 / Y is least, and the shared
@@ -50,7 +50,7 @@ def _directions(total: float, m1: float, m2: float, r1: float, r2: float) -> tup
 
 
 def _first_sizes_shared(total: float, m1: float, m2: float, r2: float) -> tuple[float, float]:
-    """X and Y where r1 X is the bandwidth of the shared dimension: X + (1 - r2) Y is the total."""
+    """X and Y if r1 X is the bandwidth of the shared dimension: X + (1 - r2) Y is the total."""
     if r2 >= 1:
         return total, math.inf
     sum_of_roots = math.sqrt(m1) + math.sqrt(m2 * (1 - r2))

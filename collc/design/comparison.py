@@ -57,7 +57,7 @@ def compared(
 ) -> tuple[Alternative, ...]:
     """The optimum, at these bandwidths, and the closed forms that apply.
 
-    They have the total bandwidth of the optimum where a constraint limits the sum of the bandwidths, else its cost.
+    They have the total bandwidth of the optimum if a constraint limits the sum of the bandwidths, else its cost.
     """
     shapes = {"equal": closed_forms.equal(1.0, len(bandwidth))}
     if any(communication.bytes):

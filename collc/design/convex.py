@@ -103,7 +103,7 @@ class ConvexProblem:
     """A convex design problem.
 
     used: whether each dimension has traffic. limits: upper limits of the bandwidths that follow from the rows (inf
-    where there are none); computed when first needed. first_guess: typical bandwidths, more than 0.
+    if there are none); computed when first needed. first_guess: typical bandwidths, more than 0.
     """
 
     epigraph: Epigraph
@@ -140,7 +140,7 @@ class ConvexSolution:
     """bandwidth: GB/s. value: time_weight * T + cost_weight * C there. dual: no solution has less.
 
     prices: for each row, how much the bound falls when its limit grows by one. pressure: the bytes in each dimension
-    that the bound counts; 0 where more bandwidth would not help.
+    that the bound counts; 0 if more bandwidth would not help.
     """
 
     bandwidth: FloatArray
@@ -161,7 +161,7 @@ class ConvexSolution:
 
 
 def solve(problem: ConvexProblem) -> ConvexSolution | None:
-    """The solution; None where the solver finds that there is none."""
+    """The solution; None if the solver finds that there is none."""
     guess, best = problem.first_guess, None
     for _ in range(ROUNDS):
         found = _solve_scaled(problem, guess)
@@ -267,7 +267,7 @@ class _ConeProgram:
 
 
 def _solve_scaled(problem: ConvexProblem, scale: FloatArray) -> ConvexSolution | None:
-    """The solution of a problem, computed in units of `scale`; None where there is none."""
+    """The solution of a problem, computed in units of `scale`; None if there is none."""
     import clarabel as package
     from scipy import sparse  # pyright: ignore[reportMissingTypeStubs]
 
@@ -324,7 +324,7 @@ def values_of_maxima(epigraph: Epigraph, bandwidth: FloatArray) -> FloatArray:
 
 
 def time_at(epigraph: Epigraph, bandwidth: FloatArray) -> float:
-    """The time in ns at bandwidths in GB/s; infinite where a dimension with traffic has none."""
+    """The time in ns at bandwidths in GB/s; infinite if a dimension with traffic has none."""
     return _time_of(epigraph.time, bandwidth, values_of_maxima(epigraph, bandwidth))
 
 

@@ -51,5 +51,5 @@ def dimensions_of(
 
 
 def default_tiers(count: int) -> tuple[str, ...]:
-    """The tiers of `count` dimensions where a design names none."""
+    """The tiers of `count` dimensions if a design names none."""
     return (TIERS[0],) * (count - len(TIERS)) + TIERS[max(0, len(TIERS) - count) :]

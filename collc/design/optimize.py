@@ -44,7 +44,7 @@ class TimeByCost:
     def least_product(self, low: float, high: float) -> tuple[float, float]:
         """The least of c times the bound for c between low and high, and that c.
 
-        It is where c times one of the bounds is least, where two are equal, or at an end.
+        It is where c times one of the bounds is least, if two are equal, or at an end.
         """
         table = np.array(self.bounds).T
         costs = np.concatenate([[low, high], _minima(table), _meetings(table)])
@@ -58,7 +58,7 @@ class TimeByCost:
         return float(products[best]), float(costs[best])
 
     def untried(self, cost: float, low: float, high: float) -> float:
-        """The cost; where it was tried already, or is an end, one between it and the next."""
+        """The cost; if it was tried already, or is an end, one between it and the next."""
         tried = np.unique([low, high, *self.tried])
         k = int(np.argmin(np.abs(tried - cost)))
         near = float(tried[k])
@@ -124,7 +124,7 @@ class Optimum:
 
 
 def optimum(problem: DesignProblem) -> Optimum:
-    """The best design; of several the cheapest. Raises NoDesign where there is none."""
+    """The best design; of several the cheapest. Raises NoDesign if there is none."""
     if not is_feasible(problem.rows, len(problem.dimensions)):
         raise NoDesign(NoDesignReason.INFEASIBLE, conflicting(problem.rows, len(problem.dimensions)))
     _check_used(problem)
@@ -139,7 +139,7 @@ def optimum(problem: DesignProblem) -> Optimum:
 
 
 def _check_used(problem: DesignProblem) -> None:
-    """Raise NoDesign where the rows allow no bandwidth to a dimension with traffic."""
+    """Raise NoDesign if the rows allow no bandwidth to a dimension with traffic."""
     count = len(problem.dimensions)
     unit = np.eye(count)
     if least_value([*problem.rows, *_at_least_one(problem)], np.zeros(count)) is not None:
@@ -176,7 +176,7 @@ class DesignSearch:
         )
 
     def _growth(self) -> FloatArray:
-        """The directions in which bandwidths can grow without end: 0 in dimensions where they cannot."""
+        """The directions in which bandwidths can grow without end: 0 in dimensions if they cannot."""
         for row in self.problem.rows:
             if (row.coefficients > 0).all():
                 return np.zeros(self.count)
@@ -200,7 +200,7 @@ class DesignSearch:
         return self._cheapest(found)
 
     def _fastest_unlimited(self) -> ConvexSolution:
-        """The least time where bandwidths can grow without end. Raises NoDesign where it is reached at none."""
+        """The least time where bandwidths can grow without end. Raises NoDesign if it is reached at none."""
         found = solve(replace(self.without_growing(), deadline=None))
         if found is None:
             raise NoDesign(NoDesignReason.INFEASIBLE, conflicting(self.problem.rows, self.count))
@@ -255,21 +255,21 @@ class DesignSearch:
     # Least cost
 
     def least_cost(self) -> Optimum:
-        """The cheapest design, of those that meet the deadline where there is one. Raises NoDesign where it costs 0."""
+        """The cheapest design, of those that meet the deadline if there is one. Raises NoDesign if it costs 0."""
         if self._least_cost_of_rows() <= 0 and self.problem.deadline is None:
             raise NoDesign(NoDesignReason.NO_FLOOR)
         found = self._cheapest_in_time()
         return self._optimum(found.bandwidth, found.bound)
 
     def _cheapest_in_time(self) -> ConvexSolution:
-        """The least cost at the deadline. Raises NoDesign where it cannot be met."""
+        """The least cost at the deadline. Raises NoDesign if it cannot be met."""
         found = solve(replace(self.base, time_weight=0.0, cost_weight=1.0))
         if found is None or found.value < 0:
             raise NoDesign(NoDesignReason.DEADLINE, time=self._least_possible_time())
         return found
 
     def _least_cost_of_rows(self) -> float:
-        """The least cost without a deadline; 0 where it is negligible."""
+        """The least cost without a deadline; 0 if it is negligible."""
         least = least_value(self.problem.rows, self.problem.unit_cost)
         assert least is not None
         return least if least > 1e-12 * self.problem.cost(self.base.first_guess) else 0.0
@@ -308,7 +308,7 @@ class DesignSearch:
         return replace(self.base, rows=(*self.base.rows, row), first_guess=guess)
 
     def _least_cost(self) -> float:
-        """The least cost that the rows allow; more than 0. Raises NoDesign where it is 0."""
+        """The least cost that the rows allow; more than 0. Raises NoDesign if it is 0."""
         least = self._least_cost_of_rows()
         if least:
             return least
@@ -344,7 +344,7 @@ class DesignSearch:
         return found.bandwidth, below, high
 
     def _raise_without_bandwidth(self, bandwidth: FloatArray) -> None:
-        """Raise NoDesign where the rows leave no bandwidth for a dimension with traffic."""
+        """Raise NoDesign if the rows leave no bandwidth for a dimension with traffic."""
         least = 1e-6 * float(bandwidth.max())
         for k in np.flatnonzero(self.base.used):
             rows = (*self.problem.rows, Row(-np.eye(self.count)[k], -least, False, -1))
@@ -363,7 +363,7 @@ class DesignSearch:
 
 
 def _without(time: TimeExpression, dropped: Sequence[bool]) -> TimeExpression:
-    """The time where traffic in some dimensions takes none."""
+    """The time if traffic in some dimensions takes none."""
     sizes = tuple(b * 0 if drop else b for b, drop in zip(time.bytes, dropped, strict=True))
     parts = [(weight, largest([_without(o, dropped) for o in m.options])) for weight, m in time.maxima]
     own = TimeExpression(time.constant, sizes)

@@ -14,7 +14,7 @@ _INFEASIBLE, _UNBOUNDED, _UNKNOWN = 2, 3, 4
 
 
 def least_value(rows: Sequence[Row], weights: FloatArray) -> float | None:
-    """The least weights @ bandwidth over bandwidths of 0 or more; -inf where there is none, None where infeasible."""
+    """The least weights @ bandwidth over bandwidths of 0 or more; -inf if there is none, None if infeasible."""
     found = _linprog(weights, rows)
     if found.status == _UNKNOWN:  # infeasible or unbounded
         found = _linprog(np.zeros(len(weights)), rows)
@@ -30,7 +30,7 @@ def is_feasible(rows: Sequence[Row], count: int) -> bool:
 
 
 def upper_limits(rows: Sequence[Row], count: int) -> FloatArray:
-    """The largest bandwidth of each dimension that the rows allow; inf where there is none."""
+    """The largest bandwidth of each dimension that the rows allow; inf if there is none."""
     unit = np.eye(count)
     values = [least_value(rows, -unit[k]) for k in range(count)]
     return np.array([np.inf if value is None else -value for value in values])

@@ -38,7 +38,7 @@ class Row:
     statement: int
 
     def violation(self, bandwidth: FloatArray) -> float:
-        """How far the row is from holding, relative to its terms; 0 where it holds."""
+        """How far the row is from holding, relative to its terms; 0 if it holds."""
         terms = self.coefficients * bandwidth
         excess = float(terms.sum()) - self.limit
         size = max(abs(self.limit), float(np.abs(terms).max(initial=0.0))) or 1.0

@@ -52,7 +52,7 @@ def links_per_npu(network: Network) -> tuple[int, ...]:
 def bandwidths(network: Network) -> tuple[Fraction, ...]:
     """The bandwidth of an NPU in each dimension of a product, in bytes per second: its links times the slowest of them.
 
-    Raises ValueError where a link has none.
+    Raises ValueError if a link has none.
     """
     found: list[Fraction] = []
     for axis, links in enumerate(links_per_npu(network)):

@@ -20,7 +20,7 @@ class TimeExpression:
     maxima: tuple[tuple[Fraction, Maximum], ...] = ()
 
     def value(self, bandwidth: Sequence[float]) -> float:
-        """The time in ns at bandwidths in GB/s; infinite where a dimension with traffic has none."""
+        """The time in ns at bandwidths in GB/s; infinite if a dimension with traffic has none."""
         total = float(self.constant)
         for size, rate in zip(self.bytes, bandwidth, strict=True):
             if size:

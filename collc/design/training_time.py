@@ -20,7 +20,7 @@ def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[boo
     """The bytes in each dimension of a collective over a group.
 
     kind: one of `training.KINDS`. size: bytes of the buffer of one NPU; of all_gather and reduce_scatter see
-    `training.LayerTraffic`. parts: NPUs of the group along each dimension, 1 where it is one wide. in_network: whether
+    `training.LayerTraffic`. parts: NPUs of the group along each dimension, 1 if it is one wide. in_network: whether
     the switches of the dimension reduce.
     """
     match kind:
@@ -40,7 +40,7 @@ def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[boo
 
 
 def _all_reduce(size: Fraction, parts: Sequence[int], in_network: Sequence[bool]) -> tuple[Fraction, ...]:
-    """2 s (p - 1) / p in the first dimension, then the same with s / p in the next; s where switches reduce."""
+    """2 s (p - 1) / p in the first dimension, then the same with s / p in the next; s if switches reduce."""
     found: list[Fraction] = []
     for part, reduces in zip(parts, in_network, strict=True):
         if part == 1:
@@ -63,7 +63,7 @@ def _all_gather(shard: Fraction, parts: Sequence[int]) -> tuple[Fraction, ...]:
 def training_time(workload: Workload, dimensions: Sequence[NetworkDimension]) -> TimeExpression:
     """The time of one iteration as a function of the bandwidths.
 
-    Raises ValueError where the groups of the workload do not fit the dimensions.
+    Raises ValueError if the groups of the workload do not fit the dimensions.
     """
     return _loop_time(workload.loop, workload, _LayerTimes(dimensions, _parts_of(workload, dimensions)))
 

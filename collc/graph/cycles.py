@@ -8,18 +8,18 @@ from math import prod
 from typing import Final
 
 Cost = Callable[[int, int], int | None]
-"""What the edge from one node to another costs; None where there is none."""
+"""What the edge from one node to another costs; None if there is none."""
 
 MOST_DIMENSIONS: Final = 4
 
 MOST_STEPS: Final = 20_000
-"""Steps of the search for a cycle where no pattern gives one."""
+"""Steps of the search for a cycle if no pattern gives one."""
 
 
 def cycle_through_all(cost: Cost, coordinates: Sequence[tuple[int, ...]]) -> list[int] | None:
     """The nodes in the order of a cycle that begins at node 0; None if none is found.
 
-    coordinates: of each node, all of one length; () where nodes have none. It is the order of the numbers if that is a
+    coordinates: of each node, all of one length; () if nodes have none. It is the order of the numbers if that is a
     cycle. Else it is the cheapest of these: rows to and fro along each dimension (closed by an edge around, or by a row
     that is left for the way back), and turns of rings. If there is none of them it is what a search of MOST_STEPS steps
     finds, which goes to the neighbour with the fewest unvisited neighbours.

@@ -1,6 +1,6 @@
 """Shortest distances, many at a time, on arrays.
 
-Edges have positive integer lengths, int64[edges], so lengths are hops where all are 1 and times where they are
+Edges have positive integer lengths, int64[edges], so lengths are hops if all are 1 and times if they are
 picoseconds.
 """
 
@@ -138,7 +138,7 @@ def _nearest_source(graph: Digraph, length: Int64Array, sources: Int32Array, dis
 
 
 def hop_counts(graph: Digraph) -> Int32Array:
-    """int32[vertices, vertices]: the fewest edges of a path to the row from the column; -1 where there is none."""
+    """int32[vertices, vertices]: the fewest edges of a path to the row from the column; -1 if there is none."""
     hops = distances_to(graph, np.ones(graph.edge_count, np.int64), np.arange(graph.vertex_count, dtype=np.int32))
     return np.where(hops < UNREACHABLE, hops, -1).astype(np.int32)
 

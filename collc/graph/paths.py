@@ -1,4 +1,4 @@
-"""Shortest paths, one search at a time, on lists: for small graphs, and where the graph changes between searches.
+"""Shortest paths, one search at a time, on lists: for small graphs, and if the graph changes between searches.
 
 Lengths are integers of any size. A length that has two parts, of which the first counts more, is one integer:
 first * (more than any sum of seconds) + second.
@@ -68,7 +68,7 @@ def shortest_path_tree(out_edges: OutEdges, starts: Mapping[int, int], targets: 
 
 
 def nearest_path(out_edges: OutEdges, starts: Iterable[int], targets: Collection[int]) -> list[int] | None:
-    """The vertices of a shortest path from any start to the nearest target, both included; None where there is none.
+    """The vertices of a shortest path from any start to the nearest target, both included; None if there is none.
 
     Of targets at one distance, the one with the lowest number.
     """

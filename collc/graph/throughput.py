@@ -1,7 +1,7 @@
 """The rates that a network allows, by cuts: All-Gather and broadcast by maximum flows, All-Reduce by partitions.
 
 Capacities are whole numbers, so that rates are exact fractions. Vertices that are no members only forward. Every
-function raises OverflowError where the sums of flows do not fit in 64 bits.
+function raises OverflowError if the sums of flows do not fit in 64 bits.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _RateProblem:
 
     @staticmethod
     def of(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> _RateProblem:
-        """The problem. Raises ValueError where there are fewer than two members."""
+        """The problem. Raises ValueError if there are fewer than two members."""
         if len(members) < 2:
             raise ValueError("a rate needs at least two members")
         source, target = (end.astype(np.int32).tobytes() for end in (graph.source, graph.target))
@@ -89,7 +89,7 @@ def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     """The exact rate of an All-Gather (Zhao et al., ForestColl, 2024, section 5.1).
 
     The rate is the least capacity out of a set over its members, of all sets that miss a member. Newton's method: a
-    cut that is too narrow for the rate so far gives the next, smaller rate. Raises ValueError where there are fewer
+    cut that is too narrow for the rate so far gives the next, smaller rate. Raises ValueError if there are fewer
     than two members, or no path leads from a member to another.
     """
     return remembered_gather_rate(_RateProblem.of(graph, capacity, members))
@@ -137,7 +137,7 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
 
     The flow out of a part is the largest to all members outside it. Before a member has the sum, all other parts have
     sent a partial of it; from then on all other parts must receive it. The least over all partitions is found in
-    polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid where vertices that are no
+    polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid if vertices that are no
     members add up or copy. Raises ValueError as gather_rate does.
     """
     return remembered_reduce_rate(_RateProblem.of(graph, capacity, members))
@@ -214,7 +214,7 @@ def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
 
 
 class _Flows:
-    """The arcs of a graph with one source, and one sink where that is asked for, beside its vertices.
+    """The arcs of a graph with one source, and one sink if that is asked for, beside its vertices.
 
     Arcs: the edges, then source -> member, then member -> sink, then all of these backwards.
     """
@@ -297,7 +297,7 @@ class _Flows:
         return send(*self._graph, capacities, self._source, self._sink, UNLIMITED, *self._room)
 
     def best_partition(self, rate: Fraction) -> list[int] | None:
-        """By member the number of its part, of a partition that does not allow a rate; None where all do."""
+        """By member the number of its part, of a partition that does not allow a rate; None if all do."""
         search = compiled(truncate) if self._compiled else truncate
         given = self._with(rate.denominator)
         value, parts = (self._numbers(np.zeros(len(self._members), np.int64)) for _ in range(2))

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 FIRST_KERNEL: Final = 96 << 20
-"""Bytes that LLVM takes before it loads or compiles its first kernel; it ends the process where it gets none."""
+"""Bytes that LLVM takes before it loads or compiles its first kernel; it ends the process if it gets none."""
 
 NEXT_KERNEL: Final = 24 << 20
 """Bytes that it takes at most for another one."""
 
 
 def jit(**options: object) -> Callable[[Kernel], Kernel]:
-    """A decorator: `numba.njit` with the options. Where there is no folder to be written, nothing is cached."""
+    """A decorator: `numba.njit` with the options. If there is no folder to be written, nothing is cached."""
 
     def compile_it(function: Kernel) -> Kernel:
         try:
@@ -37,10 +37,10 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
 
 
 class _ForgivingCache:
-    """Numba's cache of a kernel; where its files are damaged or cannot be written, the kernel is compiled again."""
+    """Numba's cache of a kernel; if its files are damaged or cannot be written, the kernel is compiled again."""
 
     _used: ClassVar[list[bool]] = []
-    """Not empty where this process has loaded a kernel."""
+    """Not empty if this process has loaded a kernel."""
 
     def __init__(self, cache: FunctionCache) -> None:
         self._cache = cache
@@ -49,9 +49,9 @@ class _ForgivingCache:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: object, context: object) -> object:
-        """The machine code; None where there is none, or it cannot be read.
+        """The machine code; None if there is none, or it cannot be read.
 
-        Raises SourceError U0109 where the memory limit leaves too little to load it, or to compile the kernel.
+        Raises SourceError U0109 if the memory limit leaves too little to load it, or to compile the kernel.
         """
         require_for_search(NEXT_KERNEL if self._used else FIRST_KERNEL, "compiled functions", always=True)
         self._used.append(True)

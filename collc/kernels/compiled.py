@@ -70,7 +70,7 @@ def is_compiled(function: Callable[..., Any]) -> bool:
 
 
 def compiled_as(implementation: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
-    """A decorator: compiled code calls `implementation`, a function on arrays, where plain code calls the function.
+    """A decorator: compiled code calls `implementation`, a function on arrays, if plain code calls the function.
 
     For data structures that plain Python has built in, or that other code shares.
     """

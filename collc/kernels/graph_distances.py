@@ -41,7 +41,7 @@ def all_distances(
 def all_hops(
     targets: Int32Array, offsets: Int32Array, edges: Int32Array, source: Int32Array, length: int, none: int
 ) -> Int64Array:
-    """int64[targets, vertices]: as `all_distances`, where all edges have one length; breadth first."""
+    """int64[targets, vertices]: as `all_distances`, if all edges have one length; breadth first."""
     vertices = len(offsets) - 1
     found = np.full((len(targets), vertices), none, np.int64)
     queue = np.zeros(vertices, np.int32)

@@ -1,6 +1,6 @@
-"""Link-chunk matching in steps, first come, first served, where all transfers take equal time.
+"""Link-chunk matching in steps, first come, first served, if all transfers take equal time.
 
-For Numba on arrays; tables are flat. D devices; L links, sorted by target (and by number where that is the same); K
+For Numba on arrays; tables are flat. D devices; L links, sorted by target (and by number if that is the same); K
 chunks, in an order that keeps those of near holders together.
 
 A device knows what others had before a step, so its steps need not wait for those of all others: they are done tile by

@@ -127,11 +127,11 @@ def first_unfed(
     cursor: MutableSequence[int],
     path: MutableSequence[int],
 ) -> int:
-    """The first vertex, by number in `supply`, that gets less than `need` from the source; -1 where none does.
+    """The first vertex, by number in `supply`, that gets less than `need` from the source; -1 if none does.
 
     supply: for each vertex to feed, the arc to it from the source. The first `finished` are known to be fed. A vertex
     that is fed joins the source (its supply becomes unlimited) and the residual capacities stay: the cuts that remain
-    to be tested have it on the source's side (Hao and Orlin 1994). Where a vertex is not fed, the vertices with a
+    to be tested have it on the source's side (Hao and Orlin 1994). If a vertex is not fed, the vertices with a
     `level` of 0 or more are the sink's side of a cut that is too narrow.
     """
     for number in range(finished):

@@ -1,4 +1,4 @@
-"""Earliest-arrival search where every transfer takes one step, for plain Python.
+"""Earliest-arrival search in which every transfer takes one step, for plain Python.
 
 It finds what `plan_by_steps` (collc/kernels/pccl_steps.py) finds compiled, and counts the same work, in about half the
 time that plain Python takes for that code: a heap, and bytes that are searched, take the place of its sets of bits.

@@ -1,4 +1,4 @@
-"""Earliest-arrival search (PCCL 4.2) where every transfer takes one step.
+"""Earliest-arrival search (PCCL 4.2) in which every transfer takes one step.
 
 For Numba on arrays (collc/kernels/compiled.py); collc/kernels/pccl_plain_steps.py is the same in plain Python. The
 steps at which a link is free are a set: bit `step & MASK` of word `step >> SHIFT` of the link is 1.

@@ -63,7 +63,7 @@ def _block(path: int, v: int, now: int, layout: SpreadLayout, memory: Memory, no
 
 
 def _by_component(path: int, v: int, number: int, bits: int, layout: SpreadLayout, memory: Memory) -> int:
-    """Keep, of the set at `bits`, what a path of a class may bring now. Returns 0 where that is nothing."""
+    """Keep, of the set at `bits`, what a path of a class may bring now. Returns 0 if that is nothing."""
     words, table, left = layout.words, (number - 1) * layout.devices, 0
     base = _lacked(v, number, layout, memory)
     for word in range(words):

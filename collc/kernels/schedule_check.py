@@ -77,7 +77,7 @@ class ChunkTransfers(NamedTuple):
 
 
 class DeviceMarks(NamedTuple):
-    """What is known of each device for one chunk, valid where seen[device] is the chunk. Times are picoseconds.
+    """What is known of each device for one chunk, valid if seen[device] is the chunk. Times are picoseconds.
 
     held: the first arrival of a copy. into, out: numbers of transfers. first, last: arrivals of partials. sent: the
     start of the one transfer of a partial. part[device] == chunk: the device takes part in the tree. Of the transfers
@@ -133,7 +133,7 @@ def _enters(
 def _leaves(
     start: int, target: int, head: Int32Array, device: int, after: Int32Array, arrival: Int64Array, source: Int32Array
 ) -> bool:
-    """Take the first of a switch's queue; False where none has arrived, or it came from `target`, a device or -1."""
+    """Take the first of a switch's queue; False if none has arrived, or it came from `target`, a device or -1."""
     number = head[device]
     if number < 0 or arrival[number] > start or source[number] == target:
         return False
@@ -215,7 +215,7 @@ def _note(
 def _root(  # noqa: PLR0912 - calls that are made in vain cost more than the work of this loop
     transfers: ChunkTransfers, pre: Int32Array, marks: DeviceMarks, tag: int
 ) -> int:
-    """Set the marks of a reduction; the root of the tree that its partials follow, -1 where they follow none.
+    """Set the marks of a reduction; the root of the tree that its partials follow, -1 if they follow none.
 
     Switches pass partials on in order of arrival; those that do only this are not part of the tree.
     """
@@ -356,7 +356,7 @@ def screen(
     filled: Int64Array,
     passes: BoolArray,
 ) -> UInt8Array:
-    """uint8[chunks]: 0 where a chunk is plainly right, 1 where it needs the exact check.
+    """uint8[chunks]: 0 if a chunk is plainly right, 1 if it needs the exact check.
 
     filled: int64[rows] or empty; written for each row out of a switch: when the chunk arrived there. passes:
     bool[devices], switches that pass chunks on one by one and whose slots need not be counted.

@@ -143,7 +143,7 @@ def _with_size_array(cells: Int64Array, size: int) -> Int64Array:
 
 @compiled_as(_with_size_array)
 def with_size(cells: Memory, size: int) -> Memory:
-    """The first `size` cells, with zeros behind them where there are fewer."""
+    """The first `size` cells, with zeros behind them if there are fewer."""
     return [*cells[:size], *[0] * (size - len(cells))]
 
 

@@ -21,7 +21,7 @@ def mark_arrivals(held: UInt8Array, row: StepTable, legal: BoolArray, target: In
 
 @jit()
 def check_sends(held: UInt8Array, row: StepTable, legal: BoolArray, source: Int32Array, none: int, chunks: int) -> int:
-    """Set `legal` for each transfer of a step whose source holds the chunk; the first link where it does not, or -1."""
+    """Set `legal` for each transfer of a step whose source holds the chunk; the first link if it does not, or -1."""
     wrong = -1
     for link in range(len(row)):
         chunk = row[link]
@@ -68,7 +68,7 @@ def run_steps(
 
 @jit()
 def missing(held: UInt8Array, npus: Int32Array, chunks: Int64Array, limit: int) -> tuple[int, Int64Array]:
-    """The (chunk, NPU) pairs of some NPUs and chunks where the NPU lacks the chunk, at most `limit`: (count, pairs)."""
+    """(count, pairs): the (chunk, NPU) pairs of which the NPU lacks the chunk, at most `limit` of them."""
     found = np.empty((limit, 2), np.int64)
     count = 0
     for npu in npus:

@@ -11,7 +11,7 @@ LATEST = 2**61
 
 @jit()
 def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
-    """Store or combine what arrives; False where a contribution arrives twice."""
+    """Store or combine what arrives; False if a contribution arrives twice."""
     for word in range(len(brought)):
         if reduce and value[word] & brought[word]:
             return False
@@ -21,7 +21,7 @@ def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
 
 @jit()
 def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
-    """Whether there is something to send, and the complete sum where it is a `send`."""
+    """Whether there is something to send, and the complete sum if it is a `send`."""
     some, complete = False, True
     for word in range(len(full)):
         some |= value[word] != 0
@@ -39,7 +39,7 @@ def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array, queue: I
 
 @jit()
 def _enter(position: int, reduce: bool, device: int, queue: Int32Array, after: Int32Array, arrival: Int64Array) -> bool:
-    """Put an arrival at the end of a switch's queue; False where another partial arrives at the same time.
+    """Put an arrival at the end of a switch's queue; False if another partial arrives at the same time.
 
     queue: int32[4, devices], the first and last positions of partials, and those of copies, -1 for none.
     """
@@ -58,7 +58,7 @@ def _enter(position: int, reduce: bool, device: int, queue: Int32Array, after: I
 
 @jit()
 def _passed_on(reduce: bool, device: int, queue: Int32Array, after: Int32Array) -> int:
-    """Take the first of a switch's queue: its position, -1 where there is none."""
+    """Take the first of a switch's queue: its position, -1 if there is none."""
     first = 0 if reduce else 2
     position = queue[first, device]
     if position >= 0:
@@ -72,7 +72,7 @@ def _arrivals(
 ) -> tuple[Int64Array, Int64Array]:
     """The arrival of each row in picoseconds, and the rows in that order, copies first.
 
-    Both are empty where a transfer takes no time, or an arrival is LATEST or later.
+    Both are empty if a transfer takes no time, or an arrival is LATEST or later.
     """
     arrival, key = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     for position, row in enumerate(rows):
@@ -106,7 +106,7 @@ def added_up(
     """Whether a reduction is right: every transfer carries something, every contribution arrives once, and switches
     pass on what arrives, the oldest first.
 
-    seen: int64[devices], value: uint64[devices, words]: the contributions that a device holds, valid where
+    seen: int64[devices], value: uint64[devices, words]: the contributions that a device holds, valid if
     seen[device] == tag. passes: bool[devices], switches that pass on any number of arrivals. queue: see _enter.
     """
     words = (len(pre) + 63) // 64
@@ -173,7 +173,7 @@ def rescreen(
     members: Int32Array,
     passes: BoolArray,
 ) -> UInt8Array:
-    """uint8[doubtful]: 0 where a reduction is right, 1 where it needs the exact check. passes: see added_up."""
+    """uint8[doubtful]: 0 if a reduction is right, 1 if it needs the exact check. passes: see added_up."""
     found = np.ones(len(doubtful), np.uint8)
     queue = np.full((4, devices), -1, np.int32)
     owner, value = np.full(devices, -1, np.int64), np.empty((devices, 0), np.uint64)

@@ -28,7 +28,7 @@ class TaskTable(NamedTuple):
     duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
     the link of a hop, how long the message occupies it, and how long it takes to its other end.
     parallel: [L], the next of the links among which a message takes the one that is free first, in a circle; the link
-    itself where it is alone.
+    itself if it is alone.
     edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
     start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
     """
@@ -127,7 +127,7 @@ def _queue_of(parallel: Sequence[int], on: int) -> int:
 def _free_link(
     parallel: Sequence[int], free: Sequence[int], freed: Sequence[int], wanted: int, now: int, order: int
 ) -> int:
-    """The first idle link from the wanted one on; -1 where all are occupied."""
+    """The first idle link from the wanted one on; -1 if all are occupied."""
     on, found, left = wanted, -1, True
     while left:
         if found < 0 and not (now < free[on] or (now == free[on] and order < freed[on])):
@@ -204,7 +204,7 @@ def _queue(
     wanted: int,
     number: int,
 ) -> None:
-    """A message waits for a link. Only where one does, there is an event that frees the link."""
+    """A message waits for a link. Only if one does, there is an event that frees the link."""
     queue = _queue_of(parallel, wanted)
     if last[queue] < 0:
         first[queue] = number

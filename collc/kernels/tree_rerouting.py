@@ -254,7 +254,7 @@ def reroute(
     rows: MutableSequence[int],
     count: MutableSequence[int],
 ) -> int:
-    """Grow a tree for each root, `rounds` times over; returns -1 where `most` edges do not suffice, -2 without a path.
+    """Grow a tree for each root, `rounds` times over; returns -1 if `most` edges do not suffice, -2 without a path.
 
     member: 1 for the vertices that trees span, which lead on only once they have joined. cost: of each edge two
     numbers, one that its price multiplies and one that makes trees shallow: a path costs the second numbers of all

@@ -46,6 +46,6 @@ class Pass(Protocol):
     def run(self, module: Module, context: PassContext) -> Module:
         """The module with the pass applied.
 
-        Raises CollcError where the pass fails.
+        Raises CollcError if the pass fails.
         """
         ...

@@ -50,7 +50,7 @@ def _number(name: str, option: str, known: Option, value: Value) -> int:
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
     """Passes from `tacos{seed=7},invert,verify`.
 
-    Raises UsageError where the text is not a pipeline.
+    Raises UsageError if the text is not a pipeline.
     """
     passes: list[Pass] = []
     position = 0

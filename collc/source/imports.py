@@ -139,7 +139,7 @@ class Loader:
 
 
 def with_tables(load: Callable[[Loader], Result]) -> Result:
-    """What `load` returns; where it fails and the files have tables, without these, so that messages are right."""
+    """What `load` returns; if it fails and the files have tables, without these, so that messages are right."""
     with without_collection():
         loader = Loader(Problems(), tables=True)
         try:

@@ -77,7 +77,7 @@ def at_use(
     """An error inside of a template, collective or algorithm, with the place where that is used.
 
     library: the error is in a file of the standard library, which nobody edits: the place of the use comes first.
-    arguments: the places of the arguments by the names of their parameters; where a parameter alone is what is wrong,
+    arguments: the places of the arguments by the names of their parameters; if a parameter alone is what is wrong,
     the place is that of its argument.
     """
     located: list[Diagnostic] = []

@@ -69,9 +69,9 @@ class ChunkChoice:
 
 @dataclass(frozen=True, eq=False)
 class ScheduleRequest:
-    """A schedule to build. synthesizer: "auto" where the program does not say.
+    """A schedule to build. synthesizer: "auto" if the program does not say.
 
-    choice: None if no run takes `chunks`. Where it is automatic, the demand has one chunk per block.
+    choice: None if no run takes `chunks`. If it is automatic, the demand has one chunk per block.
     """
 
     name: str

@@ -106,7 +106,7 @@ class FileScope:
         return self.names.get(space, {}).get(name, [])
 
     def candidates(self, space: str, name: str) -> list[FoundDeclaration]:
-        """The declarations of a name in the file or, where it has none, in its imports."""
+        """The declarations of a name in the file or, if it has none, in its imports."""
         own = self.named(space, name)
         if own:
             return [FoundDeclaration(node, self) for node in own]

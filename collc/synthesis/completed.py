@@ -14,13 +14,13 @@ SHARE = 8
 """A network that lacks more than 1/SHARE of the links that it has is not completed."""
 
 FEW, SHARE_OF_FEW = 64, 3
-"""The same where it lacks at most FEW links."""
+"""The same if it lacks at most FEW links."""
 
 
 def completed(network: Network) -> Network | None:
     """The network with all that it lacks; its own links keep their numbers, and the others follow.
 
-    None where it lacks nothing or much, where its NPUs form no array, or where links are parallel.
+    None if it lacks nothing or much, if its NPUs form no array, or if links are parallel.
     """
     coordinates = declared_coordinates(network)
     if coordinates is None or not network.link_count:

@@ -123,7 +123,7 @@ def rates_required() -> Generator[None]:
 
 
 def conditions_of(task: Task) -> Conditions:
-    """The conditions of a task, without chunks that need not move. Raises SourceError where a link has no bandwidth or
+    """The conditions of a task, without chunks that need not move. Raises SourceError if a link has no bandwidth or
     latency.
     """
     table = task.demand.chunks

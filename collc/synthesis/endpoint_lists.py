@@ -71,7 +71,7 @@ class PortList:
         self._seen: list[set[int]] = [set() for _ in given.link]
 
     def starts(self) -> list[int] | None:
-        """The start of each transfer; None where transfers wait for one another."""
+        """The start of each transfer; None if transfers wait for one another."""
         begun = 0
         for k, left in enumerate(self._left):
             if left == 0:
@@ -109,7 +109,7 @@ class PortList:
         return max(out, into), out + into
 
     def _first(self, link: int, now: int) -> int:
-        """The next transfer of a link; -1 where none is ready."""
+        """The next transfer of a link; -1 if none is ready."""
         later, queue = self._later[link], self._now[link]
         while later and later[0][0] <= now:
             _, priority, k = heapq.heappop(later)

@@ -54,7 +54,7 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
 
 
 class _Tried:
-    """A synthesizer that was tried on a network without limits. failure: where it found no schedule.
+    """A synthesizer that was tried on a network without limits. failure: if it found no schedule.
 
     time: picoseconds of the schedule with the limits.
     """
@@ -72,7 +72,7 @@ class _Tried:
 
 
 def networks_without_limits(network: Network) -> list[Network]:
-    """The networks to plan on; one where the limits leave all links their bandwidth."""
+    """The networks to plan on; one if the limits leave all links their bandwidth."""
     free, shared = without_limits(network), shared_links(network)
     same = free.kinds == shared.kinds and np.array_equal(free.kind, shared.kind)
     return [free] if same else [free, shared]
@@ -87,7 +87,7 @@ def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RUL
     """The module on a network with limits, with its transfers started as late as these demand.
 
     network: that of the module, but for limits and the bandwidths of links. rules: the most of RULES that are tried
-    beside the order of the schedule. Raises NoSchedule S0206 where the schedule is too large or has messages that
+    beside the order of the schedule. Raises NoSchedule S0206 if the schedule is too large or has messages that
     queue, switches have limited buffers, or the order of its transfers cannot be kept within the limits.
     """
     schedule = module.schedule
@@ -110,7 +110,7 @@ def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RUL
 
 
 def refuse_buffers(network: Network) -> None:
-    """Raise NoSchedule S0206 where switches of a network whose NPUs have limits have limited buffers."""
+    """Raise NoSchedule S0206 if switches of a network whose NPUs have limits have limited buffers."""
     if network.has_limited_buffers:
         message = "limits of NPUs are not supported where switches have limited buffers"
         raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
@@ -149,7 +149,7 @@ class _PortOrders:
         return min((found for found in tries if found is not None), key=self._end, default=None)
 
     def _in_order(self) -> list[int] | None:
-        """The starts where links carry, and NPUs send and receive, in the order of the schedule."""
+        """The starts if links carry, and NPUs send and receive, in the order of the schedule."""
         given = self._given
         order = range(len(given.start))
         waits = [list(row) for row in self._waits]

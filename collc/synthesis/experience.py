@@ -13,7 +13,7 @@ MUCH_LONGER: Final = Fraction(11, 10)
 
 @dataclass
 class Experience:
-    """How the candidates of `auto` did, by name: in each search where one was tried, its time by that of the best.
+    """How the candidates of `auto` did, by name: in each search if one was tried, its time by that of the best.
 
     None: it found no schedule. spent: the work of all searches. left: the work that they may still take; None if it is
     not counted. is_used_up: whether nothing is left.

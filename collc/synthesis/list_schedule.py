@@ -25,7 +25,7 @@ COMPILED, COMPILED_AGAIN = 20_000, 10_000
 """Tasks from which the kernel is compiled; and for a further schedule of the same number of tasks."""
 
 WORTH_CALLING = 2_000
-"""Tasks from which the kernel is used where it is compiled already."""
+"""Tasks from which the kernel is used if it is compiled already."""
 
 TURNS = 4
 """Schedules backwards and forwards again, at most."""

@@ -32,9 +32,9 @@ Waits = list[list[tuple[int, int]]]
 
 
 def retimed(module: Module) -> Module:
-    """A module with a schedule for `store`, turned into one for `pipelined`: never longer, and shorter where possible.
+    """A module with a schedule for `store`, turned into one for `pipelined`: never longer, and shorter if possible.
 
-    Chunks enter and leave switches in the order of the schedule. Where a switch has a limited buffer, starts stay.
+    Chunks enter and leave switches in the order of the schedule. If a switch has a limited buffer, starts stay.
     """
     assert module.schedule is not None
     schedule = _with_same_starts(module.schedule)
@@ -49,7 +49,7 @@ def retimed(module: Module) -> Module:
 def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Transfers) -> Transfers | None:
     """The transfers of a schedule, each as early as their order allows; None if not found in ROUNDS.
 
-    Transfers keep their order on each link, and arrivals and departures theirs at each device. Also None where a switch
+    Transfers keep their order on each link, and arrivals and departures theirs at each device. Also None if a switch
     has a limited buffer: which chunk fills a slot that another one leaves is not among what is kept.
     """
     if network.has_limited_buffers:
@@ -139,7 +139,7 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
     held = _held(demand.chunks, rows.chunk, network.source[rows.link])
     for k, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if there[k] in arrivals:
-            # All arrivals where the chunk is reduced or a switch, which may hold several copies, sends; else the first.
+            # All arrivals if the chunk is reduced or a switch, which may hold several copies, sends; else the first.
             before = arrivals[there[k]].until(start[k])
             needed = before if reduced[k] or source >= network.npu_count else before[: not held[k]]
             waits[k] += [(a, total[a]) for a in needed]

@@ -100,9 +100,9 @@ class Effort:
     """How hard to try.
 
     seed: of all random choices. trials: attempts, of which the best is kept. threads: the most to use; the result does
-    not depend on it. stop: called now and then; where it returns True, a synthesizer returns the best schedule so far,
+    not depend on it. stop: called now and then; if it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
-    after which `stop` will return True; None where it will not for lack of time. work: what has been spent, and how
+    after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
     much may be. unwinds: whether `auto` also tries direct links in the place of switches. library: the textbook
     algorithms that `auto` may try. bound: picoseconds at which a search ends; None: the lower bound, which the
     synthesizer computes.

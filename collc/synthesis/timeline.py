@@ -59,7 +59,7 @@ class Timeline:
         return time
 
     def blocked_until(self, start: int, length: int) -> int:
-        """The end of the first interval that overlaps [start, start + length); `start` where none does."""
+        """The end of the first interval that overlaps [start, start + length); `start` if none does."""
         k = bisect_right(self.ends, start)
         return self.ends[k] if k < len(self.ends) and self.starts[k] < start + length else start
 

@@ -32,12 +32,12 @@ class QueuedMessages:
 
     number: int32, the message that a transfer is a hop of; -1: it is a transfer by itself. The devices between the ends
     of a message forward it, and neither hold nor add what it carries.
-    ready: int64, picoseconds; when the message joined the queue of the link, or of its sender where this limits what
+    ready: int64, picoseconds; when the message joined the queue of the link, or of its sender if this limits what
     it sends. The first hop carries what its sender held then.
     injected: int64, picoseconds; when the sender, an NPU with such a limit, began to send the message, which then
     joined the queue of the link; for other senders as the start.
     received: int64, picoseconds; when the target, an NPU with a limit on what it receives, had received the message,
-    where it waited for that behind the link; -1: as soon as it had come. None: -1 everywhere.
+    if it waited for that behind the link; -1: as soon as it had come. None: -1 everywhere.
     """
 
     number: Int32Array

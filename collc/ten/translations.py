@@ -151,7 +151,7 @@ class Translations:
 
 
 def _images(sizes: tuple[int, ...], generators: Int32Array, start: int) -> Int32Array:
-    """int32[count]: where each element takes a number, by repeated doubling along each axis."""
+    """int32[count]: if each element takes a number, by repeated doubling along each axis."""
     images = np.array([start], np.int32)
     for size, generator in zip(sizes, generators, strict=True):
         row, power = images[:, None], generator

@@ -52,7 +52,7 @@ class ChunkBuffer:
     done: list[BufferSlot] = field(default_factory=list[BufferSlot])
 
     def arrive(self, slot: BufferSlot, partial: bool) -> bool:
-        """Store an arrival; False where the sum has one of its contributions already."""
+        """Store an arrival; False if the sum has one of its contributions already."""
         if not partial:
             self.copies.append(slot)
             return True
@@ -65,10 +65,10 @@ class ChunkBuffer:
         return True
 
     def depart(self, start: int, end: int, target: int, partial: bool) -> tuple[int, bool]:
-        """Let the chunk leave to `target`: the contributions (0 where nothing is there), and whether a link may read.
+        """Let the chunk leave to `target`: the contributions (0 if nothing is there), and whether a link may read.
 
         start, end: picoseconds while the link is occupied. partial: the transfer is a `reduce`. The second result is
-        False where the switch has no multicast and another link is reading.
+        False if the switch has no multicast and another link is reading.
         """
         if partial and self.reduces and self.partials:
             return self._read(self.partials[-1:], start, end)

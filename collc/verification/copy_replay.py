@@ -28,7 +28,7 @@ _LISTED = 200
 
 
 def arrival_delay(module: Module, schedule: StepSchedule, clock: Clock) -> int | None:
-    """The number of steps after which a chunk that enters a link has arrived; None where this check does not apply.
+    """The number of steps after which a chunk that enters a link has arrived; None if this check does not apply.
 
     It applies to copies between NPUs that all take the same number of steps and free their links within one.
     """
@@ -135,7 +135,7 @@ class _Replay:
 
     @staticmethod
     def of(module: Module, clock: Clock) -> _Replay | None:
-        """A replay in which nothing was sent yet; None where it does not apply."""
+        """A replay in which nothing was sent yet; None if it does not apply."""
         network, table = module.network, module.demand.chunks
         bits = len(table) * max(network.device_count, 32 * network.switch_count)
         rings = clock.total.size

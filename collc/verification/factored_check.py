@@ -3,10 +3,10 @@
 Every chunk is the translation of exactly one chunk of a representative, because no translation but that by 0 leaves an
 NPU where it is, and its transfers are the translations of that one's transfers. So what holds of the representative's
 chunks in all translations holds of all. Transfers of one class of links that are disjoint in time have disjoint
-translations; where translations of one transfer share a link, each of them has a turn of its own.
+translations; if translations of one transfer share a link, each of them has a turn of its own.
 
 The proof is conservative: a transfer whose translations take turns begins at the first turn and arrives with the
-last. Where it fails, the rows must be checked one by one.
+last. If it fails, the rows must be checked one by one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Hops:
 
 
 def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | None:
-    """The columns; None where a row is on no link, at no time, relays a partial, or needs buffers to be counted."""
+    """The columns; None if a row is on no link, at no time, relays a partial, or needs buffers to be counted."""
     rows = schedule.rows
     if (
         not len(rows)
@@ -125,7 +125,7 @@ class _Chunks:
 
     @staticmethod
     def of(schedule: FactoredSchedule, standard: Standard, hops: _Hops) -> _Chunks | None:
-        """The chunks that must be right; None where a row is of a chunk of no representative."""
+        """The chunks that must be right; None if a row is of a chunk of no representative."""
         numbers, first = schedule.numbers, schedule.translations.orbits[:, 0]
         npus = np.arange(len(numbers.rank), dtype=np.int32)
         part = np.arange(numbers.parts, dtype=np.int32)
@@ -213,7 +213,7 @@ class _Chunks:
         return held
 
     def _replayed(self, visits: _Visits, network: Network) -> bool:
-        """Whether a replay of the messages between NPUs gives the sums; only where no two partials of a chunk may be in
+        """Whether a replay of the messages between NPUs gives the sums; only if no two partials of a chunk may be in
         a switch together.
         """
         if len(visits.together(self.flag)[0]):

@@ -1,8 +1,8 @@
 """The replay of a representative's sums that follow no tree: partials that NPUs exchange, as bits.
 
-The messages that one NPU sends to another over switches are taken as one. Where their times depend on the translation,
+The messages that one NPU sends to another over switches are taken as one. If their times depend on the translation,
 a message counts as sent in all of the time in which it may be sent, and as arriving in all of that in which it may
-arrive; where such times overlap at an NPU, nothing is proved.
+arrive; if such times overlap at an NPU, nothing is proved.
 
 The check that translations are automorphisms: from their permutations alone, not from how they were found.
 """

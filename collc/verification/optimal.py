@@ -29,10 +29,10 @@ _TRIMMED: Final = 300
 class Optimality:
     """Whether a schedule is as short as any.
 
-    reason: in words. steps: of the schedule, None where transfers take different times. shorter: with "refuted", the
+    reason: in words. steps: of the schedule, None if transfers take different times. shorter: with "refuted", the
     module with the shortest verified schedule that was found; least: whether it is proved that none is shorter still.
     timed_out: with "undecided", whether more time could help. certificates: what the solver was asked, in order; ()
-    where no solver was needed. seconds: wall-clock time.
+    if no solver was needed. seconds: wall-clock time.
     """
 
     answer: Literal["proved", "refuted", "undecided"]
@@ -57,14 +57,14 @@ class _ShorterSearch:
 
     @staticmethod
     def of(module: Module, end: float, progress: Progress) -> _ShorterSearch:
-        """Raises Undecided where the module has no problem that Z3 can be asked about."""
+        """Raises Undecided if the module has no problem that Z3 can be asked about."""
         problem = problem_of(module.network, module.demand, _model(module), module.relays)
         return _ShorterSearch(module, problem, end, progress, [])
 
     def find(self, until: int) -> tuple[Certificate, Module | None]:
-        """The answer whether a schedule ends by `until` (picoseconds), and the module with one where it does.
+        """The answer whether a schedule ends by `until` (picoseconds), and the module with one if it does.
 
-        Raises Undecided where the question is too large.
+        Raises Undecided if the question is too large.
         """
         encoding = DeadlineEncoding(self.problem, until)
         certificate, true = self._solve(encoding, until)
@@ -167,7 +167,7 @@ def _shortest(search: _ShorterSearch, time: int, bound: int) -> Optimality:
 
 
 def _next(search: _ShorterSearch, until: int, shorter: str) -> tuple[bool, Module | None, str]:
-    """Whether no schedule ends by `until`; the module with one where one does; else why it is not known."""
+    """Whether no schedule ends by `until`; the module with one if one does; else why it is not known."""
     problem = search.problem
     if problem.needs_relaxed and search.excluded(until):
         return True, None, ""

@@ -24,7 +24,7 @@ Answer = Literal["proved", "refuted", "undecided"]
 class Proof:
     """What was proved of a schedule.
 
-    outcomes: by the names of the checks of `verify_schedule`. reasons: in words, where one is undecided.
+    outcomes: by the names of the checks of `verify_schedule`. reasons: in words, if one is undecided.
     certificates: what the solver was asked.
     """
 

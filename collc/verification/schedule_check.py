@@ -1,6 +1,6 @@
 """`verify`: whether a schedule meets its demand, on its network, under its link model (docs/verification.md).
 
-A factored schedule is proved from its representatives; where that fails, its transfers are checked as any others are.
+A factored schedule is proved from its representatives; if that fails, its transfers are checked as any others are.
 Small schedules are replayed exactly, chunk by chunk. In large ones a compiled loop first finds the chunks that are
 plainly right (copies that are causal and arrive; reductions along one tree); the exact check replays the others.
 Large schedules of nothing but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of
@@ -71,7 +71,7 @@ def _overlapping_pairs(user: Int32Array, begin: Int64Array, taken: Int64Array) -
 def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
     """Report transfers that an NPU cannot send, or receive, beside the one before, MAX_LISTED of each at most.
 
-    A transfer occupies the injection of its source from its start on, or where messages queue from when it is injected,
+    A transfer occupies the injection of its source from its start on, or if messages queue from when it is injected,
     after which it may wait for its link; and the ejection of its target until its end.
     """
     network = findings.network
@@ -212,7 +212,7 @@ def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
 def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
 
-    The slots are int64[slots, 4]: switch, from, until, chunk; none where no buffer is limited.
+    The slots are int64[slots, 4]: switch, from, until, chunk; none if no buffer is limited.
     """
     from collc.kernels.schedule_check import by_chunk, screen
     from collc.kernels.sum_check import rescreen

@@ -49,7 +49,7 @@ class TimedTransfers:
 
 
 def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | None:
-    """The schedule's clock, None where links have no times or a chunk has a negative size (which is reported)."""
+    """The schedule's clock, None if links have no times or a chunk has a negative size (which is reported)."""
     sizes = module.demand.chunks.size
     if len(sizes) and int(sizes.min()) < 0:
         chunk = int(np.argmax(sizes < 0))

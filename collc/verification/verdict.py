@@ -15,7 +15,7 @@ CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "swi
 """The checks of every schedule, as reports name them."""
 
 ENDPOINTS: Final = "endpoints"
-"""The check of what NPUs can send and receive, made where NPUs have limits."""
+"""The check of what NPUs can send and receive, made if NPUs have limits."""
 
 SHOWN: Final = 5
 """Offenders of each check that are reported."""

@@ -20,7 +20,7 @@ from collc.emit.libra.smt import smt_text
 
 
 def libra_files(model: LibraModel) -> dict[str, str]:
-    """The texts of all files by their names in the folder; without LIBRA's own inputs where it cannot read them."""
+    """The texts of all files by their names in the folder; without LIBRA's own inputs if it cannot read them."""
     name = model.name
     found = {
         f"{name}.libra.json": json_text(model),

@@ -265,7 +265,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         env: TypeScope,
         shapes: bool = False,
     ) -> Mapping[str, ex.Argument]:
-        """Check arguments; returns them by the names of their parameters, {} where they do not match."""
+        """Check arguments; returns them by the names of their parameters, {} if they do not match."""
         types = {p.name.name: parameter_type(p) for p in parameters}
         try:
             matched = match_arguments(parameters, arguments, what, span, shapes)

@@ -75,7 +75,7 @@ def check_buffer(buffer: int, span: Span) -> None:
 
 
 def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator) -> tuple[str, ...]:
-    """The labels of `count` devices or copies; () where none are given. `host[1-4]` stands for four labels.
+    """The labels of `count` devices or copies; () if none are given. `host[1-4]` stands for four labels.
 
     Raises SourceError E0329 if there are more or fewer.
     """

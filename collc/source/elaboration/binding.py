@@ -34,7 +34,7 @@ def parameter_type(parameter: Parameter) -> Type:
 
 
 def may_be_left_out(parameter: Parameter) -> bool:
-    """Whether it is a rate or time of a template without a default: it may be unknown where only the shape matters."""
+    """Whether it is a rate or time of a template without a default: it may be unknown if only the shape matters."""
     return parameter.default is None and parameter_type(parameter).kind in QUANTITIES - {Kind.BYTES}
 
 

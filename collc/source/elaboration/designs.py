@@ -284,7 +284,7 @@ class DesignBuilder:
 
 
 def _with_dimensions(topology: Topology) -> Network:
-    """The network of a topology with its dimensions as `axes`; where NPUs are removed, it has none."""
+    """The network of a topology with its dimensions as `axes`; if NPUs are removed, it has none."""
     network = with_axes(topology.network, topology.kind)
     return network if len(network.npus) == network.npu_count else replace(network, axes=())
 

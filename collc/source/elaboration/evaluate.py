@@ -1,6 +1,6 @@
 """The evaluator: computes an expression for all iterations of a loop nest at once, as array operations.
 
-Where an expression has no array form, it raises NotVectorised and is evaluated for one iteration after another.
+If an expression has no array form, it raises NotVectorised and is evaluated for one iteration after another.
 """
 
 from __future__ import annotations

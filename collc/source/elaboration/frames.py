@@ -25,7 +25,7 @@ from collc.ten.arrays import Int64Array
 class Frame:
     """Iterations of a loop nest; each belongs to one iteration of the parent frame.
 
-    rows: number of iterations; None outside loops, where every value is uniform. take: int64[rows], ascending, the
+    rows: number of iterations; None outside loops, if every value is uniform. take: int64[rows], ascending, the
     parent's iteration that contains each; None if the iterations are those of the parent. names: the values that
     are declared here. outer: looks up names that no frame declares. loop: the loop variable that is declared here, if
     any. depth: number of frames around this one.

@@ -250,7 +250,7 @@ class ScheduleBuilder:
         return self.chunks if isinstance(self.chunks, int) else None
 
     def _with_origin(self, error: SourceError, number: int | None) -> SourceError:
-        """An error in a run; where its number of chunks is not that of the program, with a note that says so."""
+        """An error in a run; if its number of chunks is not that of the program, with a note that says so."""
         if number is None or not isinstance(self.chunks, int):
             return error
         note = Note(f"'chunks' is {number} in all runs, as --chunks (in Python: chunks=) says")

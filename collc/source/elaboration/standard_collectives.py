@@ -20,7 +20,7 @@ MOST_CHUNKS: Final = 256
 def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
     """Numbers of chunks per block, up to MOST_CHUNKS, that divide the size of a collective exactly.
 
-    Where chunks can be aligned, only those with which they are.
+    If chunks can be aligned, only those with which they are.
     """
     whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
     aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * n * standard.shape.parts(members)) == 0)

@@ -203,7 +203,7 @@ class _Word:
 
 def _wrong_count(words: list[_Word]) -> SourceError:
     """Error E0907 at the first column that is a collective in place of a number or a number in place of a collective;
-    where there is none, at the columns that are too many, or the last one.
+    if there is none, at the columns that are too many, or the last one.
     """
     hint = "name, dependency, then compute, collective, bytes of three phases, then the update delay"
     message = f"a layer has {COLUMNS} columns, but this line has {len(words)}"

@@ -150,7 +150,7 @@ def sign(text: str) -> str:
 
 
 def where_argument_stands(word: str, possible: AbstractSet[str]) -> str:
-    """The hint for an argument that stands as a statement of a schedule, or "" where the word is none.
+    """The hint for an argument that stands as a statement of a schedule, or "" if the word is none.
 
     possible: the tokens that could stand there.
     """

@@ -40,7 +40,7 @@ def _article(word: str) -> str:
 
 
 def _ascii_unit(token: Token) -> str:
-    """The ASCII spelling of a unit with a micro sign or compatibility letters; "" where the token is no such unit."""
+    """The ASCII spelling of a unit with a micro sign or compatibility letters; "" if the token is no such unit."""
     if token.kind != t.WRONG:
         return ""
     name = normalize("NFKC", token.text).replace("\N{GREEK SMALL LETTER MU}", "u")
@@ -135,7 +135,7 @@ class Recovery:
         return [h for h, s in enumerate(states) if rows[s].get("let", -1) >= 0 or rows[s].get("forward", -1) >= 0]
 
     def _head(self, level: int) -> str:
-        """The keyword of the statement that began at a stack height; "" where none has begun."""
+        """The keyword of the statement that began at a stack height; "" if none has begun."""
         values = self._parser.values
         first = values[level] if level < len(values) else None
         return first.text if isinstance(first, Token) and first.kind == t.NAME else ""

@@ -1,7 +1,7 @@
 """Large parts of a file that are tables: many links or devices, one a line, and long lists of whole numbers.
 
 Programs that write `.coll` files write them so. Each form of a line is parsed once, and the numbers and names in which
-the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. Where
+the other lines differ from it are read as columns: about ten times as fast as a syntax tree of every line. If
 anything is not as expected, there is no table, and if anything in a table is wrong, the file is parsed again without
 tables (elaboration/elaborate.py), so that messages are the same.
 """

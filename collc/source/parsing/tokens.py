@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 _WRONG = r"""(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*\\?)|[0-9]+(?:\.?[A-Za-z0-9_]+)*|\w+|(?s:.)"""
-"""Matches where no token does: an unclosed string, a malformed number, a word with other letters, or one sign."""
+"""Matches if no token does: an unclosed string, a malformed number, a word with other letters, or one sign."""
 
 
 @dataclass(frozen=True, slots=True)

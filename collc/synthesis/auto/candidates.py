@@ -174,7 +174,7 @@ EXCHANGES = 4
 
 
 def _unwound(module: Module) -> Module | None:
-    """Direct links for the switches; None where something is planned already or a switch has a limited buffer."""
+    """Direct links for the switches; None if something is planned already or a switch has a limited buffer."""
     network = module.network
     if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
         return None

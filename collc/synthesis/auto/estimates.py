@@ -29,10 +29,10 @@ COMPILED_FOREST: Final = 20_000
 """The same of forest."""
 
 MOST_FLOWS: Final = 50_000
-"""Work of the flows of forest in each phase, at most, where they run plain."""
+"""Work of the flows of forest in each phase, at most, if they run plain."""
 
 COMPILED_FLOWS: Final = 16
-"""Links x NPUs of the flows of forest for a unit of work, where they are compiled."""
+"""Links x NPUs of the compiled flows of forest for a unit of work."""
 
 PATH_WORK: Final = 15
 """Work of a path over switches that swarm may use."""
@@ -65,7 +65,7 @@ class Candidate:
     """A synthesizer of the whole schedule.
 
     network: the one whose links it uses. build: plans, and counts its work. least: picoseconds that its schedule takes
-    at least; raises CollcError where it finds none. None: not known before.
+    at least; raises CollcError if it finds none. None: not known before.
     """
 
     name: str
@@ -112,7 +112,7 @@ def estimate_tacos(shape: ProblemShape) -> Estimate | None:
 
 
 def estimate_pccl(shape: ProblemShape) -> Estimate:
-    """Chunks with several targets are searched for from all that have them, compiled where a phase is large."""
+    """Chunks with several targets are searched for from all that have them, compiled if a phase is large."""
     if not shape.is_shared:
         compiled = shape.transfers > COMPILED_TRANSFERS
         return Estimate(LOAD + 3 * shape.transfers if compiled else 12 * shape.transfers, 9.0, searches=True)
@@ -137,7 +137,7 @@ def estimate_swarm(shape: ProblemShape) -> Estimate:
 
 
 def estimate_by_dimension(shape: ProblemShape) -> Estimate | None:
-    """Not where `symmetric` applies: it uses the same dimensions, and was never the longer one."""
+    """Not if `symmetric` applies: it uses the same dimensions, and was never the longer one."""
     if not shape.has_dimensions or shape.is_symmetric:
         return None
     return Estimate(5_000 + 20 * shape.transfers, 3.0)

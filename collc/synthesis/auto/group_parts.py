@@ -30,7 +30,7 @@ JOINED_WORK: Final = 2
 
 
 def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) -> Candidate | None:
-    """The candidate; None where groups share NPUs, or are neither alike nor symmetric on their own links: then others
+    """The candidate; None if groups share NPUs, or are neither alike nor symmetric on their own links: then others
     are more likely to be better.
 
     plan: a module with a schedule, and the work of that, given a module and how many there are.
@@ -92,7 +92,7 @@ def group_parts(module: Module) -> list[GroupPart] | None:
     """The runs of a module, each on the links of its own NPUs; None if that is no smaller problem, groups overlap,
     or the links of a group do not join it.
 
-    Where there are several groups, links between switches are left out if no group needs them; else each group gets one
+    If there are several groups, links between switches are left out if no group needs them; else each group gets one
     of switches that do the same, in turn.
     """
     runs, network = module.demand.runs, module.network
@@ -148,7 +148,7 @@ def _equal_switches(network: Network) -> list[list[int]]:
 def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashable, Schedule]) -> Module | None:
     """The module with the schedules of its parts; None if two groups would use a link at the same time.
 
-    Where groups share links between switches, each begins as many transfers on such a link later as it must.
+    If groups share links between switches, each begins as many transfers on such a link later as it must.
     planned: a schedule of each kind of part.
     """
     rows = [_moved(part, planned[part.alike].transfers) for part in parts]

@@ -8,9 +8,9 @@ of it is counted work, so that the choice is the same on all machines:
 - What is tried beside the synthesizer with the best schedule may take as much work as that one, and SPARE_WORK more.
 - Candidates that take more work are left out, and the notes say so.
 
-On networks with switches, direct links in the place of the switches are tried after the switches themselves. Where
+On networks with switches, direct links in the place of the switches are tried after the switches themselves. If
 links are pipelined, the best schedule for links that are busy until arrival is retimed and tried too. Last, Z3 looks
-for something shorter where the problem is tiny (exact).
+for something shorter if the problem is tiny (exact).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from collc.ten.schedule import Clock, LinkModel
 # random programs of `python -m benchmarks auto` (docs/synthesis.md, Measurements).
 
 SPARE_WORK, SPARE_WORK_IF_LONG = 700_000, 800_000
-"""Work beside that of the best candidate, about 0.7 s; and where that takes much longer than its bound, or there are
+"""Work beside that of the best candidate, about 0.7 s; and if that takes much longer than its bound, or there are
 several runs, whose bounds are less exact."""
 
 RETIMING_WORK = 40
@@ -55,10 +55,10 @@ LEAST_STORE_PART = 2
 """A schedule for `store` has at least about 1 / LEAST_STORE_PART of the transfers of the best one."""
 
 SPARE_WORK_FOR_FIRST = 100_000
-"""The same where only first schedules are made."""
+"""The same if only first schedules are made."""
 
 SPARE_WORK_FOR_STORE = 300_000
-"""The same for schedules for links that are busy until arrival, which are seldom better where links are pipelined."""
+"""The same for schedules for links that are busy until arrival, which are seldom better if links are pipelined."""
 
 FIRST_WORK = 30_000
 """Work in which a candidate may make further attempts at once."""
@@ -84,7 +84,7 @@ LEAST_LEADER_WORK = 750_000
 """The work with which that search ends at least, if it found nothing shorter before."""
 
 SMALL_TEXTBOOK_PART = 8
-"""A textbook algorithm comes before longer searches where it takes at most such a part of the work so far."""
+"""A textbook algorithm comes before longer searches if it takes at most such a part of the work so far."""
 
 TINY_NPUS, TINY_TERMS, TINY_TERMS_WITH_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
@@ -105,9 +105,9 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
     What the module's schedule has already is planned round. The network of the result is the unwound
-    one where that is better; the notes say so, and also where Z3 proves that nothing is shorter.
+    one if that is better; the notes say so, and also if Z3 proves that nothing is shorter.
     synthesizers: those to choose among, which have estimates.
-    Raises what the synthesizers raise where none finds a schedule, NoSchedule where `effort.stop` asks to stop before.
+    Raises what the synthesizers raise if none finds a schedule, NoSchedule if `effort.stop` asks to stop before.
     """
     if module.network.has_endpoints:
         refuse_buffers(module.network)
@@ -181,7 +181,7 @@ class _Search:
     """The search of one module.
 
     tried: what it has found. most, most_for_all: all work that it may take, and all numbers of chunks together. spare,
-    spare_if_long: work beside that of the best candidate, and where that takes much longer than its bound.
+    spare_if_long: work beside that of the best candidate, and if that takes much longer than its bound.
     held: the searches that are held back for other numbers of chunks.
     """
 
@@ -281,9 +281,9 @@ class _Search:
                     self._take(candidate, FIRST_WORK)
 
     def _may_come_alone(self, estimate: Estimate) -> bool:
-        """Whether a candidate that takes more work than is left is taken where there is no other.
+        """Whether a candidate that takes more work than is left is taken if there is no other.
 
-        Only where no other number of chunks has a schedule, and for one that needs no search to be near the best.
+        Only if no other number of chunks has a schedule, and for one that needs no search to be near the best.
         """
         beyond = self.most_for_all // BEYOND_BUDGET_PART if estimate.near_ideal and not estimate.searches else 0
         return self._is_first or estimate.work <= max(beyond, self._all_left())
@@ -318,7 +318,7 @@ class _Search:
                 break
 
     def _goes_further(self, leader: Candidate, all_left: int) -> bool:
-        """Lets the search that found the best go on; whether it did. Where its last run found nothing shorter, it takes
+        """Lets the search that found the best go on; whether it did. If its last run found nothing shorter, it takes
         no more than is left beside it, or LEAST_LEADER_WORK.
         """
         attempt = self.tried.attempts[leader.name]
@@ -361,7 +361,7 @@ class _Search:
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed.
 
-        Where it cannot be shorter as it stands, only first schedules are made; where it would have to become much
+        Where it cannot be shorter as it stands, only first schedules are made; if it would have to become much
         shorter by being retimed, none.
         """
         tried = self.tried
@@ -393,7 +393,7 @@ class _Search:
                 tried.leave_out(found)
 
     def shorter(self) -> None:
-        """Asks Z3 where that is a small question."""
+        """Asks Z3 if that is a small question."""
         for candidate in _exact_candidates(self._module, self._effort, self.tried):
             if not self._effort.stop() and not self.tried.is_done(candidate.network):
                 self._take(candidate)
@@ -466,7 +466,7 @@ def _is_tiny(module: Module) -> bool:
 
 
 def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) -> Iterator[Candidate]:
-    """Exact search for a schedule that is shorter than the best so far, where that is a small question."""
+    """Exact search for a schedule that is shorter than the best so far, if that is a small question."""
     network = module.network
     if tried.best is None or not _is_tiny(module):
         return

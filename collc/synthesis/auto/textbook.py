@@ -1,6 +1,6 @@
 """The textbook algorithms of a standard library, as candidates: laid out on the links of a network, without congestion.
 
-An algorithm is laid out as `using` does (collc/synthesis/fixed). Where two of its messages would meet on a link, they
+An algorithm is laid out as `using` does (collc/synthesis/fixed). If two of its messages would meet on a link, they
 go one after the other, in the order in which they would have started; so most algorithms run on every connected
 network, though not always well.
 """
@@ -46,7 +46,7 @@ class TextbookAlgorithm:
 
     @cached_property
     def _sends(self) -> list[AlgorithmSends]:
-        """Those of each run. Raises SourceError where the algorithm does not fit."""
+        """Those of each run. Raises SourceError if the algorithm does not fit."""
         demand, found = self._module.demand, list[AlgorithmSends]()
         for number, run in enumerate(demand.runs):
             assert run.standard is not None
@@ -59,7 +59,7 @@ class TextbookAlgorithm:
     def least_time(self) -> int:
         """Picoseconds that its schedule takes at least: as long as what it sends occupies the busiest links.
 
-        Raises SourceError where the algorithm does not fit.
+        Raises SourceError if the algorithm does not fit.
         """
         demand = self._module.demand
         sends = AlgorithmSends.concatenate(self._sends)
@@ -72,7 +72,7 @@ class TextbookAlgorithm:
         return max(loads.values(), default=0)
 
     def build(self) -> Module:
-        """The module with the algorithm laid out. Raises CollcError where it does not run on the network."""
+        """The module with the algorithm laid out. Raises CollcError if it does not run on the network."""
         module, network, demand = self._module, self._module.network, self._module.demand
         parts = [lay_out(network, demand, run, sends, module.model) for run, sends in enumerate(self._sends)]
         rows = Transfers.concatenate(parts)
@@ -83,7 +83,7 @@ class TextbookAlgorithm:
 
 
 def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[TextbookAlgorithm]:
-    """The algorithms that may serve a module, in the order of the library; none where they cannot.
+    """The algorithms that may serve a module, in the order of the library; none if they cannot.
 
     All runs are of one kind of standard collective, nothing is planned yet, and no switch has a limited buffer. An
     algorithm that takes a shape gets that of the product that the network is.
@@ -115,7 +115,7 @@ def _messages(table: ChunkTable) -> int:
 def dimension_sizes(network: Network) -> list[int]:
     """The sizes of the dimensions of the product that a network is, or of the one array that all NPUs form.
 
-    The fastest first; [] where they form none.
+    The fastest first; [] if they form none.
     """
     if network.axes:
         return [axis.size for axis in network.axes]
@@ -127,7 +127,7 @@ def dimension_sizes(network: Network) -> list[int]:
 
 
 def hierarchical_shape(network: Network, members: int) -> list[int]:
-    """The sizes of dimensions for `hierarchical` over a group of `members` NPUs; [] where it does not fit.
+    """The sizes of dimensions for `hierarchical` over a group of `members` NPUs; [] if it does not fit.
 
     It is for all NPUs of a network with two to MOST_DIMENSIONS dimensions.
     """

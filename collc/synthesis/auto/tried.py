@@ -78,7 +78,7 @@ SMALL_PART, NEAR_IF_SMALL = 4, 2
 """A search that has had less than 1/SMALL_PART of the work that is left goes on up to NEAR_IF_SMALL times the best."""
 
 NEAR_IF_LIMITED = 3
-"""The same where NPUs have limits, for which transfers are started anew: that makes first schedules more unlike."""
+"""The same if NPUs have limits, for which transfers are started anew: that makes first schedules more unlike."""
 
 VERY_LONG, NEAR_IF_VERY_LONG = 2, 3
 """Where the best schedule takes at least VERY_LONG times the lower bound, a search that has had such a small part goes
@@ -158,7 +158,7 @@ class TriedCandidates:
 
     @property
     def best(self) -> tuple[str, Module] | None:
-        """The schedule to choose, and how it was found; None where there is none."""
+        """The schedule to choose, and how it was found; None if there is none."""
         found = self._best.get(id(self.own))
         if found is not None and self.is_met(self.own):
             return found
@@ -167,12 +167,12 @@ class TriedCandidates:
 
     @property
     def work_of_best(self) -> int:
-        """The work in which a candidate found the best schedule; 0 where there is none."""
+        """The work in which a candidate found the best schedule; 0 if there is none."""
         best = self.best
         return 0 if best is None or best[0] not in self.attempts else self.attempts[best[0]].useful_work
 
     def ratios(self) -> dict[str, Fraction | None]:
-        """The time of each candidate by that of the best, None where it found no schedule."""
+        """The time of each candidate by that of the best, None if it found no schedule."""
         shortest = 1 if self.best is None else max(1, time_of(self.best[1]))
         return dict.fromkeys(sorted(self.failed)) | {
             name: Fraction(found.time, shortest) for name, found in self.attempts.items()
@@ -209,7 +209,7 @@ class TriedCandidates:
             self._best[id(network)] = name, built
 
     def shorten_best(self, shortened: Callable[[Module], Module]) -> None:
-        """Shortens the best on each network where that is possible. shortened: raises NoSchedule where it is not."""
+        """Shortens the best on each network if that is possible. shortened: raises NoSchedule if it is not."""
         for key, (name, built) in self._best.items():
             with suppress(NoSchedule):
                 found = shortened(built)
@@ -302,7 +302,7 @@ class TriedCandidates:
 
 
 def time_of(module: Module) -> int:
-    """Picoseconds that a module's schedule takes. Raises NoSchedule where there is none."""
+    """Picoseconds that a module's schedule takes. Raises NoSchedule if there is none."""
     if module.schedule is None:
         raise NoSchedule(Diagnostic("S0201", "nothing was planned"))
     return module.collective_time()

@@ -112,15 +112,15 @@ def lower_bound(
 ) -> Bound:
     """The largest bound found on the time of a demand, in picoseconds, with its name; never below `ideal_bound`.
 
-    known_time: the time of a schedule of the demand; the search ends where a bound reaches it. ideal: the ideal bound
-    if it is known. A reduced chunk counts once per cut and direction. Raises ValueError where links have no bandwidth.
+    known_time: the time of a schedule of the demand; the search ends if a bound reaches it. ideal: the ideal bound
+    if it is known. A reduced chunk counts once per cut and direction. Raises ValueError if links have no bandwidth.
     """
     ideals = ideal_bounds(network, demand, model) if ideal is None else iter([ideal])
     return _largest(chain(_bounds(network, demand, None, model, flows=True), ideals), known_time)
 
 
 def task_bound(task: Task) -> Bound:
-    """The bound of the chunks of a task, all taken as copies, on a network where nothing is reserved."""
+    """The bound of the chunks of a task, all taken as copies, on a network if nothing is reserved."""
     return _largest(_bounds(task.network, task.demand, task.chunks, task.model), None)
 
 
@@ -262,7 +262,7 @@ def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
 
 
 def _cut_bounds(problem: _BoundProblem, cuts: Iterator[BoolArray], known: int) -> Iterator[Bound]:
-    """What must cross each cut, in each direction, where that takes longer than across all before, and than `known`."""
+    """What must cross each cut, in each direction, if that takes longer than across all before, and than `known`."""
     best = known
     for cut in cuts:
         for inside in (cut, ~cut):

@@ -36,9 +36,9 @@ DETAILED_DEVICES: Final = 2048
 
 
 def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Iterator[Bound]:
-    """All such bounds; none where NPUs have no limits. sizes: int64, bytes by the size numbers of `traffic`.
+    """All such bounds; none if NPUs have no limits. sizes: int64, bytes by the size numbers of `traffic`.
 
-    Raises ValueError where links have no latency.
+    Raises ValueError if links have no latency.
     """
     ports = Ports.of(network)
     if not len(ports):
@@ -60,7 +60,7 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
 
 def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
     """int64[devices]: what each NPU with a limit must send to (receive from) the parts into which the network falls
-    without it, each of which reaches the others, and it, over nothing else; 0 where it stays in one part.
+    without it, each of which reaches the others, and it, over nothing else; 0 if it stays in one part.
     """
     found = np.zeros(network.device_count, np.int64)
     for npu in network.npus.tolist():

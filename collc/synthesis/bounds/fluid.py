@@ -39,7 +39,7 @@ LARGEST_CAPACITY: Final = 1 << 28
 """Bandwidths are rounded up to whole numbers of at most this size, so that flows fit in 64 bits."""
 
 COARSER: Final = 1 << 6
-"""By how much larger a unit of capacities is where flows do not fit in 64 bits all the same."""
+"""By how much larger a unit of capacities is if flows do not fit in 64 bits all the same."""
 
 SECOND: Final = 10**12
 """Picoseconds."""
@@ -68,7 +68,7 @@ class Fluid:
 
     @staticmethod
     def of(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Fluid:
-        """Raises ValueError where links have no bandwidth or latency."""
+        """Raises ValueError if links have no bandwidth or latency."""
         rates: list[Fraction] = []
         for kind in network.kinds:
             if kind.bandwidth is None:
@@ -84,7 +84,7 @@ class Fluid:
         return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit, delays)
 
     def storing(self, largest: int) -> Fluid:
-        """The same for links that are occupied for latency + size / bandwidth, where no chunk has more bytes."""
+        """The same for links that are occupied for latency + size / bandwidth, if no chunk has more bytes."""
         latencies: list[int] = self.network.latencies.tolist()
         rates = [
             largest / (Fraction(latency, SECOND) + largest / rate)
@@ -118,9 +118,9 @@ class Fluid:
         return [int(npu) for npu in order[:count] if time[npu] > 0]
 
     def time_into(self, inside: BoolArray, known: int = 0) -> int:
-        """Picoseconds until all bytes that must enter a set of devices can have done so; 0 where none must.
+        """Picoseconds until all bytes that must enter a set of devices can have done so; 0 if none must.
 
-        inside: bool[devices]. known: a time; 0 may be returned where the time is not longer.
+        inside: bool[devices]. known: a time; 0 may be returned if the time is not longer.
         """
         volume = sum(int(self.sizes @ part.crossing(inside).counts) for part in self.traffic)
         entering = ~inside[self.network.source] & inside[self.network.target]
@@ -237,9 +237,9 @@ class Fluid:
 
 
 def exactly(fluid: Fluid, search: Callable[[Fluid], T]) -> tuple[T, Fraction] | None:
-    """What a search finds, and the unit of its capacities; None where a path is missing, so that no schedule exists.
+    """What a search finds, and the unit of its capacities; None if a path is missing, so that no schedule exists.
 
-    Where flows do not fit in 64 bits, capacities are rounded up to a larger unit, which keeps bounds valid.
+    If flows do not fit in 64 bits, capacities are rounded up to a larger unit, which keeps bounds valid.
     """
     while True:
         try:
@@ -265,7 +265,7 @@ def _filled(volume: int, groups: list[tuple[int, Fraction]]) -> int:
 
 
 def _common_unit(rates: list[Fraction]) -> Fraction:
-    """A rate of which all others are whole multiples, or nearly so where that would make large numbers."""
+    """A rate of which all others are whole multiples, or nearly so if that would make large numbers."""
     scale = math.lcm(*(rate.denominator for rate in rates))
     unit = Fraction(math.gcd(*(int(rate * scale) for rate in rates)), scale)
     largest = max(rates)

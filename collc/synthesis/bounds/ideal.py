@@ -41,7 +41,7 @@ MORE_CUTS_DEVICES: Final = 256
 def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Bound:
     """The largest such bound found, in picoseconds, with its name. That for `pipelined` is valid for both link models.
 
-    Raises ValueError where links have no bandwidth or latency.
+    Raises ValueError if links have no bandwidth or latency.
     """
     best = Bound(0, "nothing moves")
     for bound in ideal_bounds(network, demand, model):

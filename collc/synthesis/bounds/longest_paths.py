@@ -19,7 +19,7 @@ PATH_WORK: Final = 1_000_000
 
 
 def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, size: int, known: int) -> Bound | None:
-    """The longest shortest path of a chunk of size number `size` or more; None where none can exceed `known`.
+    """The longest shortest path of a chunk of size number `size` or more; None if none can exceed `known`.
 
     cost: int64[kinds], picoseconds. known: picoseconds.
     """

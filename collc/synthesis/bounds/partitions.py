@@ -9,7 +9,7 @@ What several runs together must send between the parts of a partition of the NPU
 
 As for one All-Reduce (partitions.py): each byte of an All-Reduce needs 2 (P - 1) transfers into parts, where P parts
 have members of its group. What is gathered, scattered, sent to all or reduced to one needs P - 1. What goes from one
-NPU to another needs one where their parts differ. All of them share the links between the parts. Parts without members
+NPU to another needs one if their parts differ. All of them share the links between the parts. Parts without members
 only add transfers.
 """
 
@@ -112,7 +112,7 @@ def _name(network: Network, run: Run, labels: Int64Array) -> str:
 
 
 def with_switches(network: Network, labels: Int64Array) -> Int64Array:
-    """Labels of devices where a switch without one gets that of more than half of the devices at its links, if any."""
+    """Labels of devices if a switch without one gets that of more than half of the devices at its links, if any."""
     found = labels.copy()
     open_ = np.flatnonzero(labels[network.source] < 0)
     rows, counts = np.unique(

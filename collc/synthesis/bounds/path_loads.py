@@ -74,7 +74,7 @@ class _Columns:
 
 def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, volume: Int64Array) -> FloatArray | None:
     """float64[links], at most 1: prices under which the cheapest paths of all bytes cost as much as all links can carry
-    in the time of the best flow. None where the solver finds none.
+    in the time of the best flow. None if the solver finds none.
 
     Minimizes the time T for flows of at least 0: for each target, what leaves a device less what enters it is what it
     has for the target, and a link carries at most capacity x T. The prices are the multipliers of the latter rows.
@@ -124,7 +124,7 @@ ROUNDS: Final = 80
 """Changes of the prices."""
 
 FEW_ROUNDS: Final = 8
-"""The same where the linear program follows."""
+"""The same if the linear program follows."""
 
 STEP: Final = 10.0
 """How strongly the first round changes the prices: by a factor of at most exp(STEP)."""
@@ -148,7 +148,7 @@ class PathLoads:
 
     volume: int64[targets, devices], bytes from each device to each target that nobody else holds or wants. others:
     (bytes, holders, NPUs that want them, whether all holders contribute) of other chunks, of which the longest path
-    counts: that to one of the NPUs, from the nearest holder or, where they contribute, from the farthest.
+    counts: that to one of the NPUs, from the nearest holder or, if they contribute, from the farthest.
     """
 
     fluid: Fluid
@@ -158,7 +158,7 @@ class PathLoads:
 
     @staticmethod
     def of(fluid: Fluid, demand: Demand) -> PathLoads | None:
-        """None where no chunk has one holder and one NPU that wants it, since cuts are better for all others.
+        """None if no chunk has one holder and one NPU that wants it, since cuts are better for all others.
 
         Also none on networks that are too large.
         """
@@ -181,7 +181,7 @@ class PathLoads:
     def bounds(self, known: int = 0) -> Iterator[Bound]:
         """The bounds of equal prices, of those that are 1 / bandwidth, and of the best found from there.
 
-        known: picoseconds of a bound; the search ends where no prices show much more.
+        known: picoseconds of a bound; the search ends if no prices show much more.
         """
         network = self.fluid.network
         work = len(self.targets) * network.link_count
@@ -270,7 +270,7 @@ class PathLoads:
         return _Ends(self.fluid.network.target, self.fluid.network.device_count)
 
     def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
-        """float64[links]: bytes on each link where all take cheapest paths, divided evenly at each device."""
+        """float64[links]: bytes on each link if all take cheapest paths, divided evenly at each device."""
         network = self.fluid.network
         waiting = self.volume.astype(np.float64)
         for bytes_, row, source in self._ends(distance):

@@ -17,7 +17,7 @@ MOST_NAMES: Final = 8
 
 
 def name_of_links_into(network: Network, inside: BoolArray) -> str:
-    """The links into a set of devices, bool[devices], or out of the other devices where these have fewer NPUs."""
+    """The links into a set of devices, bool[devices], or out of the other devices if these have fewer NPUs."""
     npus = network.present.copy()
     npus[network.npu_count :] = False
     within, beyond = int((inside & npus).sum()), int((~inside & npus).sum())
@@ -57,7 +57,7 @@ class _DeviceSet:
 
     @cached_property
     def devices(self) -> Int32Array:
-        """Its NPUs, or its switches where it has no NPUs."""
+        """Its NPUs, or its switches if it has no NPUs."""
         found = np.flatnonzero(self.members).astype(np.int32)
         npus = found[found < self.network.npu_count]
         return npus if len(npus) else found
@@ -116,7 +116,7 @@ class _DeviceSet:
 
     @cached_property
     def slice(self) -> str:
-        """`gpu[3, *]` or `gpu[0..4, *]` where the devices are such a part of an array, else ""."""
+        """`gpu[3, *]` or `gpu[0..4, *]` if the devices are such a part of an array, else ""."""
         family, ranges = self._family, self._ranges
         if family is None or ranges is None:
             return ""
@@ -128,7 +128,7 @@ class _DeviceSet:
 
     @cached_property
     def copy(self) -> str:
-        """`node[2]` where the devices are all NPUs of that copy of a topology, else ""."""
+        """`node[2]` if the devices are all NPUs of that copy of a topology, else ""."""
         network = self.network
         prefix = network.device_name(int(self.devices[0])).rpartition(".")[0]
         while prefix:
@@ -143,7 +143,7 @@ class _DeviceSet:
 
     @cached_property
     def node(self) -> str:
-        """`node 3`, `nodes 0 to 3` or `node[2]` where the devices are NPUs that only switches join to others."""
+        """`node 3`, `nodes 0 to 3` or `node[2]` if the devices are NPUs that only switches join to others."""
         network, family, ranges = self.network, self._family, self._ranges
         source, target = self.members[network.source], self.members[network.target]
         switched = (network.source >= network.npu_count) | (network.target >= network.npu_count)

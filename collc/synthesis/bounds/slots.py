@@ -54,7 +54,7 @@ def slots_for_each(network: Network, backward: bool) -> BoolArray:
     """bool[switches]: those with few slots in which a chunk takes a slot for each set of devices that it enters;
     backward: that it leaves.
 
-    One slot serves several sets at once where a switch adds up, or sends on several links.
+    One slot serves several sets at once if a switch adds up, or sends on several links.
     """
     return (network.buffers >= 0) & ~network.reduces & (~network.multicast | backward)
 
@@ -78,7 +78,7 @@ def parts_of(network: Network, traffic: list[Traffic]) -> Iterator[Parts]:
 def slot_classes(
     network: Network, classes: LinkClasses, times: TransferTimes, parts: Parts, backward: bool
 ) -> list[LinkClass] | None:
-    """The links that cross, where those of a switch are no more than its slots; None where slots limit no switch.
+    """The links that cross, if those of a switch are no more than its slots; None if slots limit no switch.
 
     Links of a switch with more of them count as its slots, each as the fastest link out of the switch. What goes into a
     switch counts when it leaves.
@@ -133,7 +133,7 @@ def _components(network: Network, switches: Int64Array) -> Int64Array:
 
 
 def _counts(traffic: list[Traffic], label: Int64Array) -> tuple[Int64Array, Int64Array] | None:
-    """(entering, leaving) of Parts; None where there are too many parts, or only one."""
+    """(entering, leaving) of Parts; None if there are too many parts, or only one."""
     labels, sizes = np.unique(label[label >= 0], return_counts=True)
     large = labels[sizes > 1].tolist()
     if len(labels) < 2 or len(large) > MOST_PARTS:

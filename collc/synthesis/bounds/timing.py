@@ -43,7 +43,7 @@ class TransferTimes:
 
     @staticmethod
     def of(network: Network, sizes: Int64Array, model: LinkModel) -> TransferTimes:
-        """The times on a network. Raises ValueError where links have no bandwidth or latency."""
+        """The times on a network. Raises ValueError if links have no bandwidth or latency."""
         occupancy = network.occupancy(sizes)
         total = occupancy + network.latencies[:, None]
         return TransferTimes(sizes, np.maximum(1, model.busy(occupancy, total)), total)
@@ -169,7 +169,7 @@ class LinkClasses:
 def diameter_limit(network: Network, cost: Int64Array) -> int:
     """A time that no shortest path exceeds: that from any device to the first NPU, and from there to any.
 
-    UNREACHABLE or more where that NPU does not reach all devices, or not all reach it. cost: int64[kinds],
+    UNREACHABLE or more if that NPU does not reach all devices, or not all reach it. cost: int64[kinds],
     picoseconds.
     """
     start = np.full(network.device_count, UNREACHABLE, np.int64)

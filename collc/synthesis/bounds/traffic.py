@@ -80,7 +80,7 @@ class Traffic(Protocol):
     def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
         """(the largest distance that a chunk of size number `size` or more must travel, its source, its target).
 
-        distance: int64[sources, devices]. (0, -1, -1) where there is no such chunk.
+        distance: int64[sources, devices]. (0, -1, -1) if there is no such chunk.
         """
         ...
 

@@ -4,10 +4,10 @@ Each statement `send` or `reduce` of an algorithm is one send of a chunk from an
 
 - With `at s`: the sends of step s start together when those of the step before have all arrived.
 - Without `at`: a copied chunk leaves as soon as it is at the source. For a chunk that is reduced, a `reduce` waits for
-  all `reduce` statements of the chunk into its source, and a `send` for the first `send` into its source or, where
+  all `reduce` statements of the chunk into its source, and a `send` for the first `send` into its source or, if
   there is none, for all `reduce` statements into it.
-- Where no direct link joins source and target, the send takes the shortest path, hop by hop; each hop starts when the
-  one before has arrived. No send waits for another one to leave a link: where two meet on a link they congest, and the
+- If no direct link joins source and target, the send takes the shortest path, hop by hop; each hop starts when the
+  one before has arrived. No send waits for another one to leave a link: if two meet on a link they congest, and the
   check of the schedule reports it.
 - An NPU has one buffer slot for a chunk. So the path of a `reduce` must not pass an NPU that has a contribution of its
   own, or that another `reduce` of the chunk passes or ends at: that is an error. To combine contributions on the way,
@@ -39,7 +39,7 @@ def lay_out(
     """The transfers of a run's algorithm, from time 0.
 
     span: the run in its program, for messages. Raises SourceError if a send can never start, since its source never
-    holds the chunk, holds it too late for its step, or no path leads to its target; and where a reduction passes an NPU
+    holds the chunk, holds it too late for its step, or no path leads to its target; and if a reduction passes an NPU
     that has a contribution to the chunk.
     """
     return _AlgorithmLayout(network, demand, run, sends, model, span).transfers()

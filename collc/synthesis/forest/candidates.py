@@ -27,7 +27,7 @@ EVEN = 1.005
 """Translated trees have little load if it is at most this multiple of the least one."""
 
 MOST_GROWN = 200_000_000
-"""Edges that one rerouting may look at where there are fewer trees to choose."""
+"""Edges that one rerouting may look at if there are fewer trees to choose."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ def gather_candidates(
 ) -> Iterator[Candidate]:
     """Translated trees, then trees of each member; of each kind those with the least load first.
 
-    Where translations take each NPU to every other one, translated trees are the best but for a percent, and others
-    are tried only where they would load links less. stop: ends the growing of trees early.
+    If translations take each NPU to every other one, translated trees are the best but for a percent, and others
+    are tried only if they would load links less. stop: ends the growing of trees early.
     """
     translations = find_translations(problem.network) if problem.is_uniform else None
     if translations is not None:

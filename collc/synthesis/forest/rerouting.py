@@ -39,7 +39,7 @@ class Rerouting:
     """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit.
 
     undirected: whether each tree is used in both directions, so that it loads both directions of a pair of devices;
-    then each pair must have both, with equal capacity. stop: asked after each series of rounds; where it returns True,
+    then each pair must have both, with equal capacity. stop: asked after each series of rounds; if it returns True,
     the trees so far are taken.
     least: of all trees grown so far, the least time until the busiest pair has carried all chunks.
     """

@@ -1,6 +1,6 @@
 """All-Reduce over trees that are used up and down at once.
 
-Where NPUs differ in bandwidth, a Reduce-Scatter and then an All-Gather leave links idle: the bound of all partitions of
+If NPUs differ in bandwidth, a Reduce-Scatter and then an All-Gather leave links idle: the bound of all partitions of
 the NPUs (graph/throughput.py, reduce_rate) allows up to twice the rate. Trees that load both directions of their links
 alike, used for partials and sums of different chunks at once, come near it (Tutte 1961, Nash-Williams 1961: packing of
 undirected spanning trees).

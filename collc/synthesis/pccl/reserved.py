@@ -25,7 +25,7 @@ class _SwitchVisits:
     def slots(self, parts: bool, adds: bool) -> Iterator[tuple[int, int]]:
         """(from, until) of each slot that the chunk occupies.
 
-        parts: of a reduction, which leave once each or, where the switch `adds`, as their sum.
+        parts: of a reduction, which leave once each or, if the switch `adds`, as their sum.
         """
         arrivals, departures = sorted(self.arrivals), sorted(self.departures)
         if not parts:

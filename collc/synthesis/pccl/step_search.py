@@ -1,4 +1,4 @@
-"""Earliest-arrival search where every transfer takes one step: from conditions to a step-by-link table."""
+"""Earliest-arrival search in which every transfer takes one step: from conditions to a step-by-link table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Problem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepSearch:
-    """Plans conditions where all transfers take equal time, chunks are at their holders at first, and no link is taken.
+    """Plans conditions if all transfers take equal time, chunks are at their holders at first, and no link is taken.
 
     wanting: int32, as in the conditions, the nearest target of each first. to: int32[targets, devices], steps, NEVER
     where no path leads.
@@ -62,7 +62,7 @@ class StepSearch:
     def table(
         self, non_minimal: int, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool
     ) -> tuple[StepTable, int] | None:
-        """The step-by-link table, and the work of finding it in plain Python; None where `stop` says so.
+        """The step-by-link table, and the work of finding it in plain Python; None if `stop` says so.
 
         Both are the same with plain Python and with compiled code.
 
@@ -156,7 +156,7 @@ class StepSearch:
         return int(away[away < NEVER].sum()) * 11 // (10 * links) + reach
 
     def _require(self, steps: int, links: int) -> None:
-        """Raises SourceError where there is no memory for tables of `steps` steps."""
+        """Raises SourceError if there is no memory for tables of `steps` steps."""
         size = steps * links * (1 + self._no_chunks(0).itemsize)
         require_for_search(size, f"{steps:,} steps on {links:,} links")
 
@@ -202,7 +202,7 @@ def _stacks(tables: StepTables, devices: int) -> dict[str, MutableSequence[int]]
 
 
 def retimed(table: StepTable, busy: int, total: int) -> tuple[Int32Array, Int32Array, Int64Array]:
-    """Chunk, link and start of each transfer of a step-by-link table, by step, where links are pipelined.
+    """Chunk, link and start of each transfer of a step-by-link table, by step, if links are pipelined.
 
     busy, total: picoseconds that a transfer occupies its link, and until the chunk arrives. Every transfer starts as
     soon as its link is free and its chunk has arrived. Each chunk must have one holder, and one NPU that wants it.

@@ -45,22 +45,22 @@ COMPILED_STEPS, COMPILED_TIMES = 15, 6
 """How many times less work compiled code takes, by steps and in exact time."""
 
 BOUND_WORK = 300_000
-"""Conditions up to which the lower bound is computed, so that the search can end where a schedule meets it."""
+"""Conditions up to which the lower bound is computed, so that the search can end if a schedule meets it."""
 
 MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
 """Conditions from which 2 % or 1 % above the bound is good enough, unless several trials are asked for."""
 
 NEARBY = 2
-"""Hops up to which a target is reached over non-minimal paths where that is restricted to near targets."""
+"""Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""
 
 FEW_HOPS, TRIALS_OF_FEW = 2_000, 8
 """Hops up to which at least TRIALS_OF_FEW trials are made, since they take little time."""
 
 MANY_HOPS = 100_000
-"""Hops from which a trial uses one planning order only: rotated where there are switches, else random."""
+"""Hops from which a trial uses one planning order only: rotated if there are switches, else random."""
 
 VERY_MANY_HOPS = 1_000_000
-"""Hops from which a second attempt is made only where `trials` asks for it."""
+"""Hops from which a second attempt is made only if `trials` asks for it."""
 
 FRESH_TRIALS, RAISED_CHAINS = 4, 2
 """Trials that use random orders, at most; and how many of the best of these the other trials improve."""
@@ -90,7 +90,7 @@ class _Attempt:
     chain: RaisedOrders | None = None
 
     def plan(self, stop: Stop) -> _Found | None:
-        """What is found in its order; None where asked to stop."""
+        """What is found in its order; None if asked to stop."""
         order = self.order if self.chain is None else self.chain.next()
         found = self.search.run(self.limit, order, stop, self.compile_it)
         if self.chain is not None and found is not None:
@@ -111,7 +111,7 @@ class _Planned:
 def pccl(task: Task, effort: Effort) -> Schedule:
     """A schedule of copies by earliest-arrival search; networks may have switches.
 
-    Raises SourceError where a postcondition cannot be reached, NoSchedule where `effort.stop` asks to stop before
+    Raises SourceError if a postcondition cannot be reached, NoSchedule if `effort.stop` asks to stop before
     there is any schedule.
     """
     conditions = conditions_of(task)
@@ -254,7 +254,7 @@ def _tree_work(conditions: Conditions) -> int:
 def _searches(
     conditions: Conditions, to: dict[int, Int64Array], hops: int, tree_work: int
 ) -> list[tuple[str, _Search]]:
-    """By steps where all transfers take equal time, else in exact time; where links are pipelined, both.
+    """By steps if all transfers take equal time, else in exact time; if links are pipelined, both.
 
     hops: of all chunks, to the farthest target of each. tree_work: see `_tree_work`.
     """
@@ -347,7 +347,7 @@ class _ByStep:
         self._search = StepSearch.of(conditions, wanting, times)
 
     def run(self, limit: int, order: PlanningOrder, stop: Stop, compile_it: bool) -> _Found | None:
-        """The schedule of an order; None where asked to stop."""
+        """The schedule of an order; None if asked to stop."""
         found = self._search.table(limit, order, stop, _is_worth_compiling(compile_it, plan_by_steps))
         if found is None:
             return None
@@ -373,7 +373,7 @@ class _ByTime:
         self._hop = self._search.total.max(axis=1)
 
     def run(self, limit: int, order: PlanningOrder, stop: Stop, compile_it: bool) -> _Found | None:
-        """The schedule of an order; None where asked to stop."""
+        """The schedule of an order; None if asked to stop."""
         near = self._hop * limit if limit < NEVER else np.full(len(self._hop), UNREACHABLE)
         found = self._search.transfers(near, order, stop, _is_worth_compiling(compile_it, plan_by_times))
         if found is None:

@@ -63,7 +63,7 @@ class TimeSearch:
     def transfers(
         self, non_minimal: Int64Array, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool
     ) -> tuple[Transfers, int] | None:
-        """All transfers, and the work of finding them in plain Python; None where `stop` says so.
+        """All transfers, and the work of finding them in plain Python; None if `stop` says so.
 
         Both are the same with plain Python and with compiled code.
 

@@ -23,7 +23,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, StepSchedule, Transfers
 
 ROUNDS: Final = 4
-"""Guesses of the horizon where reductions are planned around reserved transfers."""
+"""Guesses of the horizon if reductions are planned around reserved transfers."""
 
 OVERLAP_TRANSFERS: Final = 20_000
 """Transfers up to which copies are also planned to start before the last reduction ends."""
@@ -86,7 +86,7 @@ def join(module: Module) -> Module:
 
 
 def _solve_inverted(phase: Phase, synthesize: Callable[[Task], Schedule], reserved: Transfers | None) -> Phase:
-    """Plans reductions. Where transfers are reserved, the end must be guessed, since the search runs backwards."""
+    """Plans reductions. If transfers are reserved, the end must be guessed, since the search runs backwards."""
     module = phase.module
     wanted = _moving(module.demand)
     task = Task(module.network, module.demand, module.model, wanted, inverted=True, relays=module.relays)
@@ -228,7 +228,7 @@ def _moving(demand: Demand) -> Int32Array:
 def _roots(run: Run, table: ChunkTable) -> Int32Array:
     """int32[chunks]: the root of each reduced chunk, -1 for the others.
 
-    The root is a device of the postcondition; where there are several, roots share the bytes about equally.
+    The root is a device of the postcondition; if there are several, roots share the bytes about equally.
     """
     reduced = _reduced(table)
     roots = np.full(len(table), -1, np.int32)

@@ -1,6 +1,6 @@
 """Reductions as the inverse of copies (PCCL, section 4.4).
 
-Where a chunk spreads from its root over a tree of links, the same transfers backwards in time, on the reversed links,
+If a chunk spreads from its root over a tree of links, the same transfers backwards in time, on the reversed links,
 are a reduction to the root.
 """
 

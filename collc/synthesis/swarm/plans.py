@@ -55,7 +55,7 @@ def as_stored(problem: SwarmProblem) -> SwarmProblem:
 def moved_earlier(problem: SwarmProblem, planned: PathTransfers) -> PathTransfers:
     """The same transfers in the same order, each as soon as its source has the chunk and its links are free.
 
-    Returns `planned` itself where links are reserved, switches may repeat chunks or have a limited buffer (an earlier
+    Returns `planned` itself if links are reserved, switches may repeat chunks or have a limited buffer (an earlier
     arrival could exceed it), or the end would not be earlier.
     """
     paths, network = problem.paths, problem.conditions.task.network

@@ -1,4 +1,4 @@
-"""Messages round an even ring of a Cayley graph, where half of the NPUs reach the opposite one in the other direction.
+"""Messages round an even ring of a Cayley graph, if half of the NPUs reach the opposite one in the other direction.
 
 In each direction, slots circulate: in a step every slot moves one link, so that each link carries one slot. A slot
 carries one message after another: where a message leaves it at its target, the next one enters. The distances of the

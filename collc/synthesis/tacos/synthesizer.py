@@ -30,10 +30,10 @@ compilation.
 """
 
 MOST_BY_EVENTS = 4_000_000
-"""Transfers up to which events are tried in large networks where all transfers take equal time."""
+"""Transfers up to which events are tried in large networks if all transfers take equal time."""
 
 TRIALS = 8
-"""Attempts at least by events in small networks where all transfers take equal time, all but the first with random
+"""Attempts at least by events in small networks if all transfers take equal time, all but the first with random
 ties.
 """
 
@@ -115,7 +115,7 @@ def is_compiled(devices: int, transfers: int) -> bool:
 
 
 def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
-    """First come, first served in steps, for large networks where all transfers take equal time."""
+    """First come, first served in steps, for large networks if all transfers take equal time."""
     least = -(-goal // problem.step)
 
     def plan(best: int | None) -> tuple[Schedule, int] | None:
@@ -129,7 +129,7 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
 
 
 def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
-    """The portfolio of rules for events; where all transfers take equal time, deadlines do not matter."""
+    """The portfolio of rules for events; if all transfers take equal time, deadlines do not matter."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
     matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing))

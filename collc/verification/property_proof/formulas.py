@@ -143,7 +143,7 @@ class SwitchDepartures:
     def _summands_read(
         self, transfer: ScheduledTransfer, partial: str, arrivals: list[ScheduledTransfer]
     ) -> list[tuple[ScheduledTransfer, str]]:
-        """The partials that a departure reads where partials are added up: all since the sum last left."""
+        """The partials that a departure reads if partials are added up: all since the sum last left."""
         chosen: list[tuple[ScheduledTransfer, str]] = []
         for m in arrivals:
             left = (

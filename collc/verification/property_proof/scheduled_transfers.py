@@ -39,7 +39,7 @@ class ScheduledTransfer:
 
 
 class ScheduledTransfers:
-    """All transfers of a schedule. Raises Undecided where one has no link, chunk, pair of devices or duration."""
+    """All transfers of a schedule. Raises Undecided if one has no link, chunk, pair of devices or duration."""
 
     def __init__(self, module: Module) -> None:
         assert module.schedule is not None
@@ -101,7 +101,7 @@ class ScheduledTransfers:
         return self.table.sets[int(self.table.pre[chunk])].tolist()
 
     def wanted(self, chunk: int) -> list[int]:
-        """The NPUs of the postcondition of a chunk; none where its run is not planned yet."""
+        """The NPUs of the postcondition of a chunk; none if its run is not planned yet."""
         planned = self.module.planned
         if planned is not None and self.module.demand.run_of(chunk) not in planned:
             return []
