@@ -82,7 +82,7 @@ def _outline(loader: Loader, path: Path) -> ProgramOutline:
     first = real_path(path)
     files = [(first, own[first]), *((real, file) for real, file in sorted(own.items()) if real != first)]
     texts = tuple((real.relative_to(folder).as_posix(), file.source.text) for real, file in files)
-    schedules = tuple(node.name.name for node in main.declared("schedule") if isinstance(node, ScheduleDeclaration))
+    schedules = tuple(node.name.name for node in main.declarations("schedule") if isinstance(node, ScheduleDeclaration))
     return ProgramOutline(ProgramFiles(str(path), texts, str(folder)), tuple(main.params()), schedules)
 
 

@@ -40,8 +40,8 @@ class LinkKind:
     """Links of one rate and latency.
 
     name: of its rate in the program; its latency is NAME_latency. rate: bytes per second of one link. times:
-    physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a comment. assumed:
-    whether no file says the latency. assumed_rate: the same of the rate. share: a param of the program, the part of the
+    physical links that make one. latency: seconds. rate_source, latency_source: who says so, as a comment. assumed,
+    assumed_rate: whether no file says the latency, the rate. share: a param of the program, the part of the
     rate that each direction has; "" if it has all.
     """
 

@@ -49,7 +49,7 @@ def compressed_hosts(names: Sequence[str]) -> list[str]:
         if run and match is not None and _follows(run[-1], match):
             run.append(match)
             continue
-        found += _joined(run)
+        found += _join_hosts(run)
         run = [match] if match is not None else []
         found += [name] if match is None and name else []
     return found
@@ -63,7 +63,7 @@ def _follows(one: re.Match[str], other: re.Match[str]) -> bool:
     )
 
 
-def _joined(run: Sequence[re.Match[str]]) -> Iterable[str]:
+def _join_hosts(run: Sequence[re.Match[str]]) -> Iterable[str]:
     if len(run) < 3 or any(sign in run[0][1] + run[0][3] for sign in "[]"):
         return [one[0] for one in run]
     return [f"{run[0][1]}[{run[0][2]}-{run[-1][2]}]{run[0][3]}"]

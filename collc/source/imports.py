@@ -64,31 +64,31 @@ class Loader:
             return self.files[real]
         if module is not None:
             source, statements = _standard(path, name)
-            return self._followed(FileScope(source, statements, module, str(path.parent)), path)
+            return self._load_file(FileScope(source, statements, module, str(path.parent)), path)
         if real in self.given:
-            return self._declared(SourceFile(name, self.given[real]), path)
+            return self._load_declarations(SourceFile(name, self.given[real]), path)
         text = read_text(path, name, limit=MAX_BYTES, at=at)
         if at is not None and not begins(text):
             hint = f"a program begins as in: topology pod {{ ... }}; 'collc check {name}' shows what is wrong"
             raise fail("E0706", f"'{name}' is not a program: it does not begin with a statement", at, hint=hint)
-        return self._declared(text, path)
+        return self._load_declarations(text, path)
 
     def load_text(self, source: SourceFile) -> FileScope:
         """A program that is in no file; names of files in its imports are relative to the current folder."""
-        return self._declared(source, Path(source.name))
+        return self._load_declarations(source, Path(source.name))
 
     def load_given(self, program: GivenFiles) -> FileScope:
         """A program whose files were read before."""
         self.given = program.texts
         return self.load(next(iter(program.texts)), program.name)
 
-    def _declared(self, source: SourceFile, path: Path) -> FileScope:
+    def _load_declarations(self, source: SourceFile, path: Path) -> FileScope:
         """The declarations of a file that was read from `path`, its imports loaded too."""
         tree = parse_with_tables(source) if self.tables else None
         self.tabular |= tree is not None
-        return self._followed(FileScope(source, (tree or parse(source)).statements, None, str(path.parent)), path)
+        return self._load_file(FileScope(source, (tree or parse(source)).statements, None, str(path.parent)), path)
 
-    def _followed(self, file: FileScope, path: Path) -> FileScope:
+    def _load_file(self, file: FileScope, path: Path) -> FileScope:
         """A file at a path with its declarations, its imports loaded too."""
         real = real_path(path)
         self.files[real] = file
@@ -125,7 +125,7 @@ class Loader:
             if not node.path.endswith(SUFFIX):  # of other files nothing is read, and so nothing is shown
                 hint = f'the name of a program ends with {SUFFIX}, as in: import "parts/node{SUFFIX}"'
                 raise fail("E0706", f"'{node.path}' is not the name of a program", node.span, hint=hint)
-            return Path(file.folder) / node.path, _named(file.source.name, node.path), None
+            return Path(file.folder) / node.path, _name_in_messages(file.source.name, node.path), None
         module = node.module or ""
         library = standard_library()
         known = [f"std.{name}" for name in library]
@@ -157,7 +157,7 @@ def _standard(path: Path, name: str) -> tuple[SourceFile, tuple[Statement, ...]]
     return source, parse(source).statements
 
 
-def _named(importer: str, path: str) -> str:
+def _name_in_messages(importer: str, path: str) -> str:
     """The name of an imported file in messages: its path relative to the folder from which the first file is named."""
     folder = posixpath.dirname(importer)
     return posixpath.normpath(posixpath.join(folder, path))

@@ -86,7 +86,7 @@ class FileScope:
             if isinstance(node, Declaration):
                 space = NAME_SPACES[type(node)]
                 with problems.collect():
-                    _check_new(node, space, self.named(space, node.name.name))
+                    _check_new(node, space, self.look_up(space, node.name.name))
                 self.names.setdefault(space, {}).setdefault(node.name.name, []).append(node)
 
     def all_statements(self) -> Iterator[s.Statement]:
@@ -97,22 +97,22 @@ class FileScope:
         """The names of all params, in order."""
         return [node.name.name for node in self.all_statements() if isinstance(node, s.Param)]
 
-    def declared(self, space: str) -> list[Declaration]:
+    def declarations(self, space: str) -> list[Declaration]:
         """All declarations of a name space, in order."""
         return [node for nodes in self.names.get(space, {}).values() for node in nodes]
 
-    def named(self, space: str, name: str) -> list[Declaration]:
+    def look_up(self, space: str, name: str) -> list[Declaration]:
         """The declarations of a name in this file."""
         return self.names.get(space, {}).get(name, [])
 
     def candidates(self, space: str, name: str) -> list[FoundDeclaration]:
         """The declarations of a name in the file or, if it has none, in its imports."""
-        own = self.named(space, name)
+        own = self.look_up(space, name)
         if own:
             return [FoundDeclaration(node, self) for node in own]
-        return [FoundDeclaration(node, file) for file, _ in self.imports for node in file.named(space, name)]
+        return [FoundDeclaration(node, file) for file, _ in self.imports for node in file.look_up(space, name)]
 
-    def known(self, space: str) -> set[str]:
+    def known_names(self, space: str) -> set[str]:
         """All names of a name space that the file can use."""
         files = [self, *(file for file, _ in self.imports)]
         return set[str]().union(*(file.names.get(space, {}) for file in files))
@@ -130,15 +130,15 @@ class FileScope:
         """The declaration of a name. Raises SourceError if there is none, or two imports declare it."""
         found = self.find(space, name.name, name.span)
         if found is None:
-            raise self.unknown(space, name.name, name.span)
+            raise self.unknown_name(space, name.name, name.span)
         return found
 
-    def unknown(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
+    def unknown_name(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
         """The error for an undeclared name; more: further names that a hint may propose."""
         module = _module_with(space, name)
         if module is None:
             elsewhere = "the standard library does not declare it either; 'collc std' lists what it has"
-            hint = did_you_mean(name, self.known(space) | set(more), elsewhere if space != "value" else "")
+            hint = did_you_mean(name, self.known_names(space) | set(more), elsewhere if space != "value" else "")
         else:
             hint = f"to use the standard library, add: import std.{module}"
         what = f"{space} or function" if more else space

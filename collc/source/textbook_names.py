@@ -27,7 +27,7 @@ def textbook_names(kind: str | None = None) -> tuple[str, ...]:
 def synthesizer_hint(name: str, synthesizers: Iterable[str], algorithms: Iterable[str] = ()) -> str:
     """What to try if no synthesizer has a name: the name of an algorithm goes after `using`.
 
-    algorithms: those of a program, besides the ones of the standard library.
+    algorithms: of a program, besides the ones of the standard library.
     """
     if name in (*algorithms, *textbook_names()):
         return f"'{name}' is an algorithm: write it after the collective, as in run ... using {name}"

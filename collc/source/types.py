@@ -238,7 +238,7 @@ def unary_type(operator: str, operand: Type) -> Type | None:
     return operand if operand.kind in NUMBERS | QUANTITIES else None
 
 
-def comparable(operator: str, left: Type, right: Type) -> bool:
+def are_comparable(operator: str, left: Type, right: Type) -> bool:
     """Whether a comparison operator is defined for two types."""
     if Kind.ANY in (left.kind, right.kind):
         return True

@@ -46,7 +46,7 @@ class QueuedMessages:
     received: Int64Array | None = None
 
     def select(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> QueuedMessages | None:
-        """Those of some transfers, or of all in another order; None if none of them is a hop of a message."""
+        """The messages of some transfers, or of all in another order; None if none of them is a hop of a message."""
         number = self.number[rows]
         if not (number >= 0).any():
             return None

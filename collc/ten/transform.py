@@ -118,8 +118,8 @@ def remove_parts(network: Network, devices: list[int], links: Int64Array) -> Net
 def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) -> Network:
     """The Cartesian product: a copy of `left` for each NPU of `right` and the other way round.
 
-    NPU i of left and j of right become NPU i + left.npu_count * j. Switches and links: those of the
-    copies of left, for j = 0, 1, ..., then those of the copies of right, for i = 0, 1, ... kinds:
+    NPU i of left and j of right become NPU i + left.npu_count * j. The switches and links of the
+    copies of left come first, for j = 0, 1, ..., then those of the copies of right, for i = 0, 1, ... kinds:
     what the factors are called in `axes` if they are no products. If both limit an NPU, the lower rates hold.
     """
     n, m = left.npu_count, right.npu_count
@@ -188,7 +188,7 @@ def _axis_of(network: Network, first: int, copies: int) -> NDArray[np.int8]:
 
 
 def npu_grid(network: Network) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of a network's NPUs: those of its only array of them, else one index by number."""
+    """Shape and strides of a network's NPUs: of its only NPU array, else one index by number."""
     families = [f for f in network.families if f.first < network.npu_count]
     if len(families) == 1 and families[0].shape and "." not in families[0].name:
         return families[0].shape, families[0].strides

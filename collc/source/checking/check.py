@@ -53,10 +53,10 @@ class FileChecker:
         node = found.node
         if id(node) not in self.types:
             self.types[id(node)] = ANY
-            self.types[id(node)] = self._declared(found)
+            self.types[id(node)] = self._declared_type(found)
         return self.types[id(node)]
 
-    def _declared(self, found: FoundDeclaration) -> Type:
+    def _declared_type(self, found: FoundDeclaration) -> Type:
         match found.node:
             case s.Let(value=value):
                 return self.expressions.type_of(value, self.top)

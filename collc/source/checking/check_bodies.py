@@ -216,7 +216,7 @@ class BodyChecker:
             call = RunCall.of(call, found.node.parameters, module, lambda name: self._is_value(name, env)).call
             self.expressions.arguments(found.node.parameters, call.arguments, what, call.span, env)
         if node.using is not None and not self.file.candidates("algorithm", node.using.name):
-            raise self.file.unknown("algorithm", node.using.name, node.using.span)
+            raise self.file.unknown_name("algorithm", node.using.name, node.using.span)
         for argument in node.arguments:
             self.expressions.type_of(argument.value, env)
 

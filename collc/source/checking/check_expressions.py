@@ -35,8 +35,8 @@ from collc.source.types import (
     TOPOLOGY,
     Kind,
     Type,
+    are_comparable,
     binary_type,
-    comparable,
     fits,
     holds,
     item_type,
@@ -102,9 +102,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
 
     def _visit_with(self, node: With | ex.Without, env: TypeScope) -> Type:
         if isinstance(node, With):
-            self.changed(node, env)
+            self.check_with(node, env)
         else:
-            self.removed(node, env)
+            self.check_without(node, env)
         return TOPOLOGY
 
     _visit_without = _visit_with
@@ -131,7 +131,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
                 hint = f"write {node.name}(...)"
                 raise fail("E0313", f"topology '{node.name}' needs arguments", node.span, hint=hint)
             return TOPOLOGY
-        known = env.known() | self.file.known("value") | self.file.known("topology")
+        known = env.known_names() | self.file.known_names("value") | self.file.known_names("topology")
         hint = did_you_mean(node.name, known)
         if node.name in BUILTINS:
             hint = f"'{node.name}' is a function: write {node.name}(...)"
@@ -163,7 +163,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         found = [self.type_of(operand, env) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = found[k], found[k + 1]
-            if not comparable(operator, left, right):
+            if not are_comparable(operator, left, right):
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 notes = [Note(f"this is {found[i]}", node.operands[i].span) for i in (k, k + 1)]
                 message = f"'{operator}' is not defined for {left} and {right}"
@@ -248,7 +248,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             return TOPOLOGY
         found = self.file.find("topology", name, node.function.span)
         if found is None:
-            raise self.file.unknown("topology", name, node.function.span, [*BUILTINS, *TRANSFORMS])
+            raise self.file.unknown_name("topology", name, node.function.span, [*BUILTINS, *TRANSFORMS])
         template = found.node
         if not isinstance(template, TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"
@@ -330,7 +330,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
 
     # Parts of topologies
 
-    def removed(self, node: ex.Without, env: TypeScope) -> None:
+    def check_without(self, node: ex.Without, env: TypeScope) -> None:
         """Check `t without { npu 5, link 0 <-> 1 }`."""
         self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
         for part in node.parts:
@@ -339,7 +339,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             if isinstance(part, ex.RemovedLink) and part.lanes is not None:
                 self.expect(part.lanes, env, INT, "the number of lanes")
 
-    def changed(self, node: With, env: TypeScope) -> None:
+    def check_with(self, node: With, env: TypeScope) -> None:
         """Check `t with { npu spare, link spare <-> leaf[3] }`."""
         self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
         for part in node.parts:

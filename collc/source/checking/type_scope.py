@@ -24,9 +24,9 @@ class TypeScope:
             return self.types[name]
         return self.outer.find(name) if self.outer is not None else None
 
-    def known(self) -> set[str]:
+    def known_names(self) -> set[str]:
         """All names of this scope and of those around it."""
-        return set(self.types) | (self.outer.known() if self.outer is not None else set())
+        return set(self.types) | (self.outer.known_names() if self.outer is not None else set())
 
     def declare(self, name: Identifier, kind: Type) -> None:
         """Add a name. Raises SourceError if this scope has it already."""

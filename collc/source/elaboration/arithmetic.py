@@ -27,7 +27,7 @@ def as_objects(data: Data) -> Data:
     return data.astype(object) if is_machine(data) else data
 
 
-def narrowed(data: Data) -> Data:
+def narrow_integers(data: Data) -> Data:
     """Arrays of Python integers as int64 arrays if all items fit; other data unchanged."""
     if is_column(data) and data.dtype == object and data.size and isinstance(data.flat[0], int):
         return data.astype(np.int64) if size_of(data) <= INT64 else data
@@ -75,14 +75,14 @@ def compute(name: str, left: Data, right: Data) -> Data:
     machine = is_machine(left) or is_machine(right)
     if not machine:
         result = function(left, right)
-        return narrowed(result)
+        return narrow_integers(result)
     if name in _LARGEST and not (_fractional(left) or _fractional(right)):
         sizes = size_of(left), size_of(right)
         if max(*sizes, _LARGEST[name](*sizes)) <= INT64:  # of 0 * 2**63 the product fits, but not the factor
             return function(left, right)
     elif name in ("==", "!=", "<", "<=", ">", ">=") and not (_large(left) or _large(right)):
         return function(left, right)
-    return narrowed(function(as_objects(left), as_objects(right)))
+    return narrow_integers(function(as_objects(left), as_objects(right)))
 
 
 def _fractional(data: Data) -> bool:
@@ -121,21 +121,21 @@ def to_float(data: Data) -> Data:
     return Fraction(data)
 
 
-def whole(data: Data) -> Data | None:
+def whole_numbers(data: Data) -> Data | None:
     """Floats as integers, None if one is not a whole number."""
     if is_column(data):
         if data.dtype != object:
             return data
         if any(Fraction(x).denominator != 1 for x in data):
             return None
-        return narrowed(np.frompyfunc(int, 1, 1)(data))
+        return narrow_integers(np.frompyfunc(int, 1, 1)(data))
     return int(data) if Fraction(data).denominator == 1 else None
 
 
 def ceiling(data: Data) -> Data:
     """The numbers, rounded up to integers."""
     if is_column(data):
-        return data if data.dtype != object else narrowed(np.frompyfunc(lambda x: -((-x) // 1), 1, 1)(data))
+        return data if data.dtype != object else narrow_integers(np.frompyfunc(lambda x: -((-x) // 1), 1, 1)(data))
     return -((-data) // 1)
 
 
@@ -167,7 +167,7 @@ def log2_of(value: int | Fraction) -> int | Fraction:
     return whole_part + Fraction(max(bits, 1), 2**LOG_BITS)
 
 
-def concatenated(left: Column, right: Column) -> Column:
+def concatenate_columns(left: Column, right: Column) -> Column:
     """Two columns, concatenated."""
     if left.dtype != right.dtype:
         return np.concatenate([as_objects(left), as_objects(right)])

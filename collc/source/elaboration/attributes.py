@@ -13,7 +13,7 @@ from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean, listed, plural
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.operators import shown
+from collc.source.elaboration.operators import text_of
 from collc.source.elaboration.values import ListArray, Value
 from collc.source.host_lists import expanded_hosts, is_host_range
 from collc.source.parsing.expressions import Argument, Expr
@@ -35,7 +35,7 @@ def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: S
     for name in RATES:
         rate = given.get(name)
         if rate is not None and rate <= 0:
-            raise fail("E0306", f"a rate '{name}' of {shown(rate, RATE)} is not more than 0", places.get(name, span))
+            raise fail("E0306", f"a rate '{name}' of {text_of(rate, RATE)} is not more than 0", places.get(name, span))
         rates.append(None if rate is None else Fraction(rate))
     mode = given.get("endpoint", DEFAULT_MODE)
     if mode not in MEMORY_TRAFFIC:
@@ -61,7 +61,7 @@ def given_attributes(
     found: dict[str, Value] = {}
     for argument in arguments:
         name = "" if argument.name is None else argument.name.name
-        value = evaluator.wanted(argument.value, frame, known[name], name)
+        value = evaluator.coerce(argument.value, frame, known[name], name)
         if value.data is not None:
             found[name] = value
     return found
@@ -85,8 +85,8 @@ def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator)
     if value.type == STRING:
         texts = [str(value.data)]
     else:
-        data = evaluator.wanted(node, frame, list_of(STRING), "labels").data
-        items = data.only() if isinstance(data, ListArray) else data
+        data = evaluator.coerce(node, frame, list_of(STRING), "labels").data
+        items = data.uniform_items() if isinstance(data, ListArray) else data
         assert isinstance(items, np.ndarray)
         texts = [str(item) for item in items.tolist()]
     labels: list[str] = []

@@ -9,7 +9,7 @@ import numpy as np
 
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean, listed, plural
-from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topology_parts import check_npus, device_label
@@ -93,7 +93,7 @@ def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
     wanted = parameter_type(parameter)
     if wanted.kind is Kind.ANY:
         return value
-    value = coerced(value, wanted, span, f"'{parameter.name.name}'")
+    value = coerce(value, wanted, span, f"'{parameter.name.name}'")
     return checked_group(value, span) if wanted == GROUP else value
 
 
@@ -117,7 +117,7 @@ def parameter_frame(
 ) -> Frame:
     """A frame with all parameters; a default can use the parameters before it.
 
-    evaluator, root: those of the file that declares the parameters.
+    evaluator, root: of the file that declares the parameters.
     """
     frame = root.inner()
     for parameter in parameters:

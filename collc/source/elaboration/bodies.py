@@ -47,7 +47,7 @@ def execute_body(
         part = _statement(statement, frame, evaluator, handle)
         if part is not None and len(part.row):
             parts.append(part)
-    return _merged(parts)
+    return _merge_rows(parts)
 
 
 def _statement(statement: Statement, frame: Frame, evaluator: Evaluator, handle: StatementHandler) -> BodyRows | None:
@@ -58,7 +58,7 @@ def _statement(statement: Statement, frame: Frame, evaluator: Evaluator, handle:
         case For():
             inner = evaluator.loop(statement.clauses, statement.condition, frame)
             made = execute_body(statement.body, inner.inner(), evaluator, handle)
-            return _lifted(made, inner, frame)
+            return _lift_rows(made, inner, frame)
         case If():
             return _branches(statement, frame, evaluator, handle)
         case _:
@@ -72,14 +72,14 @@ def _branches(statement: If, frame: Frame, evaluator: Evaluator, handle: Stateme
     parts: list[BodyRows] = []
     for chosen, body in ((mask, statement.then), (~mask, statement.otherwise)):
         if body and chosen.any():
-            inner = frame.where(chosen)
-            made = _lifted(execute_body(body, inner, evaluator, handle), inner, frame)
+            inner = frame.select_rows(chosen)
+            made = _lift_rows(execute_body(body, inner, evaluator, handle), inner, frame)
             if made is not None:
                 parts.append(made)
-    return _merged(parts)
+    return _merge_rows(parts)
 
 
-def _lifted(made: BodyRows | None, inner: Frame, outer: Frame) -> BodyRows | None:
+def _lift_rows(made: BodyRows | None, inner: Frame, outer: Frame) -> BodyRows | None:
     """Items of an inner frame as items of an outer one: each with the iteration of the outer frame."""
     return None if made is None else BodyRows(inner.rows_in(outer)[made.row], made.table)
 
@@ -112,7 +112,7 @@ def unroll(
                     handle(node, frame)
 
 
-def _merged(parts: list[BodyRows]) -> BodyRows | None:
+def _merge_rows(parts: list[BodyRows]) -> BodyRows | None:
     if len(parts) < 2:
         return parts[0] if parts else None
     row = np.concatenate([p.row for p in parts])

@@ -12,7 +12,7 @@ import numpy as np
 from collc.base.wording import plural
 from collc.source.elaboration import arithmetic as exact
 from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.sets import flattened
+from collc.source.elaboration.sets import flatten_lists
 from collc.source.elaboration.values import Data, Interval, ListArray, Value, integer, is_column
 from collc.source.parsing.expressions import Call
 from collc.source.problems import fail
@@ -33,14 +33,14 @@ def _length(call: FunctionCall) -> Value | None:
     data = call.values[0].data
     match data:
         case Interval():
-            return Value(INT, _clipped(exact.compute("-", data.high, data.low)))
+            return Value(INT, _clip_count(exact.compute("-", data.high, data.low)))
         case ListArray():
             return integer(int(data.lengths[0])) if data.uniform else Value(INT, data.lengths)
         case _:
             raise fail("E0211", f"len takes a list, set, range or group, not {call.values[0].type}", call.node.span)
 
 
-def _clipped(count: Data) -> Data:
+def _clip_count(count: Data) -> Data:
     return np.maximum(count, 0) if is_column(count) else max(count, 0)
 
 
@@ -57,7 +57,7 @@ def _items(call: FunctionCall) -> list[Value] | None:
         return None
     if isinstance(only.data, Interval):
         return _interval(call.name, *only.data.ends)
-    content = only.data.only()
+    content = only.data.uniform_items()
     if isinstance(content, ListArray):
         raise fail("E0211", f"{call.name} takes numbers, not lists", call.node.span)
     return [Value(item_type(only.type) or ANY, x) for x in content.tolist()]
@@ -85,18 +85,18 @@ def _common(call: FunctionCall, values: list[Value]) -> Type:
 def _extreme(call: FunctionCall) -> Value | None:
     values = _items(call)
     if values is None:
-        return _reduced(call)
+        return _reduce_lists(call)
     if not values:
         raise fail("E0224", f"{call.name} of an empty collection", call.node.span)
     kind = _common(call, values)
     lower = call.name == "min"
     result = values[0].data
     for value in values[1:]:
-        result = _chosen(result, value.data, lower)
-    return Value(kind, exact.to_float(result) if kind.kind is Kind.FLOAT else exact.narrowed(result))
+        result = _extremum(result, value.data, lower)
+    return Value(kind, exact.to_float(result) if kind.kind is Kind.FLOAT else exact.narrow_integers(result))
 
 
-def _chosen(a: Data, b: Data, lower: bool) -> Data:
+def _extremum(a: Data, b: Data, lower: bool) -> Data:
     if is_column(a) or is_column(b):
         if not (_machine(a) and _machine(b)):
             a, b = exact.as_objects(a), exact.as_objects(b)
@@ -111,7 +111,7 @@ def _machine(data: Data) -> bool:
 def _sum(call: FunctionCall) -> Value | None:
     values = _items(call)
     if values is None:
-        return _reduced(call)
+        return _reduce_lists(call)
     kind = _common(call, values)
     result: Data = 0
     for value in values:
@@ -122,12 +122,12 @@ def _sum(call: FunctionCall) -> Value | None:
     return Value(kind, exact.to_float(result) if kind.kind in (Kind.FLOAT, Kind.TIME, Kind.RATE) else result)
 
 
-def _reduced(call: FunctionCall) -> Value | None:
+def _reduce_lists(call: FunctionCall) -> Value | None:
     """sum, min or max of a list that differs between iterations; None if its items are no int64 numbers."""
     lists = call.values[0]
     if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
         return None
-    rows, items = flattened(as_rows(lists, call.frame).data)
+    rows, items = flatten_lists(as_rows(lists, call.frame).data)
     count = len(lists.data.start)
     if not exact.is_machine(items) or len(items) * exact.size_of(items) > 2**62:
         return None
@@ -188,7 +188,7 @@ def _index(call: FunctionCall) -> Value | None:
         raise fail("E0211", message, call.node.span)
     if group.varies:
         return None
-    content = group.data.only().tolist()
+    content = group.data.uniform_items().tolist()
     rank = {number: k for k, number in enumerate(content)}
     numbers = npu.data if is_column(npu.data) else np.array([npu.data])
     found = np.array([rank.get(x, -1) for x in numbers.tolist()], np.int64)

@@ -87,7 +87,7 @@ class SetPool:
         lengths = np.concatenate(self.lengths)
         return np.concatenate(self.members), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
-    def united(self, chunk: Int64Array, number: Int64Array, count: int) -> Int64Array:
+    def unite_sets(self, chunk: Int64Array, number: Int64Array, count: int) -> Int64Array:
         """int64[count]: the set of each chunk, from pairs (chunk, set); the union if a chunk has several."""
         result = np.zeros(count, np.int64)
         seen = np.bincount(chunk, minlength=count)
@@ -107,7 +107,7 @@ class SetPool:
         result[several] = first + np.arange(len(several), dtype=np.int64)
         return result
 
-    def shared(self, columns: Sequence[Int64Array]) -> tuple[HolderSets, list[Int32Array]]:
+    def merge_equal_sets(self, columns: Sequence[Int64Array]) -> tuple[HolderSets, list[Int32Array]]:
         """The sets that columns refer to, equal ones merged, in order of first use; and the columns, renumbered."""
         members, starts = self.arrays()
         used, place = np.unique(np.concatenate(columns), return_inverse=True)

@@ -16,7 +16,7 @@ from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.sets import flattened, sorted_unique
+from collc.source.elaboration.sets import flatten_lists, sorted_unique
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
@@ -45,7 +45,7 @@ class NamedChunks:
 
 @dataclass(eq=False)
 class LazyChunks:
-    """A chunk pattern that is expanded on demand. count: number of chunks. span: that of the run."""
+    """A chunk pattern that is expanded on demand. count: number of chunks. span: of the run."""
 
     count: int
     build: Callable[[], NamedChunks]
@@ -55,14 +55,14 @@ class LazyChunks:
         return self.count
 
     @cached_property
-    def expanded(self) -> NamedChunks:
+    def named_chunks(self) -> NamedChunks:
         """The chunks with their names. Raises SourceError if there are too many."""
         limits.check_chunks(self.count, self.span)
         return self.build()
 
     def expand(self) -> ChunkTable:
         """See ChunkPattern."""
-        return self.expanded.table
+        return self.named_chunks.table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ def expand_collective(node: s.Collective, frame: Frame, evaluator: Evaluator) ->
     """The chunks of a collective whose parameters are in a frame. Raises SourceError."""
     builder = _CollectiveBuilder(node, evaluator)
     made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
-    return builder.finished(made)
+    return builder.finish_chunks(made)
 
 
 def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
@@ -97,7 +97,7 @@ def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator)
     count = 1 if frame.rows is None else frame.rows
     table = np.empty((count, len(indices)), np.int64)
     for k, node in enumerate(indices):
-        data = evaluator.wanted(node, frame, INT, "an index").data
+        data = evaluator.coerce(node, frame, INT, "an index").data
         if (is_column(data) and not is_machine(data)) or (isinstance(data, int) and abs(data) >= 2**31):
             raise fail("E0219", "indices of chunks must be less than 2^31", node.span)
         table[:, k] = data
@@ -171,7 +171,7 @@ class _CollectiveBuilder:
         if len(first.chunk.indices) != rank:
             note = Note(f"with {len(first.chunk.indices)} here", first.chunk.span)
             raise fail("E0406", f"chunk '{name}' is declared with {rank} indices", node.chunk.span, note)
-        size = self.evaluator.wanted(node.size, frame, BYTES, "the size of a chunk").data
+        size = self.evaluator.coerce(node.size, frame, BYTES, "the size of a chunk").data
         small = np.atleast_1d(np.asarray(size < 1))
         large = np.atleast_1d(np.asarray(size >= 2**62))
         if small.any() or large.any():
@@ -193,10 +193,10 @@ class _CollectiveBuilder:
             raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, not at {value.type}", node.span)
         if is_column(value.data):
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
-            first = self.pooled(numbers, np.ones(len(numbers), np.int64), value, node.span)
+            first = self.add_sets(numbers, np.ones(len(numbers), np.int64), value, node.span)
             return first + of.reshape(-1).astype(np.int64)
         if not isinstance(value.data, ListArray):
-            return self.pooled(np.array([value.data], np.int64), np.ones(1, np.int64), value, node.span)
+            return self.add_sets(np.array([value.data], np.int64), np.ones(1, np.int64), value, node.span)
         return self.lists(value, node.span)
 
     def lists(self, value: Value, span: Span) -> int | Int64Array:
@@ -205,26 +205,26 @@ class _CollectiveBuilder:
         if lists.uniform and not isinstance(lists.content, ListArray):
             key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
             if key not in self.known_sets:
-                members = np.unique(np.asarray(lists.only(), np.int64))
-                number = self.pooled(members, np.array([len(members)], np.int64), value, span)
+                members = np.unique(np.asarray(lists.uniform_items(), np.int64))
+                number = self.add_sets(members, np.array([len(members)], np.int64), value, span)
                 self.known_sets[key] = (lists.content, number)
             return self.known_sets[key][1]
         sets = sorted_unique(lists)
-        _, items = flattened(sets)
-        first = self.pooled(items.astype(np.int64), sets.lengths, value, span)
+        _, items = flatten_lists(sets)
+        first = self.add_sets(items.astype(np.int64), sets.lengths, value, span)
         return first + np.arange(len(sets.start), dtype=np.int64)
 
-    def pooled(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
+    def add_sets(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
         """Add sets; returns the number of the first. Raises SourceError if one contains a switch."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
 
     # The result
 
-    def finished(self, made: BodyRows | None) -> NamedChunks:
+    def finish_chunks(self, made: BodyRows | None) -> NamedChunks:
         """The table of all chunks."""
         table = made.table if made is not None else np.zeros((0, 2 + self.width), np.int64)
-        index = self.indexed(table)
+        index = self.chunk_indices(table)
         pre: list[tuple[Int64Array, Int64Array]] = []
         post: list[tuple[Int64Array, Int64Array]] = []
         op = np.full(len(table), -1, np.int8)
@@ -236,9 +236,9 @@ class _CollectiveBuilder:
             else:
                 post.append(pairs)
                 self.reduction(condition, chunk, op, table)
-        before, after = (self.united(pairs, len(table)) for pairs in (pre, post))
+        before, after = (self.unite_sets(pairs, len(table)) for pairs in (pre, post))
         self.check_held(before, after, table)
-        sets, (pre_of, post_of) = self.pool.shared([before, after])
+        sets, (pre_of, post_of) = self.pool.merge_equal_sets([before, after])
         return NamedChunks(
             ChunkTable(
                 size=np.ascontiguousarray(table[:, 1]),
@@ -253,15 +253,15 @@ class _CollectiveBuilder:
             index,
         )
 
-    def united(self, pairs: list[tuple[Int64Array, Int64Array]], count: int) -> Int64Array:
+    def unite_sets(self, pairs: list[tuple[Int64Array, Int64Array]], count: int) -> Int64Array:
         """int64[count]: the set of each chunk."""
         if not pairs:
             return np.zeros(count, np.int64)
         chunk = np.concatenate([p[0] for p in pairs])
         number = np.concatenate([p[1] for p in pairs])
-        return self.pool.united(chunk, number, count)
+        return self.pool.unite_sets(chunk, number, count)
 
-    def indexed(self, table: Int64Array) -> dict[str, ChunkIndex]:
+    def chunk_indices(self, table: Int64Array) -> dict[str, ChunkIndex]:
         """For each family, its chunks by their indices. Raises SourceError if two chunks have the same indices."""
         found: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
@@ -294,8 +294,8 @@ class _CollectiveBuilder:
         op[chunk] = wanted
 
     def operation(self, node: Expr, frame: Frame) -> Op:
-        """The operation of a reduction: that of `sum(x)`, or `op` of `reduce(x, op)`."""
-        value = self.evaluator.wanted(node, frame, STRING, "a reduction")
+        """The operation of a reduction: `sum` of `sum(x)`, or `op` of `reduce(x, op)`."""
+        value = self.evaluator.coerce(node, frame, STRING, "a reduction")
         names = {value.data} if isinstance(value.data, str) else set(value.data.tolist())
         if len(names) > 1:
             raise fail("E0409", "the operation of a reduction must be the same in all iterations", node.span)
@@ -364,8 +364,8 @@ class _SendBuilder:
         limits.check_count("iterations", self.count, statement.span)
         table = np.empty((count, 5), np.int64)
         table[:, 0] = self.chunks.find(statement.chunk, frame, self.evaluator)
-        table[:, 1] = self.evaluator.wanted(statement.source, frame, NPU, "'from'").data
-        table[:, 2] = self.evaluator.wanted(statement.target, frame, NPU, "'to'").data
+        table[:, 1] = self.evaluator.coerce(statement.source, frame, NPU, "'from'").data
+        table[:, 2] = self.evaluator.coerce(statement.target, frame, NPU, "'to'").data
         table[:, 3] = self.step(statement.step, frame)
         table[:, 4] = statement.kind == "reduce"
         same = table[:, 1] == table[:, 2]
@@ -379,7 +379,7 @@ class _SendBuilder:
         """The logical step of each iteration, -1 if the statement has none."""
         if node is None:
             return -1
-        data = self.evaluator.wanted(node, frame, INT, "a step").data
+        data = self.evaluator.coerce(node, frame, INT, "a step").data
         wrong = np.atleast_1d(np.asarray((data < 0) | (data >= 2**31)))
         if wrong.any():
             row = int(np.argmax(wrong))

@@ -7,7 +7,7 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.source import limits
 from collc.source.elaboration import operators
-from collc.source.elaboration.arithmetic import concatenated
+from collc.source.elaboration.arithmetic import concatenate_columns
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.sets import sorted_unique
 from collc.source.elaboration.topology_values import Topology
@@ -46,7 +46,7 @@ def items_at(lists: Value, at: Int64Array) -> Value:
     return Value(kind, data, lists.home)
 
 
-def unpacked(value: Value) -> list[Value]:
+def list_items(value: Value) -> list[Value]:
     """The items of a uniform list, set or group."""
     low, high = int(value.data.start[0]), int(value.data.stop[0])
     rows = items_at(value, np.arange(low, high))
@@ -62,7 +62,7 @@ def slice_numbers(value: Value, span: Span) -> Int64Array:
         if max(abs(low), abs(high)) > INT64:
             raise fail("E0219", "an index is less than 2^63", span)
         return np.arange(low, max(low, high), dtype=np.int64)
-    items = data.only()
+    items = data.uniform_items()
     if isinstance(items, ListArray) or (len(items) and items.dtype != np.int64):
         raise fail("E0211", f"an index must be of type int, not {value.type.item}", span)
     return items.astype(np.int64)
@@ -111,7 +111,7 @@ def collection_of(values: list[Value], kind: Kind, span: Span | None = None) -> 
             )
         content: Data = concatenated_contents([v.data.take(np.zeros(1, np.int64)) for v in values])
     else:
-        content = column([operators.promoted(v, item).data for v in values], item.kind)
+        content = column([operators.promote(v, item).data for v in values], item.kind)
     lists = single_list(content)
     return Value(Type(kind, item), sorted_unique(lists) if kind is Kind.SET else lists, home)
 
@@ -123,21 +123,23 @@ def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Val
     if not all(lengths):
         return Value(kind, (left if lengths[0] else right).data, left.home or right.home)
     if isinstance(left.data.content, ListArray) or isinstance(right.data.content, ListArray):
-        return collection_of([*unpacked(left), *unpacked(right)], Kind.LIST, span)
+        return collection_of([*list_items(left), *list_items(right)], Kind.LIST, span)
     home = common_home([left, right], span)
     item = item_type(kind) or ANY
-    parts = [operators.promoted(Value(item_type(v.type) or ANY, v.data.only()), item).data for v in (left, right)]
-    return Value(kind, single_list(concatenated(*parts)), home)
+    parts = [
+        operators.promote(Value(item_type(v.type) or ANY, v.data.uniform_items()), item).data for v in (left, right)
+    ]
+    return Value(kind, single_list(concatenate_columns(*parts)), home)
 
 
-def coerced(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
+def coerce(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
     """A value, converted to a type. what: its role in messages. Raises SourceError if it does not fit."""
     if not fits(value.type, wanted) and not (value.type.kind is Kind.FLOAT and wanted.kind is Kind.INT):
         raise fail("E0211", f"{what} must be of type {wanted}, not {value.type}", span)
     if wanted.kind is Kind.INT and value.type.kind is not Kind.INT:
         return operators.as_whole(value, span, what, frame)
     if wanted.kind is Kind.FLOAT and value.type.kind is Kind.INT:
-        return operators.promoted(value, wanted)
+        return operators.promote(value, wanted)
     if wanted.kind is Kind.GROUP and value.type.kind in (Kind.LIST, Kind.SET):
         return Value(GROUP, value.data, value.home)
     return value

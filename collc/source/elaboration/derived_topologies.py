@@ -51,7 +51,7 @@ _NEW_RATES: Final = "give its rates, as in: link a <-> b (bandwidth: 12.5GB/s, l
 _NEW_VALUES: Final = "give what changes, as in: npu gpu[2] (inject: 100GB/s); new devices have a new name"
 
 
-def renamed(topology: Topology, name: Identifier) -> Topology:
+def rename_topology(topology: Topology, name: Identifier) -> Topology:
     """A topology under the name of a declaration."""
     network = replace(topology.network, name=name.name)
     return replace(topology, name=name.name, network=network, span=name.span)
@@ -126,7 +126,7 @@ def without_parts(node: ex.Without, base: Topology, frame: Frame, evaluator: Eva
             pairs = links.pairs(sources, targets)
             if not pairs:
                 raise _no_link(part.span, base, sources, targets, _links_from(network, sources))
-            chosen += links.chosen(pairs, lanes, part.span)
+            chosen += links.choose_links(pairs, lanes, part.span)
         links.taken.update(chosen)
     if {*network.npus.tolist()} <= {*removed}:
         raise fail("E0312", "no NPU is left", node.span)
@@ -180,7 +180,7 @@ class _ParallelLinks:
         joined = [pair for pair in self.there if pair[0] in first and pair[1] in second]
         return sorted(joined, key=lambda pair: (first[pair[0]], second[pair[1]]))
 
-    def chosen(self, pairs: list[Pair], lanes: int | None, span: Span) -> list[int]:
+    def choose_links(self, pairs: list[Pair], lanes: int | None, span: Span) -> list[int]:
         """Of the links of each pair, all, or the last ones that are left. Raises SourceError if too few are left."""
         links: list[int] = []
         for pair in pairs:
@@ -194,7 +194,7 @@ class _ParallelLinks:
 
 def _lanes(node: ex.Expr | None, span: Span, frame: Frame, evaluator: Evaluator) -> int | None:
     """How many of parallel links a part means; None for all."""
-    lanes = None if node is None else int(evaluator.wanted(node, frame, INT, "the number of lanes").data)
+    lanes = None if node is None else int(evaluator.coerce(node, frame, INT, "the number of lanes").data)
     if lanes is not None and lanes < 1:
         raise fail("E0325", f"{lanes} lanes are no links", span, hint="without 'lanes', a part means all of them")
     return lanes
@@ -248,7 +248,7 @@ class _LinkChanges:
                 raise _no_link(part.span, self.before, sources, targets, hint)
             elif not given:
                 raise fail("E0328", f"{self._names(pairs[0])} is there already", part.span, hint=_NEW_RATES)
-            chosen = self.links.chosen(pairs, lanes, part.span)
+            chosen = self.links.choose_links(pairs, lanes, part.span)
             new = {old: self._kind(part, self._kinds()[old], frame) for old in {self.kind[link] for link in chosen}}
             for link in chosen:
                 self.kind[link] = new[self.kind[link]]
@@ -370,7 +370,7 @@ def _with_changed_devices(
         network = with_endpoints(network, endpoints)
     if part.labels is None:
         return network
-    return _relabelled(network, devices, labels_of(part.labels, len(devices), frame, builder.evaluator))
+    return _relabel_devices(network, devices, labels_of(part.labels, len(devices), frame, builder.evaluator))
 
 
 def _changed_switches(
@@ -388,7 +388,7 @@ def _changed_switches(
     return replace(network, **changed)
 
 
-def _relabelled(network: Network, devices: Sequence[int], labels: Sequence[str]) -> Network:
+def _relabel_devices(network: Network, devices: Sequence[int], labels: Sequence[str]) -> Network:
     """The network in which some devices are called otherwise in the machine."""
     label_of = dict(zip(devices, labels, strict=True))
     families = list(network.families)
@@ -425,12 +425,12 @@ def named_devices(
         numbers = [value.data]
     else:
         value = devices_of(found, node.span) if isinstance(found, TopologyPart) else found
-        data = value.data.only() if isinstance(value.data, ListArray) else value.data
+        data = value.data.uniform_items() if isinstance(value.data, ListArray) else value.data
         numbers = [int(number) for number in np.atleast_1d(np.asarray(data, np.int64))]
-    return [_checked(number, node, base, named=found is not None) for number in numbers]
+    return [_device_number(number, node, base, named=found is not None) for number in numbers]
 
 
-def _checked(number: int, node: ex.Expr, base: Topology, *, named: bool) -> int:
+def _device_number(number: int, node: ex.Expr, base: Topology, *, named: bool) -> int:
     """The number of a device in the network, of its number among NPUs, or -1 - s of switch s."""
     count = base.network.npu_count
     if not named and not 0 <= number < count:

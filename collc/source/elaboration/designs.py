@@ -69,7 +69,7 @@ class DesignBuilder:
         """The request of the design. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
         node = self.node
         before = len(self.problems.found)
-        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "the topology of a design")
+        value = self.context.evaluator.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a design")
         topology: Topology = value.data
         network = _with_dimensions(topology)
         self.draft = _DesignDraft(topology, network)
@@ -103,7 +103,7 @@ class DesignBuilder:
         """Elaborate a statement of the body. Raises SourceError."""
         match node:
             case s.Train():
-                self.draft.train.append(self.trained(node, frame))
+                self.draft.train.append(self.train(node, frame))
             case s.Require():
                 deadline = self.deadline(node, frame)
                 if deadline is not None:
@@ -131,7 +131,7 @@ class DesignBuilder:
             case _:
                 raise AssertionError(node)  # the grammar has no other
 
-    def trained(self, node: s.Train, frame: Frame) -> TrainedWorkload:
+    def train(self, node: s.Train, frame: Frame) -> TrainedWorkload:
         """`train gpt3 (weight: 2)`."""
         workload = self.workload(node.workload)
         npus = len(self.draft.network.npus)
@@ -165,7 +165,7 @@ class DesignBuilder:
             raise fail(
                 "E0909", "the only argument of 'train' is 'weight'", argument.span, hint="train gpt3 (weight: 2)"
             )
-        weight = Fraction(self.context.evaluator.wanted(argument.value, frame, FLOAT, "a weight").data)
+        weight = Fraction(self.context.evaluator.coerce(argument.value, frame, FLOAT, "a weight").data)
         if weight <= 0:
             raise fail("E0909", "a weight must be more than 0", argument.value.span)
         return weight
@@ -209,7 +209,7 @@ class DesignBuilder:
                 raise fail("E0914", "a constraint can only limit the time from above", node.constraint.span, hint=hint)
             case _:
                 return None
-        value = Fraction(self.context.evaluator.wanted(limit, frame, TIME, "a deadline").data)
+        value = Fraction(self.context.evaluator.coerce(limit, frame, TIME, "a deadline").data)
         if value <= 0:
             raise fail("E0914", "a deadline must be more than 0", limit.span)
         return Deadline(value, node.span)
@@ -229,7 +229,7 @@ class DesignBuilder:
             if left_type.kind is not right_type.kind and not {left_type.kind, right_type.kind} <= NUMBERS:
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 raise fail("E0210", f"'{operator}' is not defined for {left_type} and {right_type}", place)
-            difference = _sum(left, _scaled(right, Fraction(-1)))
+            difference = _sum(left, _scale(right, Fraction(-1)))
             if not any(difference.bandwidth) and not difference.cost:
                 raise fail("E0914", "this constraint contains neither a bandwidth nor the cost", node.span)
             found.append(Constraint(difference, operator))
@@ -247,7 +247,7 @@ class DesignBuilder:
                 return FLOAT, Linear(zero, Fraction(1), Fraction(0))
             case Unary(operator="-"):
                 kind, inner = self.linear(node.operand, frame)
-                return kind, _scaled(inner, Fraction(-1))
+                return kind, _scale(inner, Fraction(-1))
             case Binary(operator="+" | "-" | "*" | "/"):
                 return self.binary(node, frame)
             case _:
@@ -259,7 +259,7 @@ class DesignBuilder:
 
     def unit(self, index: Expr, frame: Frame) -> Linear:
         """`bandwidth[i]`."""
-        number = self.context.evaluator.whole(index, frame, "a dimension")
+        number = self.context.evaluator.whole_number(index, frame, "a dimension")
         if not 0 <= number < self.dimensions:
             message = f"there is no dimension {number}: '{self.draft.topology.name}' has 0 .. {self.dimensions - 1}"
             raise fail("E0915", message, index.span)
@@ -273,13 +273,13 @@ class DesignBuilder:
         if kind is None:
             raise fail("E0210", f"'{node.operator}' is not defined for {left_type} and {right_type}", node.span)
         if node.operator in ("+", "-"):
-            return kind, _sum(left, right if node.operator == "+" else _scaled(right, Fraction(-1)))
+            return kind, _sum(left, right if node.operator == "+" else _scale(right, Fraction(-1)))
         if node.operator == "*" and _constant(left):
-            return kind, _scaled(right, left.constant)
+            return kind, _scale(right, left.constant)
         if _constant(right):
             if node.operator == "/" and right.constant == 0:
                 raise fail("E0217", "division by zero", node.span)
-            return kind, _scaled(left, right.constant if node.operator == "*" else 1 / right.constant)
+            return kind, _scale(left, right.constant if node.operator == "*" else 1 / right.constant)
         raise fail("E0914", "a constraint must be linear: without products of bandwidths or the cost", node.span)
 
 
@@ -298,7 +298,7 @@ def _constant(linear: Linear) -> bool:
     return not any(linear.bandwidth) and not linear.cost
 
 
-def _scaled(linear: Linear, factor: Fraction) -> Linear:
+def _scale(linear: Linear, factor: Fraction) -> Linear:
     return Linear(tuple(b * factor for b in linear.bandwidth), linear.cost * factor, linear.constant * factor)
 
 

@@ -69,7 +69,7 @@ def _program(
     _check_only(context.file, only)
     schedules: list[ScheduleRequest] = []
     _evaluate_declarations(context, problems)
-    for node in context.file.declared("schedule"):
+    for node in context.file.declarations("schedule"):
         if isinstance(node, s.ScheduleDeclaration) and only in (None, node.name.name):
             with problems.collect():
                 schedules.append(builder.request(node))
@@ -103,7 +103,7 @@ def _only_name(context: FileContext, source: Path | SourceFile) -> str:
 
 def sole_topologies(file: FileScope) -> list[str]:
     """The names of the topologies without parameters that no other topology of the file uses."""
-    declared = [node for node in file.declared("topology") if isinstance(node, s.TopologyInstance | s.TopologyTemplate)]
+    declared = [n for n in file.declarations("topology") if isinstance(n, s.TopologyInstance | s.TopologyTemplate)]
     used = {name for node in declared for name in _names(node) if name != node.name.name}
     return [
         node.name.name
@@ -130,7 +130,7 @@ def _named_topology(context: FileContext, problems: Problems, name: str) -> Netw
     topology = context.topology_named(name)
     problems.stop()
     if topology is None:
-        known = [node.name.name for node in context.file.declared("topology") if isinstance(node, s.TopologyInstance)]
+        known = [n.name.name for n in context.file.declarations("topology") if isinstance(n, s.TopologyInstance)]
         hint = did_you_mean(name, known, f"it has {listed(known)}")
         raise SourceError(
             Diagnostic("U0133", f"{context.file.source.name} has no topology '{name}' without parameters", hint=hint)
@@ -143,17 +143,17 @@ def _training(
 ) -> tuple[dict[str, training.Workload], list[DesignRequest]]:
     """The workloads by name, and the designs; errors go to `problems`."""
     workloads: dict[str, training.Workload] = {}
-    for node in context.file.declared("workload"):
+    for node in context.file.declarations("workload"):
         if isinstance(node, s.Workload):
             with problems.collect():
                 workloads[node.name.name] = WorkloadBuilder(node, context, problems).build()
     tables: dict[str, dict[str, training.PartCosts]] = {}
-    for node in context.file.declared("price table"):
+    for node in context.file.declarations("price table"):
         if isinstance(node, s.PriceTable):
             with problems.collect():
                 tables[node.name.name] = table_prices(node, context, problems)
     designs: list[DesignRequest] = []
-    for node in context.file.declared("design"):
+    for node in context.file.declarations("design"):
         if isinstance(node, s.Design):
             with problems.collect():
                 designs.append(DesignBuilder(node, context, catalogue, workloads, tables, problems).build())
@@ -200,7 +200,7 @@ def _declare_chosen_branches(context: FileContext, problems: Problems) -> None:
 
 def _definition(context: FileContext, name: str, text: str) -> Value:
     """The value of the definition `name=text`. Raises SourceError if there is no such param or it does not fit."""
-    node = next((n for n in context.file.named("value", name) if isinstance(n, s.Param)), None)
+    node = next((n for n in context.file.look_up("value", name) if isinstance(n, s.Param)), None)
     if node is None:
         hint = did_you_mean(name, context.file.params())
         raise fail("E0224", f"definition of {name}: the program has no param '{name}'", None, hint=hint)
@@ -228,7 +228,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
 
 def _check_only(file: FileScope, only: str | None) -> None:
     """Raise UsageError if the requested schedule does not exist."""
-    names = [n.name.name for n in file.declared("schedule")]
+    names = [n.name.name for n in file.declarations("schedule")]
     if only is not None and only not in names:
         hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
         raise UsageError(Diagnostic("U0110", f"{file.source.name} has no schedule '{only}'", hint=hint))

@@ -17,7 +17,7 @@ from collc.source.elaboration import operators
 from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
 from collc.source.elaboration.containers import (
     checked_index,
-    coerced,
+    coerce,
     collection_of,
     common_home,
     concatenated_lists,
@@ -65,8 +65,8 @@ from collc.source.types import (
     RANGE,
     Kind,
     Type,
+    are_comparable,
     binary_type,
-    comparable,
     holds,
     item_type,
     join,
@@ -94,7 +94,7 @@ class TopologyProvider(Protocol):
         """`a * b`."""
         ...
 
-    def changed(self, node: With | ex.Without, frame: Frame) -> Topology:
+    def changed_topology(self, node: With | ex.Without, frame: Frame) -> Topology:
         """`t with { ... }`, `t without { ... }`."""
         ...
 
@@ -116,20 +116,20 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             return devices_of(result.data, node.span)
         return result
 
-    def wanted(self, node: ex.Expr, frame: Frame, wanted: Type, what: str) -> Value:
+    def coerce(self, node: ex.Expr, frame: Frame, wanted: Type, what: str) -> Value:
         """The value, converted to a type; what: its role in messages. Raises SourceError."""
-        return coerced(self.value(node, frame), wanted, node.span, what, frame)
+        return coerce(self.value(node, frame), wanted, node.span, what, frame)
 
-    def whole(self, node: ex.Expr, frame: Frame, what: str) -> int:
+    def whole_number(self, node: ex.Expr, frame: Frame, what: str) -> int:
         """An int that is the same in all iterations. Raises SourceError."""
-        value = self.wanted(node, frame, INT, what)
+        value = self.coerce(node, frame, INT, what)
         if value.varies:
             raise fail("E0303", f"{what} must not depend on a loop variable", node.span)
         return int(value.data)
 
     def condition(self, node: ex.Expr, frame: Frame) -> bool | BoolArray:
         """The value of a condition: a bool, or one an iteration."""
-        return self.wanted(node, frame, BOOL, "a condition").data
+        return self.coerce(node, frame, BOOL, "a condition").data
 
     def loop(self, clauses: tuple[ex.ForClause, ...], condition: ex.Expr | None, frame: Frame) -> Frame:
         """The frame of `for i in r, j in q if c`."""
@@ -139,16 +139,16 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
                 raise fail("E0213", f"a for loop cannot iterate over {iterable.type}", clause.iterable.span)
             frame = loop_frame(frame, clause.name.name, iterable, clause.span)
             limits.check_loop_depth(frame.depth, clause.span)
-        return self.guarded(condition, frame)
+        return self.guarded_frame(condition, frame)
 
-    def guarded(self, condition: ex.Expr | None, frame: Frame) -> Frame:
+    def guarded_frame(self, condition: ex.Expr | None, frame: Frame) -> Frame:
         """The iterations in which a condition holds; all if there is none."""
         if condition is None or frame.rows == 0:
             return frame
         mask = self.condition(condition, frame)
         if is_column(mask):
-            return frame.where(mask)
-        return frame if mask or frame.rows is None else frame.where(np.zeros(frame.rows, np.bool_))
+            return frame.select_rows(mask)
+        return frame if mask or frame.rows is None else frame.select_rows(np.zeros(frame.rows, np.bool_))
 
     def _open(self, node: ex.Expr, frame: Frame) -> Value:
         """Like `value`, but a part of a topology stays a TopologyPart, to which members and indices can be applied."""
@@ -186,7 +186,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_with(self, node: With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-        return topology_value(self.topologies.changed(node, frame))
+        return topology_value(self.topologies.changed_topology(node, frame))
 
     _visit_without = _visit_with
 
@@ -202,7 +202,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_binary(self, node: ex.Binary, frame: Frame) -> Value:
         left = self.value(node.left, frame)
         if node.operator in ("and", "or"):
-            return self._short(node, coerced(left, BOOL, node.left.span, f"'{node.operator}'", frame), frame)
+            return self._short_circuit(node, coerce(left, BOOL, node.left.span, f"'{node.operator}'", frame), frame)
         right = self.value(node.right, frame)
         kind = binary_type(node.operator, left.type, right.type)
         if kind is None:
@@ -212,10 +212,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if kind.kind is Kind.SET:
             return combine_sets(node.operator, left, right, kind, frame, node.span)
         if kind.kind in (Kind.LIST, Kind.STRING):
-            return self._concatenated(node, left, right, kind)
+            return self._concatenate(node, left, right, kind)
         return operators.arithmetic(node, left, right, kind, frame)
 
-    def _concatenated(self, node: ex.Binary, left: Value, right: Value, kind: Type) -> Value:
+    def _concatenate(self, node: ex.Binary, left: Value, right: Value, kind: Type) -> Value:
         if left.varies or right.varies:
             raise NotVectorised
         if kind.kind is Kind.STRING:
@@ -223,18 +223,18 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             return string(left.data + right.data)
         return concatenated_lists(left, right, kind, node.span)
 
-    def _short(self, node: ex.Binary, left: Value, frame: Frame) -> Value:
+    def _short_circuit(self, node: ex.Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`: the right side is evaluated only in the iterations in which the left side does not decide."""
         decided = node.operator == "or"
         if not is_column(left.data):
             return (
-                truth(decided) if left.data is decided else self.wanted(node.right, frame, BOOL, f"'{node.operator}'")
+                truth(decided) if left.data is decided else self.coerce(node.right, frame, BOOL, f"'{node.operator}'")
             )
         open_rows = left.data if not decided else ~left.data
         result = left.data.copy()
         if open_rows.any():
-            inner = frame.where(open_rows)
-            result[open_rows] = self.wanted(node.right, inner, BOOL, f"'{node.operator}'").data
+            inner = frame.select_rows(open_rows)
+            result[open_rows] = self.coerce(node.right, inner, BOOL, f"'{node.operator}'").data
         return truth(result)
 
     def _visit_unary(self, node: ex.Unary, frame: Frame) -> Value:
@@ -248,13 +248,13 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         values = [self.value(operand, frame) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = values[k], values[k + 1]
-            if not comparable(operator, left.type, right.type):
+            if not are_comparable(operator, left.type, right.type):
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 raise fail("E0210", f"'{operator}' is not defined for {left.type} and {right.type}", place)
-            result = result & self._compared(operator, left, right, frame)
+            result = result & self._compare(operator, left, right, frame)
         return truth(result if is_column(result) else bool(result))
 
-    def _compared(self, operator: str, left: Value, right: Value, frame: Frame) -> Data:
+    def _compare(self, operator: str, left: Value, right: Value, frame: Frame) -> Data:
         if operator in ("in", "not in"):
             found = membership(left, right, frame)
             return found if operator == "in" else ~found if is_column(found) else not found
@@ -264,14 +264,14 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             if left.varies or right.varies:
                 raise NotVectorised
             return equal_values(left, right) == (operator == "==")
-        return operators.compared(operator, left, right)
+        return operators.compare_values(operator, left, right)
 
     def _visit_range(self, node: ex.Range, frame: Frame) -> Value:
         low, high = self.value(node.low, frame), self.value(node.high, frame)
         if low.type.kind is high.type.kind is Kind.BYTES and not (low.varies or high.varies):
             return Value(Type(Kind.RANGE, low.type), Interval(low.data, high.data))
         what = "an end of a range"
-        ends = [coerced(v, INT, n.span, what, frame).data for v, n in ((low, node.low), (high, node.high))]
+        ends = [coerce(v, INT, n.span, what, frame).data for v, n in ((low, node.low), (high, node.high))]
         return Value(RANGE, Interval(*ends))
 
     def _visit_call(self, node: ex.Call, frame: Frame) -> Value:
@@ -317,7 +317,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             return base.data.member(self, node, frame)
         if isinstance(base.data, TopologyPart):
             found = index_part(base.data, self.part_indices(node, frame), node.span)
-            return self._present(found, node) if isinstance(found, Value) else Value(DEVICES, found, found.home)
+            return self._check_present(found, node) if isinstance(found, Value) else Value(DEVICES, found, found.home)
         if len(node.indices) != 1:
             raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
         index = node.indices[0]
@@ -338,7 +338,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             count = int(base.data.lengths[0]) if isinstance(base.data, ListArray) else 0
             chosen = [checked_index(i, count, span) for i in slice_numbers(index, span).tolist()]
             return selected_items(base, chosen)
-        index = coerced(index, INT, span, "an index", frame)
+        index = coerce(index, INT, span, "an index", frame)
         lists: ListArray = base.data
         lengths = lists.lengths
         bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
@@ -365,13 +365,13 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
                 "E0318", f"'{topology.name}' has no NPU {wrong}: the NPUs are 0 .. {count - 1}", index.span, note
             )
         value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(NPU, data, topology)
-        return self._present(value, node)
+        return self._check_present(value, node)
 
-    def _present(self, value: Value, node: ex.Expr) -> Value:
+    def _check_present(self, value: Value, node: ex.Expr) -> Value:
         """The value itself. Raises SourceError if one of its NPUs was removed by `without`."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
-        numbers: Data = value.data.only() if isinstance(value.data, ListArray) else value.data
+        numbers: Data = value.data.uniform_items() if isinstance(value.data, ListArray) else value.data
         left = np.atleast_1d(is_present(value.home, numbers))
         if not left.all():
             row = int(np.argmin(left))
@@ -402,7 +402,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             if value.varies:
                 raise NotVectorised
             return IndexSlice(slice_numbers(value, node.span), star=False)
-        data = coerced(value, INT, node.span, "an index", frame).data
+        data = coerce(value, INT, node.span, "an index", frame).data
         if is_column(data) and data.dtype == object:
             raise fail("E0318", "indices of devices must be less than 2^63", node.span)
         if frame.rows is not None and is_column(data):
@@ -421,7 +421,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             kind = joint
         if any(isinstance(v.data, ListArray | Interval) for v in values):
             raise NotVectorised
-        columns = [as_rows(operators.promoted(v, kind), frame).data for v in values]
+        columns = [as_rows(operators.promote(v, kind), frame).data for v in values]
         width, rows = len(values), frame.rows
         content = np.stack(columns, axis=1).reshape(-1) if columns else np.empty(0, np.int64)
         start = np.arange(rows, dtype=np.int64) * width

@@ -18,11 +18,11 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.derived_topologies import (
     limited_npus,
     product,
-    renamed,
+    rename_topology,
     reversed_links,
     unwound,
     with_parts,
@@ -49,7 +49,7 @@ class GroupFamily:
 
     def member(self, evaluator: Evaluator, node: Index, frame: Frame) -> Value:
         """The group `tp[2]`. Raises SourceError if the family has none with these indices."""
-        indices = [evaluator.wanted(i, frame, INT, "an index") for i in node.indices]
+        indices = [evaluator.coerce(i, frame, INT, "an index") for i in node.indices]
         if any(i.varies for i in indices):
             raise NotVectorised
         key = tuple(int(i.data) for i in indices)
@@ -64,7 +64,7 @@ class GroupFamily:
 class ProgramContext:
     """The elaboration of one program.
 
-    definitions: the values of params that were given with -D. contexts: those of its files, by the id of the file.
+    definitions: the values of params that were given with -D. contexts: of its files, by the id of the file.
     depth: number of templates that are being expanded, one inside another. expansions: of templates, so far.
     """
 
@@ -141,10 +141,10 @@ class FileContext:
             case Group():
                 return self.group(node)
             case TopologyInstance():
-                value = self.evaluator.wanted(node.value, self.root, TOPOLOGY, "a topology")
-                return Value(TOPOLOGY, renamed(value.data, node.name))
+                value = self.evaluator.coerce(node.value, self.root, TOPOLOGY, "a topology")
+                return Value(TOPOLOGY, rename_topology(value.data, node.name))
             case TopologyTemplate():
-                return Value(TOPOLOGY, self.built(node, self.root, node.name.span))
+                return Value(TOPOLOGY, self.build_topology(node, self.root, node.name.span))
             case _:
                 raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
 
@@ -165,7 +165,7 @@ class FileContext:
     def group(self, node: Group) -> Value:
         """The value of a group or of a family of groups."""
         if not node.clauses:
-            value = self.evaluator.wanted(node.value, self.root, GROUP, "a group")
+            value = self.evaluator.coerce(node.value, self.root, GROUP, "a group")
             return checked_group(Value(GROUP, value.data, value.home), node.value.span)
         frame = self.evaluator.loop(node.clauses, None, self.root)
         limits.check_count("statements of a schedule", frame.rows or 0, node.span)
@@ -174,8 +174,8 @@ class FileContext:
             key: list[int] = []
             for clause in node.clauses:
                 index = row.find(clause.name.name)
-                key.append(int(coerced(index, INT, clause.span, "an index").data) if index is not None else 0)
-            value = self.evaluator.wanted(node.value, row, GROUP, "a group")
+                key.append(int(coerce(index, INT, clause.span, "an index").data) if index is not None else 0)
+            value = self.evaluator.coerce(node.value, row, GROUP, "a group")
             return tuple(key), checked_group(Value(GROUP, value.data, value.home), node.value.span)
 
         return Value(FAMILY, GroupFamily(node.name.name, dict(row_by_row(frame, one_group))))
@@ -193,7 +193,7 @@ class FileContext:
         """`ring(8)`, `unwound(t, degree: 2)`, `reversed(t)`, `limited(t, inject: 100GB/s)`."""
         name = call.function.name
         if name in TRANSFORMS:
-            return self.transformed(name, call, frame)
+            return self.transform_topology(name, call, frame)
         found = self.file.get("topology", call.function)
         template = found.node
         if not isinstance(template, TopologyTemplate) or template.parameters is None:
@@ -204,9 +204,9 @@ class FileContext:
         owner = self.program.context(found.file)
         places = {name: argument.span for name, argument in given.items()}
         library = found.file.module is not None
-        return self.nested(call.span, library, places, lambda: owner.instance(template, given, call.span))
+        return self.expand(call.span, library, places, lambda: owner.instance(template, given, call.span))
 
-    def nested(self, span: Span, library: bool, places: Mapping[str, Span], make: Callable[[], Topology]) -> Topology:
+    def expand(self, span: Span, library: bool, places: Mapping[str, Span], make: Callable[[], Topology]) -> Topology:
         """Expand a template inside the current one. Errors inside name the call at `span` (see at_use)."""
         if self.program.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", span)
@@ -223,36 +223,36 @@ class FileContext:
     def instance(self, template: TopologyTemplate, given: Mapping[str, GivenArgument], span: Span) -> Topology:
         """The topology of a template of this file, called with arguments."""
         frame = parameter_frame(template.parameters or (), given, self.evaluator, self.root)
-        return self.built(template, frame, span)
+        return self.build_topology(template, frame, span)
 
-    def built(self, template: TopologyTemplate, frame: Frame, span: Span) -> Topology:
+    def build_topology(self, template: TopologyTemplate, frame: Frame, span: Span) -> Topology:
         """The topology of a template whose parameters are in a frame."""
         try:
             return build_topology(template, template.name.name, frame, self.evaluator)
         except RecursionError:
             raise limits.too_deep("the expansion of templates", span) from None
 
-    def transformed(self, name: str, call: Call, frame: Frame) -> Topology:
+    def transform_topology(self, name: str, call: Call, frame: Frame) -> Topology:
         """The topology `unwound(t, degree: 2)`, `reversed(t)` or `limited(t, inject: 100GB/s)`. Raises SourceError."""
         first, rest = transform_arguments(name, call)
-        base: Topology = self.evaluator.wanted(first.value, frame, TOPOLOGY, f"the argument of '{name}'").data
+        base: Topology = self.evaluator.coerce(first.value, frame, TOPOLOGY, f"the argument of '{name}'").data
         if name == "reversed":
             return reversed_links(base)
         if name == "limited":
-            given = {n: self.evaluator.wanted(a.value, frame, NPU_ATTRIBUTES[n], n).data for n, a in rest.items()}
+            given = {n: self.evaluator.coerce(a.value, frame, NPU_ATTRIBUTES[n], n).data for n, a in rest.items()}
             known = {name: value for name, value in given.items() if value is not None}
             return limited_npus(base, endpoint_of(known, call.arguments, call.span), "endpoint" in known)
-        distance = self.evaluator.whole(rest["degree"].value, frame, "a degree") if rest else 1
+        distance = self.evaluator.whole_number(rest["degree"].value, frame, "a degree") if rest else 1
         return unwound(base, distance, call.span)
 
     def product(self, left: Topology, right: Topology, span: Span) -> Topology:
         """`a * b`."""
         return product(left, right, span)
 
-    def changed(self, node: With | Without, frame: Frame) -> Topology:
+    def changed_topology(self, node: With | Without, frame: Frame) -> Topology:
         """`t without { npu 5 }`, `t with { npu spare, link a <-> b (bandwidth: 12.5GB/s) }`."""
         word = "with" if isinstance(node, With) else "without"
-        base: Topology = self.evaluator.wanted(node.base, frame, TOPOLOGY, f"the topology before '{word}'").data
+        base: Topology = self.evaluator.coerce(node.base, frame, TOPOLOGY, f"the topology before '{word}'").data
         if isinstance(node, With):
             return with_parts(node, base, frame, self.evaluator)
         return without_parts(node, base, frame, self.evaluator)

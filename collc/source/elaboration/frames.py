@@ -54,7 +54,7 @@ class Frame:
         """A frame with the same iterations, for the names of a body."""
         return Frame(self.rows, self, depth=self.depth + 1)
 
-    def where(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Frame:
+    def select_rows(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Frame:
         """A frame of the iterations in which a condition holds."""
         take = np.flatnonzero(mask)
         return Frame(len(take), self, take, depth=self.depth + 1)

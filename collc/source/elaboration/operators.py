@@ -21,11 +21,11 @@ ALIGNMENT: Final = 16
 """Bytes that a GPU thread loads at once; copies are fastest where chunks begin at multiples of it."""
 
 
-def shown(value: Data, kind: Type) -> str:
+def text_of(value: Data, kind: Type) -> str:
     """A number or quantity, formatted for messages."""
     match kind.kind:
         case Kind.BYTES:
-            return format_bytes(int(value)) if Fraction(value).denominator == 1 else _long(value, kind)
+            return format_bytes(int(value)) if Fraction(value).denominator == 1 else _operand(value, kind)
         case Kind.TIME:
             return format_time(value)
         case Kind.RATE:
@@ -46,13 +46,13 @@ def arithmetic(node: Binary, left: Value, right: Value, kind: Type, frame: Frame
         return Value(kind, None)
     if operator in ("/", "//", "%"):
         _check_divisor(node, left, right, frame)
-        return _divided(node, left, right, kind, frame)
+        return _divide(node, left, right, kind, frame)
     if operator == "**":
         return _power(node, left, right, kind)
     if operator in ("<<", ">>"):
         if exact.first_row(np.asarray(right.data) < 0) >= 0 or exact.size_of(right.data) > MAX_BITS:
             raise fail("E0224", f"a shift must be by 0 to {MAX_BITS} bits", node.right.span)
-        return Value(INT, exact.narrowed(_objects(operator, left.data, right.data)))
+        return Value(INT, exact.narrow_integers(_objects(operator, left.data, right.data)))
     data = exact.compute(operator, left.data, right.data)
     if {left.type.kind, right.type.kind} == {Kind.RATE, Kind.TIME}:
         return _whole_bytes(node, data / PICOSECONDS, left, right, frame)
@@ -76,11 +76,11 @@ def _check_bits(data: Data, span: Span) -> None:
 def _check_divisor(node: Binary, left: Value, right: Value, frame: Frame) -> None:
     row = exact.first_row(right.data == 0)
     if row >= 0:
-        above = shown(exact.item(left.data, row), left.type)
+        above = text_of(exact.item(left.data, row), left.type)
         raise fail("E0217", f"division of {above} by zero", node.span, frame.note(row))
 
 
-def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) -> Value:
+def _divide(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) -> Value:
     operator = node.operator
     if operator != "/":
         data = exact.compute(operator, left.data, right.data)
@@ -102,7 +102,7 @@ def _divided(node: Binary, left: Value, right: Value, kind: Type, frame: Frame) 
 
 def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Frame) -> Value:
     """A value in bytes. Raises SourceError if it is not a whole number of bytes."""
-    result = exact.whole(data)
+    result = exact.whole_numbers(data)
     kind = left.type if left.type.kind is Kind.BYTES else right.type
     if kind.kind is not Kind.BYTES:
         kind = Type(Kind.BYTES)
@@ -111,7 +111,7 @@ def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Fra
     parts = data if is_column(data) else np.array([data], object)
     row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)
     a, b = exact.item(left.data, row), exact.item(right.data, row)
-    message = f"{_long(a, left.type)} {node.operator} {_long(b, right.type)} is not a whole number of bytes"
+    message = f"{_operand(a, left.type)} {node.operator} {_operand(b, right.type)} is not a whole number of bytes"
     hint = ""
     if node.operator == "/" and left.type.kind is Kind.BYTES and right.type.kind is Kind.INT:
         hint = _sizes_that_divide(int(a), int(b))
@@ -128,13 +128,13 @@ def _sizes_that_divide(size: int, parts: int) -> str:
     return f"the nearest sizes whose parts are multiples of {ALIGNMENT} bytes: {sizes}"
 
 
-def _long(value: Data, kind: Type) -> str:
+def _operand(value: Data, kind: Type) -> str:
     """The text of an operand: bytes in digits, fractions as decimals if these are exact."""
     number = Fraction(value)
     text = decimal(number) if Fraction(decimal(number)) == number else f"({value})"
     if kind.kind is Kind.BYTES:
         return f"{int(value):,} bytes" if number.denominator == 1 else f"{text} bytes"
-    return shown(value, kind) if kind.kind not in {Kind.INT, Kind.FLOAT} else text
+    return text_of(value, kind) if kind.kind not in {Kind.INT, Kind.FLOAT} else text
 
 
 def _power(node: Binary, left: Value, right: Value, kind: Type) -> Value:
@@ -147,7 +147,7 @@ def _power(node: Binary, left: Value, right: Value, kind: Type) -> Value:
     bits = max((_bits_of(x) for x in np.atleast_1d(np.asarray(base, object)).flat), default=0)
     if bits * exact.size_of(exponent) > MAX_BITS:
         raise fail("E0807", f"this number has more than {MAX_BITS} bits", node.span)
-    return Value(kind, exact.narrowed(_objects("**", base, exponent)))
+    return Value(kind, exact.narrow_integers(_objects("**", base, exponent)))
 
 
 def _bits_of(value: Data) -> int:
@@ -169,18 +169,18 @@ def sign(operator: str, value: Value) -> Value:
             return value
 
 
-def compared(operator: str, left: Value, right: Value) -> Data:
+def compare_values(operator: str, left: Value, right: Value) -> Data:
     """A comparison of numbers, quantities, bools, strings or NPUs."""
     a, b = left.data, right.data
     if isinstance(a, str | bool) or isinstance(b, str | bool):
         if is_column(a) or is_column(b):
-            return np.asarray(exact.compute(operator, _boxed(a), _boxed(b)), np.bool_)
+            return np.asarray(exact.compute(operator, _box_string(a), _box_string(b)), np.bool_)
         return bool(exact.compute(operator, a, b))
     result = exact.compute(operator, a, b)
     return np.asarray(result, np.bool_) if is_column(result) else bool(result)
 
 
-def _boxed(data: Data) -> Data:
+def _box_string(data: Data) -> Data:
     if isinstance(data, str):
         box = np.empty(1, object)
         box[0] = data
@@ -188,7 +188,7 @@ def _boxed(data: Data) -> Data:
     return data
 
 
-def promoted(value: Value, wanted: Type) -> Value:
+def promote(value: Value, wanted: Type) -> Value:
     """An int as a float if a float is required; other values unchanged."""
     floats = wanted.kind in (Kind.FLOAT, Kind.NUMBER) and value.type.kind in NUMBERS
     if floats and value.type.kind is Kind.INT and wanted.kind is Kind.FLOAT:
@@ -198,7 +198,7 @@ def promoted(value: Value, wanted: Type) -> Value:
 
 def as_whole(value: Value, span: Span, what: str, frame: Frame | None) -> Value:
     """A float as an int. Raises SourceError if it is not a whole number."""
-    data = exact.whole(value.data)
+    data = exact.whole_numbers(value.data)
     if data is None:
         parts = value.data if is_column(value.data) else [value.data]
         row = next(k for k, x in enumerate(parts) if Fraction(x).denominator != 1)

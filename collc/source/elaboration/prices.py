@@ -57,7 +57,7 @@ def add_price(prices: dict[str, PartCosts], node: Price, frame: Frame, context: 
         if name not in PARTS or name in given:
             hint = did_you_mean(name, PARTS, "price inter_pod (link: 7.8, switch: 18, nic: 31.6)")
             raise fail("E0913", "a price is that of a link, a switch or a nic, each once", argument.span, hint=hint)
-        value = Fraction(context.evaluator.wanted(argument.value, frame, FLOAT, "a price").data)
+        value = Fraction(context.evaluator.coerce(argument.value, frame, FLOAT, "a price").data)
         if value < 0:
             raise fail("E0913", "a price must not be negative", argument.value.span)
         given[name] = value
@@ -78,6 +78,6 @@ def default_prices() -> Mapping[str, PartCosts]:
     """The prices of all tiers in the default table of the standard library. Not to be changed."""
     problems = Problems()
     file = Loader(problems).load(standard_library()["prices"], "std/prices.coll", "std.prices")
-    node = next(n for n in file.declared("price table") if n.name.name == DEFAULT_TABLE)
+    node = next(n for n in file.declarations("price table") if n.name.name == DEFAULT_TABLE)
     assert isinstance(node, PriceTable)
     return table_prices(node, ProgramContext({}).context(file), problems)

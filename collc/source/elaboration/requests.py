@@ -13,7 +13,7 @@ from collc.base.wording import did_you_mean, listed
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import AUTO
-from collc.source.elaboration.containers import coerced
+from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
@@ -61,7 +61,7 @@ def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator,
             return OptionValue("string", AUTO, span)
         data = _sizes(evaluator.value(argument.value, frame), argument)
     else:
-        value = coerced(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
+        value = coerce(evaluator.value(argument.value, frame), TYPES[option.type], span, f"'{name}'")
         data = Fraction(value.data) if option.type == "time" else value.data
     checked = OptionValue(option.type, data, span)
     check_value(name, checked, option)
@@ -93,7 +93,7 @@ def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
     Raises SourceError E0611 if it leads out of that folder, or if no file on Windows can have it: a program is
     for all systems.
     """
-    value = context.evaluator.wanted(argument.value, frame, STRING, "a file name").data
+    value = context.evaluator.coerce(argument.value, frame, STRING, "a file name").data
     parts = value.replace("\\", "/").split("/")
     bad = not value or value.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0] or "\0" in value
     if bad:
@@ -177,7 +177,7 @@ def _of_bound(node: Expr, frame: Frame, evaluator: Evaluator) -> Fraction | None
             factor = _of_bound(inner, frame, evaluator) if isinstance(inner, Name | Binary) else None
             if factor is None or (node.operator == "/" and inner is node.right):
                 continue
-            value = evaluator.wanted(other, frame, FLOAT, "a multiple of the bound")
+            value = evaluator.coerce(other, frame, FLOAT, "a multiple of the bound")
             number = Fraction(value.data)
             if node.operator == "/" and number == 0:
                 raise fail("E0217", "division by zero", node.span)

@@ -94,7 +94,7 @@ class ScheduleBuilder:
 
         number: of chunks per block for the runs with `chunks: auto`, or `everywhere`.
         """
-        value = self.context.evaluator.wanted(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
+        value = self.context.evaluator.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
         topology: Topology = value.data
         draft = _ScheduleDraft(topology, number, everywhere)
         before = len(self.problems.found)
@@ -182,7 +182,7 @@ class ScheduleBuilder:
                 draft.synthesizer = node
                 known = self.catalogue.synthesizers
                 if name not in known:
-                    hint = synthesizer_hint(name, known, self.context.file.known("algorithm"))
+                    hint = synthesizer_hint(name, known, self.context.file.known_names("algorithm"))
                     raise fail("E0601", f"unknown synthesizer '{name}'", node.synthesizer.span, hint=hint)
                 draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
             case s.Verify():
@@ -285,10 +285,10 @@ class ScheduleBuilder:
             count = lazy_count(name, len(ranks), values)
         chunks = LazyChunks(count if count is not None else 0, build, span)
         if count is None:
-            chunks.count = len(chunks.expanded.table)
+            chunks.count = len(chunks.named_chunks.table)
         elif draft.chunks + count >= 2**31:
             raise fail("E0803", f"{draft.chunks + count:,} chunks exceed the limit of {2**31:,}", span)
-        pattern = chunks if standard is not None else chunks.expanded.table
+        pattern = chunks if standard is not None else chunks.named_chunks.table
         return Run(name, ranks, pattern, standard), chunks
 
     def _algorithm(self, node: s.RunStatement, found: FoundDeclaration) -> FoundDeclaration:
@@ -303,8 +303,8 @@ class ScheduleBuilder:
             if isinstance(a, s.Algorithm)
         ]
         if not every:
-            raise file.unknown("algorithm", name, span)
-        fitting = [a for a in every if self._implemented(a) is found.node]
+            raise file.unknown_name("algorithm", name, span)
+        fitting = [a for a in every if self._implemented_collective(a) is found.node]
         wanted = found.node.name.name
         if not fitting:
             kinds = listed(a.node.implements.function.name for a in every if isinstance(a.node, s.Algorithm))
@@ -314,7 +314,7 @@ class ScheduleBuilder:
             raise fail("E0206", f"two imported files declare algorithm '{name}' for {wanted}", span, *notes)
         return fitting[0]
 
-    def _implemented(self, algorithm: FoundDeclaration) -> object:
+    def _implemented_collective(self, algorithm: FoundDeclaration) -> object:
         node = algorithm.node
         if not isinstance(node, s.Algorithm):
             return None
@@ -345,7 +345,7 @@ class ScheduleBuilder:
         inner = parameter_frame(algorithm.parameters, arguments, owner.evaluator, owner.root)
         _check_fixed(algorithm, collective, bound, inner, owner, node)
         try:
-            return moves_of(algorithm, inner, owner.evaluator, chunks.expanded, draft.chunks)
+            return moves_of(algorithm, inner, owner.evaluator, chunks.named_chunks, draft.chunks)
         except SourceError as error:
             library, places = owner.file.module is not None, {name: g.span for name, g in arguments.items()}
             raise at_use(error, library, node.span, "in this run", places) from None

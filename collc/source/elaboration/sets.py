@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.source.elaboration.arithmetic import concatenated
+from collc.source.elaboration.arithmetic import concatenate_columns
 from collc.source.elaboration.frames import Frame, as_rows
 from collc.source.elaboration.values import Column, Data, Interval, ListArray, Value, is_column, single_list
 from collc.source.problems import fail
@@ -16,7 +16,7 @@ from collc.source.types import Type
 from collc.ten.arrays import Int64Array
 
 
-def flattened(lists: ListArray) -> tuple[Int64Array, Column]:
+def flatten_lists(lists: ListArray) -> tuple[Int64Array, Column]:
     """All items of all rows: the row of each (int64) and the items, row by row."""
     counts = lists.lengths
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
@@ -34,7 +34,7 @@ def from_sorted_pairs(rows: Int64Array, items: Column, count: int, uniform: bool
     return ListArray(stop - counts, stop, items, uniform)
 
 
-def _coded(items: Column) -> tuple[Column, Int64Array]:
+def _encode_items(items: Column) -> tuple[Column, Int64Array]:
     """The distinct items in ascending order, and the position of each item among them."""
     if items.dtype != object:
         known, codes = np.unique(items, return_inverse=True)
@@ -59,8 +59,8 @@ def sorted_unique(lists: ListArray) -> ListArray:
     if len(lists.start) == 1 and is_column(lists.content) and lists.content.dtype != object:
         low, high = int(lists.start[0]), int(lists.stop[0])
         return replace(single_list(distinct(lists.content[low:high])), uniform=lists.uniform)
-    rows, items = flattened(lists)
-    known, codes = _coded(items)
+    rows, items = flatten_lists(lists)
+    known, codes = _encode_items(items)
     keys = distinct(rows * max(1, len(known)) + codes)
     return from_sorted_pairs(
         keys // max(1, len(known)), known[keys % max(1, len(known))], len(lists.start), lists.uniform
@@ -73,9 +73,9 @@ def combine_sets(operator: str, left: Value, right: Value, kind: Type, frame: Fr
         raise fail("E0403", f"NPUs of two topologies, '{left.home.name}' and '{right.home.name}', in one set", span)
     uniform = not (left.varies or right.varies)
     a, b = (left, right) if uniform else (as_rows(left, frame), as_rows(right, frame))
-    rows_a, items_a = flattened(a.data)
-    rows_b, items_b = flattened(b.data)
-    known, codes = _coded(concatenated(items_a, items_b))
+    rows_a, items_a = flatten_lists(a.data)
+    rows_b, items_b = flatten_lists(b.data)
+    known, codes = _encode_items(concatenate_columns(items_a, items_b))
     width = max(1, len(known))
     keys_a = rows_a * width + codes[: len(rows_a)]
     keys_b = rows_b * width + codes[len(rows_a) :]
@@ -101,15 +101,15 @@ def membership(item: Value, container: Value, frame: Frame) -> Data:
     if isinstance(item.data, ListArray):
         raise fail("E0210", "'in' does not search for lists in a list", None)
     if not container.varies and is_column(item.data):
-        content = data.only()
+        content = data.uniform_items()
         if isinstance(content, ListArray):
             return np.zeros(len(item.data), np.bool_)
-        _, codes = _coded(concatenated(item.data, content))
+        _, codes = _encode_items(concatenate_columns(item.data, content))
         return np.isin(codes[: len(item.data)], codes[len(item.data) :])
     if uniform:
-        content = data.only()
+        content = data.uniform_items()
         return not isinstance(content, ListArray) and item.data in content.tolist()
-    rows, items = flattened(as_rows(container, frame).data)
+    rows, items = flatten_lists(as_rows(container, frame).data)
     single = as_rows(item, frame).data
     hit = items == single[rows]
     result = np.zeros(len(single), np.bool_)
@@ -121,15 +121,15 @@ def as_python(value: Value) -> Data:
     """A uniform value as a Python object that can be compared."""
     match value.data:
         case ListArray():
-            return _nested(value.data)[0]
+            return _tuples(value.data)[0]
         case Interval():
             return ("range", value.data.low, value.data.high)
         case _:
             return value.data
 
 
-def _nested(lists: ListArray) -> list[Any]:
-    content: list[Any] = _nested(lists.content) if isinstance(lists.content, ListArray) else lists.content.tolist()
+def _tuples(lists: ListArray) -> list[Any]:
+    content: list[Any] = _tuples(lists.content) if isinstance(lists.content, ListArray) else lists.content.tolist()
     return [tuple(content[a:b]) for a, b in zip(lists.start.tolist(), lists.stop.tolist(), strict=True)]
 
 

@@ -48,7 +48,7 @@ def standard_of(name: str, members: int, values: Mapping[str, Value]) -> Standar
 
 
 def _largest_row(sizes: Value) -> int:
-    rows = sizes.data.only() if isinstance(sizes.data, ListArray) else None
+    rows = sizes.data.uniform_items() if isinstance(sizes.data, ListArray) else None
     if not isinstance(rows, ListArray) or isinstance(rows.content, ListArray):
         return 0
     return max((int(rows.content[a:b].sum()) for a, b in zip(rows.start, rows.stop, strict=True)), default=0)

@@ -26,7 +26,7 @@ from collc.source.elaboration.attributes import (
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.operators import shown
+from collc.source.elaboration.operators import text_of
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
@@ -47,7 +47,7 @@ def build_topology(template: s.TopologyTemplate, name: str, frame: Frame, evalua
     """The topology of a template whose parameters are in a frame. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
     made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
-    return builder.finished(template, name, made)
+    return builder.finish_topology(template, name, made)
 
 
 class TopologyBuilder:
@@ -124,7 +124,7 @@ class TopologyBuilder:
         """The sizes of an array."""
         found: list[int] = []
         for size in sizes:
-            count = self.evaluator.whole(size, frame, "a size")
+            count = self.evaluator.whole_number(size, frame, "a size")
             if count < 0:
                 raise fail("E0304", f"an array cannot have {count} devices", size.span)
             found.append(count)
@@ -167,7 +167,7 @@ class TopologyBuilder:
         self.once([node.name.name], node.name.span, "use", frame)
         shape = self.shape(node.shape, frame)
         copies = _product(shape)
-        topology: Topology = self.evaluator.wanted(node.topology, frame, TOPOLOGY, "the topology of 'use'").data
+        topology: Topology = self.evaluator.coerce(node.topology, frame, TOPOLOGY, "the topology of 'use'").data
         inner = topology.network
         limits.check_count("NPUs and switches", self.npus + self.switches + copies * inner.device_count, node.span)
         limits.check_count("links", self.links + copies * inner.link_count, node.span)
@@ -332,13 +332,13 @@ class TopologyBuilder:
         note = frame.note(row) if frame.rows is not None else None
         if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
             why = "negative" if latency < 0 else "not a whole number of picoseconds"
-            raise fail("E0310", f"a latency of {shown(latency, TIME)} is {why}", places["latency"], note)
+            raise fail("E0310", f"a latency of {text_of(latency, TIME)} is {why}", places["latency"], note)
         if bandwidth is not None and bandwidth <= 0:
             raise fail(
-                "E0306", f"a bandwidth of {shown(bandwidth, RATE)} is not more than 0", places["bandwidth"], note
+                "E0306", f"a bandwidth of {text_of(bandwidth, RATE)} is not more than 0", places["bandwidth"], note
             )
         if latency is not None and latency >= 2**62:
-            raise fail("E0310", f"a latency of {shown(latency, TIME)} is too large", places["latency"], note)
+            raise fail("E0310", f"a latency of {text_of(latency, TIME)} is too large", places["latency"], note)
         kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
         return self.kinds.setdefault(kind, len(self.kinds))
 
@@ -347,7 +347,7 @@ class TopologyBuilder:
         if frame.rows is not None:
             raise fail("E0303", "a matrix of links is not allowed inside a loop", node.span)
         value = self.evaluator.value(node.matrix, frame)
-        lists = value.data.only() if isinstance(value.data, ListArray) else None
+        lists = value.data.uniform_items() if isinstance(value.data, ListArray) else None
         if not isinstance(lists, ListArray) or isinstance(lists.content, ListArray):
             raise fail("E0311", f"a matrix of links must be a list of lists of int, not {value.type}", node.matrix.span)
         n = len(lists.start)
@@ -377,7 +377,7 @@ class TopologyBuilder:
 
     # The result
 
-    def finished(self, template: s.TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
+    def finish_topology(self, template: s.TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
         """The topology, its switches numbered after all NPUs."""
         if self.npus == 0:
             raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)
@@ -394,19 +394,19 @@ class TopologyBuilder:
             npu_count=self.npus,
             families=tuple(f for f in (*self.families, *switch_families) if not f.shape or f.count),
             present=np.ones(self.npus + self.switches, np.bool_),
-            buffers=_joined(self.buffers, np.int64),
-            multicast=_joined(self.multicast, np.bool_),
-            reduces=_joined(self.reduces, np.bool_),
+            buffers=_join_columns(self.buffers, np.int64),
+            multicast=_join_columns(self.multicast, np.bool_),
+            reduces=_join_columns(self.reduces, np.bool_),
             source=np.ascontiguousarray(ends[:, 0]),
             target=np.ascontiguousarray(ends[:, 1]),
             kind=table[:, 2].astype(np.int32),
             kinds=tuple(self.kinds),
-            endpoint=np.empty(0, np.int32) if plain else _joined(self.endpoint_of, np.int32),
+            endpoint=np.empty(0, np.int32) if plain else _join_columns(self.endpoint_of, np.int32),
             endpoint_kinds=() if plain else tuple(self.endpoints),
         )
 
 
-def _joined(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:
+def _join_columns(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:
     return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
 
 

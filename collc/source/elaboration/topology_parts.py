@@ -136,15 +136,15 @@ def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> 
         return TopologyPart(
             part.home,
             inside,
-            _added(part.npu, offsets * entry.npus, many),
-            _added(part.switch, offsets * entry.switches, many),
+            _add_offsets(part.npu, offsets * entry.npus, many),
+            _add_offsets(part.switch, offsets * entry.switches, many),
             many,
         )
-    numbers = _numbers(part, _added(part.switch if part.entry.switch else part.npu, offsets, many))
+    numbers = _numbers(part, _add_offsets(part.switch if part.entry.switch else part.npu, offsets, many))
     return _devices(part, numbers, many, star, span)
 
 
-def _added(base: Data, offsets: Data, many: bool) -> Data:
+def _add_offsets(base: Data, offsets: Data, many: bool) -> Data:
     if many:
         return np.add.outer(np.atleast_1d(np.asarray(base, np.int64)), np.atleast_1d(np.asarray(offsets))).ravel()
     return base + offsets
@@ -177,7 +177,7 @@ def devices_of(part: TopologyPart, span: Span) -> Value:
     copies = np.arange(int(np.prod(entry.shape, dtype=np.int64)), dtype=np.int64)
     each = np.arange(entry.npus if isinstance(entry, TopologyCopies) else 0, dtype=np.int64)
     offsets = np.add.outer(copies * len(each), each).ravel()
-    numbers = _numbers(part, _added(part.npu, offsets, many=True))
+    numbers = _numbers(part, _add_offsets(part.npu, offsets, many=True))
     return _devices(part, numbers, True, True, span)
 
 

@@ -42,7 +42,7 @@ TopologyMembers = Mapping[str, TopologyMember]
 class Topology:
     """A topology: its network and the names of its members.
 
-    kind: the name of the template that it was made from. factors: those of a product.
+    kind: the name of the template that it was made from. factors: of a product.
     """
 
     name: str

@@ -72,7 +72,7 @@ class WorkloadBuilder:
             raise fail(
                 "E0902", f"the size of the '{name}' group of the workload is missing", self.node.name.span, hint=hint
             )
-        value = self.context.evaluator.whole(found.value, frame, f"'{name}'")
+        value = self.context.evaluator.whole_number(found.value, frame, f"'{name}'")
         if value < 1:
             raise fail("E0902", f"'{name}' must be at least 1", found.value.span)
         return value
@@ -81,7 +81,7 @@ class WorkloadBuilder:
         """Execute a `layer`, `repeat` or `loop` statement. Raises SourceError."""
         match node:
             case Repeat():
-                count = self.context.evaluator.whole(node.count, frame, "a repetition")
+                count = self.context.evaluator.whole_number(node.count, frame, "a repetition")
                 if count < 0:
                     raise fail("E0904", f"{count} repetitions are not possible", node.count.span)
                 before = len(self.layers)
@@ -102,8 +102,8 @@ class WorkloadBuilder:
         """`layer (forward: 1.5ms) { forward tensor all_reduce 64MiB }`."""
         times = {name: Fraction(0) for name in training.PHASES}
         for argument in node.times:
-            name = _known(argument, training.PHASES)
-            value = Fraction(self.context.evaluator.wanted(argument.value, frame, TIME, f"'{name}'").data)
+            name = _known_name(argument, training.PHASES)
+            value = Fraction(self.context.evaluator.coerce(argument.value, frame, TIME, f"'{name}'").data)
             if value < 0:
                 raise fail("E0904", "a time must not be negative", argument.value.span)
             times[name] = value
@@ -122,13 +122,13 @@ class WorkloadBuilder:
             (node.collective, training.KINDS, "collective of a layer"),
         ):
             _one_of(name, known, what)
-        size = int(self.context.evaluator.wanted(node.size, frame, BYTES, "a size").data)
+        size = int(self.context.evaluator.coerce(node.size, frame, BYTES, "a size").data)
         if size <= 0:
             raise fail("E0904", "the size of a collective must be more than 0", node.size.span)
         return training.LayerTraffic(node.phase.name, node.group.name, node.collective.name, size)
 
 
-def _known(argument: Argument, known: Sequence[str]) -> str:
+def _known_name(argument: Argument, known: Sequence[str]) -> str:
     name = "" if argument.name is None else argument.name.name
     if name not in known:
         hint = did_you_mean(name, known, f"there are {listed(known)}")

@@ -45,7 +45,7 @@ class ListArray:
         """The lists of some rows."""
         return ListArray(self.start[rows], self.stop[rows], self.content, uniform=False)
 
-    def only(self) -> Column | ListArray:
+    def uniform_items(self) -> Column | ListArray:
         """The items of a uniform list."""
         low, high = int(self.start[0]), int(self.stop[0])
         if isinstance(self.content, ListArray):
@@ -169,7 +169,7 @@ def single_list(content: Column | ListArray) -> ListArray:
 def npu_numbers(value: Value) -> Int64Array:
     """The NPU numbers of a uniform group or npu."""
     if isinstance(value.data, ListArray):
-        return np.asarray(value.data.only(), np.int64)
+        return np.asarray(value.data.uniform_items(), np.int64)
     return np.array([value.data], np.int64)
 
 

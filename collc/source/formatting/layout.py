@@ -83,11 +83,11 @@ def _last(piece: Piece) -> LayoutWord:
     return piece if isinstance(piece, LayoutWord) else piece.closing
 
 
-def _commented(bracket: Bracket) -> bool:
+def _has_comment(bracket: Bracket) -> bool:
     """Whether there is a comment inside a bracket pair."""
     inside = [piece for item in bracket.items for piece in item]
     return bool(bracket.opening.after or bracket.closing.comments) or any(
-        _first(piece).comments or _last(piece).after or (isinstance(piece, Bracket) and _commented(piece))
+        _first(piece).comments or _last(piece).after or (isinstance(piece, Bracket) and _has_comment(piece))
         for piece in inside
     )
 
@@ -101,7 +101,7 @@ def _matrix(bracket: Bracket) -> bool:
         len(row.items) if isinstance(row, Bracket) and row.opening.token.kind == "[" and not _has_brackets(row) else 0
         for row in rows
     }
-    return len(lengths) == 1 and lengths != {0} and not any(_commented(row) for row in rows if isinstance(row, Bracket))
+    return len(lengths) == 1 and lengths != {0} and not any(_has_comment(b) for b in rows if isinstance(b, Bracket))
 
 
 def _has_brackets(row: Bracket) -> bool:
@@ -133,11 +133,11 @@ class Layout:
 
     def _row(self, row: list[Piece], indent: str, tail: int, *, top: bool = False) -> str:
         """One row: on one line if it fits, else with its longest bracket pairs broken over lines, one after another."""
-        brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or _commented(piece))]
+        brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or _has_comment(piece))]
         forced = {id(piece) for piece in brackets if self._must_break(piece)}
         waiting = sorted((b for b in brackets if id(b) not in forced), key=lambda b: -len(self._flat_bracket(b)))
         while True:
-            text = self._joined(row, indent, forced, top)
+            text = self._join_pieces(row, indent, forced, top)
             widths = [len(line) for line in text.split("\n")]
             widths[0] += len(indent)
             widths[-1] += tail
@@ -147,9 +147,9 @@ class Layout:
 
     def _must_break(self, bracket: Bracket) -> bool:
         inside = [piece for item in bracket.items for piece in item if isinstance(piece, Bracket)]
-        return _commented(bracket) or _matrix(bracket) or any(self._must_break(piece) for piece in inside)
+        return _has_comment(bracket) or _matrix(bracket) or any(self._must_break(piece) for piece in inside)
 
-    def _joined(self, row: list[Piece], indent: str, broken: set[int], top: bool) -> str:
+    def _join_pieces(self, row: list[Piece], indent: str, broken: set[int], top: bool) -> str:
         text = ""
         first = _first(row[0])
         detached = self._detached if top else first.role == "word" and first.token.text in _DETACHED
@@ -159,17 +159,17 @@ class Layout:
             if isinstance(piece, LayoutWord):
                 text += piece.token.text
             elif id(piece) in broken:
-                text += self._broken(piece, indent)
+                text += self._break_bracket(piece, indent)
             else:
                 text += self._flat_bracket(piece)
         return text
 
     def _flat_bracket(self, bracket: Bracket) -> str:
-        items = ", ".join(self._joined(item, "", set(), top=False) for item in bracket.items)
+        items = ", ".join(self._join_pieces(item, "", set(), top=False) for item in bracket.items)
         pad = " " if items and bracket.opening.role == "parts" else ""
         return f"{bracket.opening.token.text}{pad}{items}{pad}{bracket.closing.token.text}"
 
-    def _broken(self, bracket: Bracket, indent: str) -> str:
+    def _break_bracket(self, bracket: Bracket, indent: str) -> str:
         """A bracket pair with one item a line."""
         inner = indent + STEP
         lines: list[str] = []
@@ -186,7 +186,7 @@ class Layout:
     def _cells(self, bracket: Bracket) -> list[str]:
         """The rows of a matrix with aligned columns."""
         rows = [
-            [self._joined(cell, "", set(), top=False) for cell in row.items]
+            [self._join_pieces(cell, "", set(), top=False) for cell in row.items]
             for item in bracket.items
             for row in item
             if isinstance(row, Bracket)

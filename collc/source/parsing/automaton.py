@@ -22,7 +22,7 @@ def _word(kind: str) -> Token:
     return Token(NAME if kind.isidentifier() else kind, kind if kind.isidentifier() else "", 0, 0)
 
 
-def _spliced(rule: Rule, children: list[Any]) -> list[Any]:
+def _splice(rule: Rule, children: list[Any]) -> list[Any]:
     """The values of all symbols of a rule, those of repetitions one by one."""
     return [v for number, child in enumerate(children) for v in (child if number in rule.splices else (child,))]
 
@@ -99,7 +99,7 @@ class Automaton:
         del values[split:], states[split + 1 :]
         kept = _kept_children(rule, children)
         method = self._methods[number]
-        values.append(kept if method is None else method(_spliced(rule, children) if rule.splices else children, kept))
+        values.append(kept if method is None else method(_splice(rule, children) if rule.splices else children, kept))
         states.append(self._table.goto[states[-1]][rule.origin])
 
     # For recovery after an error
@@ -126,7 +126,7 @@ class Automaton:
             if token.kind == END and rule.origin == "file":
                 return True
 
-    def acceptable(self) -> frozenset[str]:
+    def allowed_terminals(self) -> frozenset[str]:
         """All terminals that are allowed in the current state."""
         return frozenset(kind for kind in self._table.actions[self.states[-1]] if self.accepts(_word(kind)))
 

@@ -15,7 +15,7 @@ from collc.base.units import Dimension
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing import tokens as t
-from collc.source.parsing.literals import LiteralError, number, quantity, string_value, whole
+from collc.source.parsing.literals import LiteralError, number, quantity, string_value, whole_number
 from collc.source.parsing.tokens import Token
 
 MAX_NESTING: Final = 64
@@ -97,7 +97,7 @@ class Builder:
             values = [self._field(child, kind) for child, kind in zip(kept, types, strict=False)]
             if rest >= 0 and len(kept) > rest and not isinstance(values[rest], tuple):
                 values[rest:] = [tuple(self._field(child, "") for child in kept[rest:])]
-            return self._nested(cls(self._span(parts), *values), values)
+            return self._check_nesting(cls(self._span(parts), *values), values)
 
         return make
 
@@ -128,7 +128,7 @@ class Builder:
     def _token_span(self, token: Token) -> Span:
         return Span(self._source, token.start, token.end)
 
-    def _nested(self, node: _Value, values: Iterable[Any]) -> _Value:
+    def _check_nesting(self, node: _Value, values: Iterable[Any]) -> _Value:
         """`node`, whose fields have these values. Raises SourceError if it is nested deeper than MAX_NESTING."""
         if not isinstance(node, _NESTING + _NESTING_DECLARATIONS):
             return node
@@ -195,14 +195,14 @@ class Builder:
         operands = nodes_of(kept)
         words = [part.text if isinstance(part, Token) else "," for part in kept[1:-1]]
         operators = tuple(" ".join(words).split(" , "))
-        return self._nested(ex.Comparison(self._span(parts), operators, operands), operands)
+        return self._check_nesting(ex.Comparison(self._span(parts), operators, operands), operands)
 
     def _parenthesized(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Expr:
-        return self._nested(replace(kept[0], span=self._span(parts)), kept)
+        return self._check_nesting(replace(kept[0], span=self._span(parts)), kept)
 
     def _collection(self, kind: str, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
         items = nodes_of(kept)
-        return self._nested(ex.Collection(self._span(parts), kind, items), items)
+        return self._check_nesting(ex.Collection(self._span(parts), kind, items), items)
 
     def _list(self, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
         numbers = self._table(ex.NumberList, parts) if self.tables else None
@@ -215,7 +215,7 @@ class Builder:
         kind = "list" if isinstance(parts[0], Token) and parts[0].kind == "[" else "set"
         item, clauses, condition = kept
         node = ex.Comprehension(self._span(parts), kind, item, clauses.items, condition)
-        return self._nested(node, (item, clauses.items, condition))
+        return self._check_nesting(node, (item, clauses.items, condition))
 
     _set_comprehension = _list_comprehension
 
@@ -229,7 +229,7 @@ class Builder:
         return ex.BoolLiteral(self._token_span(kept[0]), kept[0].text == "true")
 
     def _integer(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.IntLiteral:
-        return ex.IntLiteral(self._token_span(kept[0]), self._literal(whole, kept[0], 1))
+        return ex.IntLiteral(self._token_span(kept[0]), self._literal(whole_number, kept[0], 1))
 
     def _decimal(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.FloatLiteral:
         return ex.FloatLiteral(self._token_span(kept[0]), self._literal(number, kept[0], Fraction(1)))

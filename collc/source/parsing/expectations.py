@@ -45,7 +45,7 @@ def statements_of() -> dict[str, frozenset[str]]:
         for token in table.scanner.scan(f"{head} {{" if head else ""):
             if token.kind != t.END:
                 automaton.feed(token)
-        words[body] = frozenset(filter(str.isidentifier, automaton.acceptable())) - ANYWHERE
+        words[body] = frozenset(filter(str.isidentifier, automaton.allowed_terminals())) - ANYWHERE
     return words
 
 
@@ -90,7 +90,7 @@ _KINDS: Final = {t.INT: "number", t.FLOAT: "number", t.QUANTITY: "quantity", t.S
 _LONGEST: Final = 40
 
 
-def found(token: Token, keywords: AbstractSet[str]) -> str:
+def token_name(token: Token, keywords: AbstractSet[str]) -> str:
     """The name of a token in a message."""
     if token.kind == t.END:
         return "the end of the file"
@@ -103,7 +103,7 @@ def found(token: Token, keywords: AbstractSet[str]) -> str:
     return f"the {kind} '{text}'" if kind else f"'{text}'"
 
 
-def expected(terminals: AbstractSet[str]) -> str:
+def describe_terminals(terminals: AbstractSet[str]) -> str:
     """The description of the expected terminals, without those that are allowed in every expression."""
     left = set(terminals)
     words: list[str] = []

@@ -45,7 +45,7 @@ class LiteralError(ValueError):
         return Diagnostic(self.code, str(self), span, hint=self.hint)
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """The value of `42`. Raises LiteralError for more than MAX_DIGITS digits."""
     if len(text) > MAX_DIGITS:
         raise _too_long()

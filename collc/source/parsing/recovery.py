@@ -17,11 +17,11 @@ from collc.source.parsing.expectations import (
     HEADERS,
     SIGN_HINTS,
     all_statements,
-    expected,
-    found,
+    describe_terminals,
     number_hint,
     sign,
     statements_of,
+    token_name,
     where_argument_stands,
 )
 from collc.source.parsing.literals import unit_hint
@@ -77,8 +77,8 @@ class Recovery:
                 position += 1
             else:
                 self._first = 0
-                position = self._returned(position)
-                position = self._corrected(position) or self._resumed(position)
+                position = self._doubtful_position(position)
+                position = self._correct_mistake(position) or self._resume_position(position)
         found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
         return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
 
@@ -89,8 +89,8 @@ class Recovery:
         if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
             self._doubtful = (position, list(self._parser.states), list(self._parser.values))
 
-    def _returned(self, position: int) -> int:
-        """The position at which to go on: that of a doubtful word if it is directly before the error."""
+    def _doubtful_position(self, position: int) -> int:
+        """The position at which to go on: of the doubtful word if one is directly before the error."""
         if self._doubtful is None or position - self._doubtful[0] != 1:
             return position
         position, self._parser.states, self._parser.values = self._doubtful
@@ -150,14 +150,14 @@ class Recovery:
 
     # Mistakes that can be corrected in place
 
-    def _corrected(self, position: int) -> int | None:
+    def _correct_mistake(self, position: int) -> int | None:
         """Report and correct a mistake, and return the position after it; None if it is of no known kind."""
         token = self._tokens[position]
         before = self._tokens[position - 1] if position else token
         if _ascii_unit(token) and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
             return self._unit_with_other_letters(position)
         if token.kind == t.WRONG:
-            return self._wrong(position)
+            return self._wrong_token(position)
         if token.kind == "=":
             return self._equals(position)
         if token.kind in {"&", "|"} and before.kind == token.kind and before.end == token.start:
@@ -179,7 +179,7 @@ class Recovery:
         if token.kind == "(" and self._head(self._levels()[-1]) == "link":
             hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
             self._report("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
-            return self._resumed(position + 1, reported=True)
+            return self._resume_position(position + 1, reported=True)
         return None
 
     def _body_for_value(self, position: int) -> int | None:
@@ -194,7 +194,7 @@ class Recovery:
 
     def _in_parts(self, position: int) -> bool:
         """Whether the parser expects the next part of `with { ... }` or `without { ... }`."""
-        possible = self._parser.acceptable()
+        possible = self._parser.allowed_terminals()
         return {"npu", "switch", "link"} <= possible <= {"npu", "switch", "link", "}"} and not self._begins_declaration(
             position
         )
@@ -209,9 +209,9 @@ class Recovery:
         token = self._tokens[position]
         self._parser.feed(Token(t.NAME, "npu", token.start, token.start))
         self._parser.feed(Token(t.NAME, "n", token.start, token.start))
-        removes = "(" not in self._parser.acceptable()
+        removes = "(" not in self._parser.allowed_terminals()
         does = "'without' removes" if removes else "'with' adds or changes"
-        message = f"found {found(token, self._keywords)}, but {does} NPUs, switches and links"
+        message = f"found {token_name(token, self._keywords)}, but {does} NPUs, switches and links"
         example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
         hint = f"each part begins with 'npu', 'switch' or 'link', as in {example}"
         self._report("E0101", message, self._span(token), hint=hint)
@@ -268,7 +268,7 @@ class Recovery:
             self._report("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
         return position + size
 
-    def _wrong(self, position: int) -> int:
+    def _wrong_token(self, position: int) -> int:
         token = self._tokens[position]
         stand_in = ""
         span = self._span(token)
@@ -312,7 +312,7 @@ class Recovery:
 
     # Errors after which parsing resumes at the next statement
 
-    def _resumed(self, position: int, *, reported: bool = False) -> int:
+    def _resume_position(self, position: int, *, reported: bool = False) -> int:
         """Report the error unless that is done, and return the position at which parsing resumes."""
         if not reported:
             self._describe(position)
@@ -391,9 +391,9 @@ class Recovery:
     def _describe(self, position: int) -> None:
         token = self._tokens[position]
         bracket = self._open_bracket()
-        possible = self._parser.acceptable()
+        possible = self._parser.allowed_terminals()
         statement = "let" in possible or "forward" in possible
-        if self._unclosed(position, bracket, possible):
+        if self._report_unclosed(position, bracket, possible):
             return
         if (
             token.kind in {")", "]", "}"}
@@ -408,7 +408,7 @@ class Recovery:
             )
             self._report("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
         elif statement and token.kind == t.NAME and token.text in all_statements() | {"else"}:
-            self._misplaced(token)
+            self._report_misplaced(token)
         elif statement and token.kind == t.NAME and self._first_on_line(position):
             words = sorted(possible & all_statements())
             quoted = [f"'{word}'" for word in words]
@@ -422,7 +422,7 @@ class Recovery:
     def _span_of(self, token: Token) -> Span:
         return Span(self._source, token.start, token.end)
 
-    def _unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
+    def _report_unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
         """Report a bracket that is never closed; False if that is not the error."""
         token = self._tokens[position]
         if bracket is None:
@@ -441,13 +441,13 @@ class Recovery:
         ):
             return True
         if ends:
-            word = found(token, self._keywords)
-            note = Note(f"found {word} here, but expected {expected(possible)}", self._span(token))
+            word = token_name(token, self._keywords)
+            note = Note(f"found {word} here, but expected {describe_terminals(possible)}", self._span(token))
             message = f"this '{bracket.kind}' is never closed"
             self._report("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
         return ends
 
-    def _misplaced(self, token: Token) -> None:
+    def _report_misplaced(self, token: Token) -> None:
         body = self._body()
         if token.text == "else":
             self._report(
@@ -471,7 +471,7 @@ class Recovery:
 
     def _general(self, position: int, possible: frozenset[str]) -> None:
         token = self._tokens[position]
-        message = f"found {found(token, self._keywords)}, but expected {expected(possible)}"
+        message = f"found {token_name(token, self._keywords)}, but expected {describe_terminals(possible)}"
         self._report("E0101", message, self._span(token), hint=self._hint(position, possible))
 
     def _hint(self, position: int, possible: frozenset[str]) -> str:

@@ -83,7 +83,7 @@ def lark_parser(text: str, *, strict: bool = False) -> Lark:
     return Lark(text, parser="lalr", lexer="contextual", start="file", strict=strict)
 
 
-def _kept(rule: LarkRule) -> tuple[list[int], list[int]]:
+def _kept_symbols(rule: LarkRule) -> tuple[list[int], list[int]]:
     """The symbols of a rule that a tree keeps, and those that stand for several values (see Rule)."""
     kept: list[int] = []
     child = 0
@@ -106,7 +106,7 @@ def _method(rule: LarkRule) -> str:
     return str(rule.options.template_source or rule.origin.name)
 
 
-def _growing(numbers: dict[int, int]) -> Iterator[int]:
+def _growing_keys(numbers: dict[int, int]) -> Iterator[int]:
     """The keys in order, including those that are added during the iteration."""
     done = 0
     while done < len(numbers):
@@ -128,7 +128,7 @@ def _build(text: str) -> _Data:
     rules: dict[LarkRule, int] = {}
     numbers: dict[int, int] = {table.start_states["file"]: 0}
     rows: list[list[dict[str, int]]] = []
-    for state in _growing(numbers):
+    for state in _growing_keys(numbers):
         actions: dict[str, int] = {}
         goto: dict[str, int] = {}
         for symbol, (action, target) in sorted(table.states[state].items()):
@@ -144,7 +144,7 @@ def _build(text: str) -> _Data:
         "classes": {kind: patterns[name].to_regexp() for name, kind in _CLASSES.items()},
         "signs": sorted(p.value for name, p in patterns.items() if name not in _CLASSES and not p.value.isidentifier()),
         "space": patterns["SPACE"].to_regexp(),
-        "rules": [[rule.origin.name, len(rule.expansion), _method(rule), *_kept(rule)] for rule in rules],
+        "rules": [[rule.origin.name, len(rule.expansion), _method(rule), *_kept_symbols(rule)] for rule in rules],
         "states": rows,
     }
 

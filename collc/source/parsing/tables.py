@@ -53,7 +53,7 @@ class _Column:
         return self.words.count(self.words[0]) != len(self.words)
 
     @property
-    def whole(self) -> bool | None:
+    def all_numbers(self) -> bool | None:
         """Whether all are numbers; None if some are and some are not."""
         count = sum(map(str.isdigit, self.words))
         return {0: False, len(self.words): True}.get(count)
@@ -142,25 +142,25 @@ class TableReader:
         import numpy as np
 
         text = self._source.text
-        link = self._parsed(start, end)
+        link = self._parse_statement(start, end)
         if not isinstance(link, s.LinkDeclaration):
             return None
         found = [m.start() for m in _VARIABLE.finditer(text, start, end)]
         varying = {at: column for at, column in zip(found, columns, strict=True) if column.varies}
         names = {at: f"{s.COLUMN}{k}" for k, at in enumerate(varying)}
         ends = {part.span.start for part in (link.source, link.target) if isinstance(part, Name)}
-        if any(at >= link.target.span.end or column.whole is None for at, column in varying.items()):
+        if any(at >= link.target.span.end or column.all_numbers is None for at, column in varying.items()):
             return None
-        if any(column.whole is False and at not in ends for at, column in varying.items()):
+        if any(column.all_numbers is False and at not in ends for at, column in varying.items()):
             return None
-        numbers = {names[at]: np.array([*map(int, c.words)], np.int64) for at, c in varying.items() if c.whole}
-        devices = {names[at]: c.words for at, c in varying.items() if not c.whole}
+        numbers = {names[at]: np.array([*map(int, c.words)], np.int64) for at, c in varying.items() if c.all_numbers}
+        devices = {names[at]: c.words for at, c in varying.items() if not c.all_numbers}
         return s.LinkForm(_with_names(link, names), np.array(members, np.int64), numbers, devices)
 
     def _device_table(self, start: int, end: int, words: list[str]) -> s.DeviceTable | None:
         """A table of lines of one form; words: what can differ in them, line by line."""
         text = self._source.text
-        device = self._parsed(start, text.index("\n", start))
+        device = self._parse_statement(start, text.index("\n", start))
         lines = text.count("\n", start, end)
         width = len(words) // lines
         columns = [words[k::width] for k in range(width)]
@@ -171,7 +171,7 @@ class TableReader:
         span = Span(self._source, device.span.start, start + len(text[start:end].rstrip()))
         return s.DeviceTable(span, device, columns[0])
 
-    def _parsed(self, start: int, end: int) -> s.Statement | None:
+    def _parse_statement(self, start: int, end: int) -> s.Statement | None:
         """The statement of a topology between two positions; None if there is something else, or more."""
         around = [Token(NAME, "topology", start, start), Token(NAME, "_", start, start), Token("{", "{", start, start)]
         builder = Builder(self._source)
