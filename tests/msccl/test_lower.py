@@ -121,11 +121,11 @@ def test_all_to_all_in_place_where_each_block_leaves_before_its_successor_comes(
     program = lower(direct_all_to_all(4, 2))
     assert program.placement is Placement.BOTH
     assert_right(program, tmp_path)
-    relayed = lower(scheduled(support.ring(4), support.all_to_all([0, 1, 2, 3])))
+    relayed = lower(scheduled(support.ring(5), support.all_to_all(list(range(5)))))
     assert relayed.placement is Placement.OUT
     assert "out of place only" in relayed.notes[0]
     with pytest.raises(SourceError, match="impossible"):
-        lower(scheduled(support.ring(4), support.all_to_all([0, 1, 2, 3])), MscclOptions(placement=Placement.IN))
+        lower(scheduled(support.ring(5), support.all_to_all(list(range(5)))), MscclOptions(placement=Placement.IN))
 
 
 def test_neighbouring_chunks_move_together(tmp_path):

@@ -96,7 +96,7 @@ def test_the_old_runtime_gets_a_file_for_each_placement(tmp_path: Path) -> None:
 
 
 def test_one_file_where_only_one_placement_is_possible() -> None:
-    module = scheduled(support.ring(4), support.all_to_all([0, 1, 2, 3]))
+    module = scheduled(support.ring(5), support.all_to_all(list(range(5))))
     (file,) = program_files(module, OLD)
     assert (file.variant, file.program.placement) == ("", Placement.OUT)
     with pytest.raises(SourceError, match="impossible"):

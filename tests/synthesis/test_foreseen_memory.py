@@ -18,7 +18,8 @@ UNEQUAL = f"ring(4, {LINK}) * ring(3, bandwidth: 3GB/s, latency: 2us)"
 BROADCAST = "broadcast(t.npus, size: 24MB, root: 0, chunks: 24)"
 NEEDED = [
     (f"ring(40, {LINK})", "all_to_all(t.npus, size: 40MB)", "pccl", "distances of 40 devices from 40 NPUs", 25_600),
-    (f"ring(40, {LINK})", "all_gather(t.npus, size: 40MB)", "tacos", "40 chunks on 40 devices", 40 * 40 * 2 + 400),
+    (f"ring(129, {LINK})", "all_gather(t.npus, size: 129MB)", "tacos", "129 chunks on 129 devices", 129 * 129 * 9 // 4),
+    (f"ring(40, {LINK})", "all_gather(t.npus, size: 40MB)", "tacos", "40 chunks on 40 devices", 2 * 40 * 40),
     (f"ring(40, {LINK})", "all_gather(t.npus, size: 40MB)", "symmetric", "20 steps on 80 links", 20 * 80 * 2),
     (UNEQUAL, "all_gather(t.npus, size: 12MB)", "symmetric", "132 transfers", 132 * 34),
     (UNEQUAL, "all_gather(t.npus, size: 12MB)", "tacos", "12 chunks on 12 devices", 2 * 12 * 12),
