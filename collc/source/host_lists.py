@@ -18,10 +18,10 @@ def expanded_hosts(text: str, most: int) -> list[str]:
         return [text]
     head, ranges, rest = match.groups()
     middle: list[str] = []
-    for one in ranges.split(","):
-        numbers = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", one.strip())
+    for entry in ranges.split(","):
+        numbers = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", entry.strip())
         if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
-            raise ValueError(f"'{one[:40]}' is not a range of hosts")
+            raise ValueError(f"'{entry[:40]}' is not a range of hosts")
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
         if last - first >= most:
             raise OverflowError(f"{last - first + 1:,} hosts in one range")

@@ -119,19 +119,19 @@ class FileScope:
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
         """The declaration of a name, None if there is none. Raises SourceError if two imports declare it."""
-        found = self.candidates(space, name)
-        if len(found) > 1 and found[0].file is not found[1].file:
-            notes = [Note(f"one is declared here, in {f.file.source.name}", f.node.name.span) for f in found[:2]]
+        candidates = self.candidates(space, name)
+        if len(candidates) > 1 and candidates[0].file is not candidates[1].file:
+            notes = [Note(f"one is declared here, in {f.file.source.name}", f.node.name.span) for f in candidates[:2]]
             hint = "declare one of that name in this file, or import only one of the two"
             raise fail("E0206", f"two imported files declare {space} '{name}'", span, *notes, hint=hint)
-        return found[0] if found else None
+        return candidates[0] if candidates else None
 
     def get(self, space: str, name: Identifier) -> FoundDeclaration:
         """The declaration of a name. Raises SourceError if there is none, or two imports declare it."""
-        found = self.find(space, name.name, name.span)
-        if found is None:
+        declaration = self.find(space, name.name, name.span)
+        if declaration is None:
             raise self.unknown_name(space, name.name, name.span)
-        return found
+        return declaration
 
     def unknown_name(self, space: str, name: str, span: Span, more: Sequence[str] = ()) -> SourceError:
         """The error for an undeclared name; more: further names that a hint may propose."""

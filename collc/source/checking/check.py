@@ -45,8 +45,8 @@ class FileChecker:
 
     def global_type(self, name: str, span: Span) -> Type | None:
         """The type of a let, param or group of the file or its imports. Raises SourceError if it is ambiguous."""
-        found = self.file.find("value", name, span)
-        return None if found is None else self.program.of(found.file).declared_type(found)
+        declaration = self.file.find("value", name, span)
+        return None if declaration is None else self.program.of(declaration.file).declared_type(declaration)
 
     def declared_type(self, found: FoundDeclaration) -> Type:
         """The type of a declared value; ANY during its own computation, in a cycle of declarations."""
@@ -56,8 +56,8 @@ class FileChecker:
             self.types[id(node)] = self._declared_type(found)
         return self.types[id(node)]
 
-    def _declared_type(self, found: FoundDeclaration) -> Type:
-        match found.node:
+    def _declared_type(self, declaration: FoundDeclaration) -> Type:
+        match declaration.node:
             case s.Let(value=value):
                 return self.expressions.type_of(value, self.top)
             case s.Param() as node:
@@ -147,12 +147,12 @@ class FileChecker:
     def algorithm(self, node: s.Algorithm) -> None:
         """`algorithm a(...) implements c(...) { ... }`."""
         env = self.parameters(node.parameters)
-        found = self.file.get("collective", node.implements.function)
-        if not isinstance(found.node, s.Collective):
+        declared = self.file.get("collective", node.implements.function)
+        if not isinstance(declared.node, s.Collective):
             return
-        what = f"collective '{found.node.name.name}'"
-        self.expressions.arguments(found.node.parameters, node.implements.arguments, what, node.implements.span, env)
-        self.bodies.algorithm(node.body, env, found.node)
+        what = f"collective '{declared.node.name.name}'"
+        self.expressions.arguments(declared.node.parameters, node.implements.arguments, what, node.implements.span, env)
+        self.bodies.algorithm(node.body, env, declared.node)
 
 
 def check_files(files: list[FileScope], problems: Problems, catalogue: OptionTables) -> None:

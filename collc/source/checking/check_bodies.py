@@ -209,12 +209,12 @@ class BodyChecker:
     def run(self, node: s.RunStatement, env: TypeScope) -> None:
         """Check a run, as in `run all_reduce(dp, size: 1GiB) using ring`."""
         call = node.collective
-        found = self.file.get("collective", call.function)
-        if isinstance(found.node, s.Collective):
+        collective = self.file.get("collective", call.function)
+        if isinstance(collective.node, s.Collective):
             what = f"collective '{call.function.name}'"
-            module = found.file.module
-            call = RunCall.of(call, found.node.parameters, module, lambda name: self._is_value(name, env)).call
-            self.expressions.arguments(found.node.parameters, call.arguments, what, call.span, env)
+            module = collective.file.module
+            call = RunCall.of(call, collective.node.parameters, module, lambda name: self._is_value(name, env)).call
+            self.expressions.arguments(collective.node.parameters, call.arguments, what, call.span, env)
         if node.using is not None and not self.file.candidates("algorithm", node.using.name):
             raise self.file.unknown_name("algorithm", node.using.name, node.using.span)
         for argument in node.arguments:

@@ -160,12 +160,12 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         return kind
 
     def _visit_comparison(self, node: ex.Comparison, env: TypeScope) -> Type:
-        found = [self.type_of(operand, env) for operand in node.operands]
+        types = [self.type_of(operand, env) for operand in node.operands]
         for k, operator in enumerate(node.operators):
-            left, right = found[k], found[k + 1]
+            left, right = types[k], types[k + 1]
             if not are_comparable(operator, left, right):
                 place = node.operands[k].span.to(node.operands[k + 1].span)
-                notes = [Note(f"this is {found[i]}", node.operands[i].span) for i in (k, k + 1)]
+                notes = [Note(f"this is {types[i]}", node.operands[i].span) for i in (k, k + 1)]
                 message = f"'{operator}' is not defined for {left} and {right}"
                 self.problems.add(*fail("E0210", message, place, *notes).diagnostics)
         return BOOL
@@ -190,9 +190,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
     def _base(self, node: ex.Expr, env: TypeScope) -> Type:
         """The type of the base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, ex.Name) and env.find(node.name) is None:
-            found = self.file.find("topology", node.name, node.span)
-            if found is not None and not (
-                isinstance(found.node, TopologyTemplate) and found.node.parameters is not None
+            declaration = self.file.find("topology", node.name, node.span)
+            if declaration is not None and not (
+                isinstance(declaration.node, TopologyTemplate) and declaration.node.parameters is not None
             ):
                 return TOPOLOGY
         return self.type_of(node, env)
@@ -246,10 +246,10 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
                 what = "a degree" if parameter == "degree" else parameter
                 self.expect(argument.value, env, TRANSFORM_PARAMETERS[name][parameter], what)
             return TOPOLOGY
-        found = self.file.find("topology", name, node.function.span)
-        if found is None:
+        declaration = self.file.find("topology", name, node.function.span)
+        if declaration is None:
             raise self.file.unknown_name("topology", name, node.function.span, [*BUILTINS, *TRANSFORMS])
-        template = found.node
+        template = declaration.node
         if not isinstance(template, TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"
             raise fail("E0313", f"topology '{name}' takes no arguments", node.span, hint=hint)
@@ -284,13 +284,13 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
 
     def _builtin(self, node: ex.Call, env: TypeScope) -> Type:
         name = node.function.name
-        found = [self.type_of(a.value, env) for a in node.arguments]
+        types = [self.type_of(a.value, env) for a in node.arguments]
         check_arguments(node)
-        wrong = [k for k, given in enumerate(found) if not _takes(name, k, given, len(found))]
+        wrong = [k for k, given in enumerate(types) if not _takes(name, k, given, len(types))]
         if wrong:
             argument = node.arguments[wrong[0]].value
-            raise fail("E0211", f"{name} takes {_WANTED[name]}, not {found[wrong[0]]}", argument.span)
-        return self._result(node, name, found)
+            raise fail("E0211", f"{name} takes {_WANTED[name]}, not {types[wrong[0]]}", argument.span)
+        return self._result(node, name, types)
 
     def _result(self, node: ex.Call, name: str, found: list[Type]) -> Type:
         if name in ("len", "ceil", "index"):

@@ -44,9 +44,9 @@ def execute_body(
         return None
     parts: list[BodyRows] = []
     for statement in statements:
-        part = _statement(statement, frame, evaluator, handle)
-        if part is not None and len(part.row):
-            parts.append(part)
+        rows = _statement(statement, frame, evaluator, handle)
+        if rows is not None and len(rows.row):
+            parts.append(rows)
     return _merge_rows(parts)
 
 

@@ -191,12 +191,12 @@ def _index(call: FunctionCall) -> Value | None:
     content = group.data.uniform_items().tolist()
     rank = {number: k for k, number in enumerate(content)}
     numbers = npu.data if is_column(npu.data) else np.array([npu.data])
-    found = np.array([rank.get(x, -1) for x in numbers.tolist()], np.int64)
-    row = exact.first_row(found < 0)
+    ranks = np.array([rank.get(x, -1) for x in numbers.tolist()], np.int64)
+    row = exact.first_row(ranks < 0)
     if row >= 0:
         name = npu.home.network.shown_name(int(numbers[row])) if npu.home is not None else str(numbers[row])
         raise fail("E0404", f"{name} is not in the group", call.node.span, call.frame.note(row))
-    return Value(INT, found if npu.varies else int(found[0]))
+    return Value(INT, ranks if npu.varies else int(ranks[0]))
 
 
 BUILTINS: Final[dict[str, Callable[[FunctionCall], Value | None]]] = {

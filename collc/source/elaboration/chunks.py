@@ -44,11 +44,11 @@ class ChunkIndex:
         """int64[rows]: the chunk with each row of indices, -1 if there is none."""
         inside = ((index >= self.low) & (index - self.low < self.size)).all(axis=1)
         keys = np.where(inside, _keys(index, self.low, self.size), -1)
-        at = np.searchsorted(self.keys, keys)
-        at[at == len(self.keys)] = 0
+        position = np.searchsorted(self.keys, keys)
+        position[position == len(self.keys)] = 0
         if not len(self.keys):
             return np.full(len(index), -1, np.int64)
-        return np.where(self.keys[at] == keys, self.chunk[at], -1)
+        return np.where(self.keys[position] == keys, self.chunk[position], -1)
 
     def duplicate(self) -> int:
         """A chunk with the same indices as another one, -1 if all differ."""

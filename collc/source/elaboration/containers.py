@@ -77,9 +77,9 @@ def checked_index(index: int, count: int, span: Span) -> int:
 
 def selected_items(base: Value, chosen: list[int]) -> Value:
     """A list or group of some items of a uniform one."""
-    at = base.data.start[0] + np.array(chosen, np.int64)
+    positions = base.data.start[0] + np.array(chosen, np.int64)
     content = base.data.content
-    data = single_list(content.take(at) if isinstance(content, ListArray) else content[at])
+    data = single_list(content.take(positions) if isinstance(content, ListArray) else content[positions])
     return Value(base.type, data, base.home)
 
 

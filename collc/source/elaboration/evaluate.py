@@ -256,8 +256,8 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
 
     def _compare(self, operator: str, left: Value, right: Value, frame: Frame) -> Data:
         if operator in ("in", "not in"):
-            found = membership(left, right, frame)
-            return found if operator == "in" else ~found if is_column(found) else not found
+            contained = membership(left, right, frame)
+            return contained if operator == "in" else ~contained if is_column(contained) else not contained
         if isinstance(left.data, ListArray | Interval | Topology) or isinstance(
             right.data, ListArray | Interval | Topology
         ):
@@ -344,10 +344,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
         if bad.any():
             raise _out_of_range(base, index, int(np.argmax(bad)), node, frame)
-        at = lists.start + index.data
+        positions = lists.start + index.data
         if lists.uniform and not is_column(index.data):
-            return items_at(base, at).at(0)
-        return items_at(base, at)
+            return items_at(base, positions).at(0)
+        return items_at(base, positions)
 
     def _npu_of(self, topology: Topology, index: ex.Expr, node: ex.Index, frame: Frame) -> Value:
         """`t[i]`: an NPU by its number, or a group for several indices."""

@@ -95,8 +95,8 @@ def membership(item: Value, container: Value, frame: Frame) -> Data:
     """Whether items are in a range, list, set or group: a bool, or one an iteration."""
     data = container.data
     if isinstance(data, Interval):
-        found = (item.data >= data.low) & (item.data < data.high)
-        return np.asarray(found, np.bool_) if is_column(found) else bool(found)
+        contained = (item.data >= data.low) & (item.data < data.high)
+        return np.asarray(contained, np.bool_) if is_column(contained) else bool(contained)
     uniform = not (item.varies or container.varies)
     if isinstance(item.data, ListArray):
         raise fail("E0210", "'in' does not search for lists in a list", None)

@@ -197,7 +197,7 @@ class Builder:
         operators = tuple(" ".join(words).split(" , "))
         return self._check_nesting(ex.Comparison(self._span(parts), operators, operands), operands)
 
-    def _parenthesized(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Expr:
+    def _parentheses(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Expr:
         return self._check_nesting(replace(kept[0], span=self._span(parts)), kept)
 
     def _collection(self, kind: str, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
