@@ -29,6 +29,15 @@ REDUCTION_NS = 1
 """What ASTRA-sim takes for a compute node without a duration."""
 
 
+ORDERS: Final = 120
+"""Orders of messages that are tried."""
+
+MOST_MESSAGES: Final = 100_000
+"""Messages that all orders may simulate together, but at least _LEAST_ORDERS orders are tried."""
+
+_LEAST_ORDERS: Final = 6
+
+
 @dataclass(frozen=True, eq=False)
 class HopTimes:
     """n messages at their first and last links in ASTRA-sim's nanoseconds, in the order of the schedule on each link.
@@ -67,13 +76,18 @@ class HopTimes:
 
     def candidates(self) -> Iterator[Int64Array]:
         """Times before which messages do not leave, int64[n], 0: as soon as it can be sent; the likeliest first."""
-        for key in (self.due, (self.due + self.enter) // 2, self.enter):
-            for apart in (1, 0):
-                times = self.latest(key, apart)
-                whole = np.maximum(self.ready, times // _MICROSECOND * _MICROSECOND)
-                for begin in (whole, times):  # compute nodes take whole microseconds, so that fewer make these
-                    yield np.where(begin > self.ready, begin, 0)
-                    yield begin
+        rng = np.random.default_rng(0)
+        slot = int(self.busy.max(initial=1))
+        for number in range(max(_LEAST_ORDERS, min(ORDERS, MOST_MESSAGES // max(1, len(self.due))))):
+            key = self.enter if number == 2 else self.due
+            if number > 2:
+                share = rng.random()
+                noise = rng.random(len(key)) * slot * (0.1, 1, 2, 4)[number % 4]
+                key = (share * self.due + (1 - share) * self.enter + noise).astype(np.int64)
+            times = self.latest(key, 1 - number % 2)
+            whole = np.maximum(self.ready, times // _MICROSECOND * _MICROSECOND)
+            for begin in (whole, times):  # compute nodes take whole microseconds, so that fewer of them make these
+                yield np.where(begin > self.ready, begin, 0) if number % 3 else begin
 
 
 @dataclass(frozen=True, eq=False)
