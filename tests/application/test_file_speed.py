@@ -10,7 +10,7 @@ import pytest
 
 from collc.application.compile.output_files import write_files
 from collc.application.emit import file_times
-from collc.application.emit.file_times import FileKind, plan_speed_notes, simulated_file, switched_notes, write_file
+from collc.application.emit.file_times import Runtime, plan_speed_notes, simulated_file, switched_notes, write_file
 from collc.base.atomic_files import drafting
 from collc.base.units import format_time
 from collc.msccl.options import MscclOptions, Protocol
@@ -73,7 +73,7 @@ def test_the_buffer_is_that_of_the_schedule(tmp_path: Path, collective: Callable
     module = scheduled(support.network(4, links), collective(list(range(4))))
     assert module.schedule is not None
     sent = module.demand.chunks.size[module.schedule.transfers.chunk].sum()
-    cases: tuple[tuple[FileKind, int], ...] = (("msccl", 1), ("msccl", 2), ("mscclpp", 1), ("mscclpp", 2))
+    cases: tuple[tuple[Runtime, int], ...] = (("msccl", 1), ("msccl", 2), ("mscclpp", 1), ("mscclpp", 2))
     for kind, instances in cases:
         options = MscclOptions(instances=instances)
         write_file(module, options, kind, tmp_path / "f")
@@ -105,7 +105,7 @@ def test_files_of_unwound_switches_are_simulated_over_them(tmp_path: Path) -> No
         target = (tmp_path, draft)
         notes = write_files(module, network, request.emits, target, lambda _share, _phase: None, lambda _: "").notes
         draft.publish()
-    kinds: tuple[tuple[str, FileKind, str], ...] = (("MSCCL", "msccl", "s.xml"), ("MSCCL++", "mscclpp", "s.json"))
+    kinds: tuple[tuple[str, Runtime, str], ...] = (("MSCCL", "msccl", "s.xml"), ("MSCCL++", "mscclpp", "s.json"))
     for name, kind, file in kinds:
         simulated = simulated_file(tmp_path / file, kind, network, module.demand, MscclOptions())
         assert simulated.time_ps > 1.5 * module.collective_time()

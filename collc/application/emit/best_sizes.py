@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.application.emit.file_times import FileKind, costs_of, file_times, read_tasks, write_file
+from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
 from collc.base.diagnostics import CollcError, Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import listed
@@ -44,7 +44,7 @@ TOLERANCE: Final = Fraction(1, 50)
 
 
 def with_best_sizes(
-    module: Module, options: MscclOptions, kind: FileKind, announce: Announcer
+    module: Module, options: MscclOptions, kind: Runtime, announce: Announcer
 ) -> tuple[MscclOptions, str]:
     """The options with the sizes for which the schedule is the best known, and a remark about them.
 
@@ -67,7 +67,7 @@ def with_best_sizes(
     return replace(options, sizes=(low, high), best_known=False), remark
 
 
-def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
+def _own_times(module: Module, options: MscclOptions, kind: Runtime) -> Times:
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         write_file(module, options, kind, path)
@@ -75,7 +75,7 @@ def _own_times(module: Module, options: MscclOptions, kind: FileKind) -> Times:
     return file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
 
 
-def _other_times(module: Module, standard: Standard, kind: FileKind, announce: Announcer) -> dict[str, Times]:
+def _other_times(module: Module, standard: Standard, kind: Runtime, announce: Announcer) -> dict[str, Times]:
     """The times of what the schedule is compared with, by name."""
     costs, root = tuple(DEFAULT_COSTS.values()), max(0, standard.root)
     found: dict[str, Times] = {}
@@ -106,7 +106,7 @@ def _plan_for_size(module: Module, standard: Standard, size: int) -> Module:
     return Invert().run(Synthesize("auto").run(blank, context), context)
 
 
-def _times_with_protocols(module: Module, kind: FileKind) -> dict[str, Times]:
+def _times_with_protocols(module: Module, kind: Runtime) -> dict[str, Times]:
     with tempfile.TemporaryDirectory(prefix="collc-") as folder:
         path = Path(folder) / "file"
         found: dict[str, Times] = {}

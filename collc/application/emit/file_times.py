@@ -29,7 +29,7 @@ from collc.ten.network import Network
 from collc.tuning.nccl_shapes import sampled_positions
 from collc.tuning.protocols import ProtocolCost, of_plans, with_protocol
 
-FileKind = Literal["msccl", "mscclpp"]
+Runtime = Literal["msccl", "mscclpp"]
 
 LEAST_CHUNK: Final[dict[str, int]] = {"msccl": 4, "mscclpp": 16}
 """The fewest bytes of a chunk: one element of float32; a vector of 16 bytes for plans."""
@@ -52,12 +52,12 @@ class FileTasks:
         return replace(self.tasks, size=scaled)
 
 
-def costs_of(kind: FileKind, costs: Iterable[ProtocolCost]) -> list[ProtocolCost]:
+def costs_of(kind: Runtime, costs: Iterable[ProtocolCost]) -> list[ProtocolCost]:
     """Of some protocols, those that a kind of file has: plans have no LL128."""
     return [cost for cost in costs if kind == "msccl" or cost.name in ("Simple", "LL")]
 
 
-def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path) -> None:
+def write_file(module: Module, options: MscclOptions, kind: Runtime, path: Path) -> None:
     """Write the file of a schedule; of two for both placements the first one. Raises SourceError if it has none."""
     with path.open("wb") as file:
         if kind == "mscclpp":
@@ -72,7 +72,7 @@ def write_file(module: Module, options: MscclOptions, kind: FileKind, path: Path
 
 
 def read_tasks(
-    path: Path, network: Network, kind: FileKind, protocol: str | None = None, profile: Profile = Profile.EXECUTOR
+    path: Path, network: Network, kind: Runtime, protocol: str | None = None, profile: Profile = Profile.EXECUTOR
 ) -> FileTasks:
     """The steps of a file that collc wrote, which is not checked.
 
@@ -97,7 +97,7 @@ def read_tasks(
 
 
 def times_of(
-    network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind, sizes: Sequence[int]
+    network: Network, file: FileTasks, cost: ProtocolCost, kind: Runtime, sizes: Sequence[int]
 ) -> list[int | None]:
     """Picoseconds of a file for each size; None if a chunk would be too small, or the buffer too large."""
     seen = with_protocol(network, of_plans(cost) if kind == "mscclpp" else cost)
@@ -111,7 +111,7 @@ def times_of(
 
 
 def file_times(
-    sizes: Sequence[int], network: Network, file: FileTasks, cost: ProtocolCost, kind: FileKind
+    sizes: Sequence[int], network: Network, file: FileTasks, cost: ProtocolCost, kind: Runtime
 ) -> list[int | None]:
     """Picoseconds of a file for each size, as `times_of`, with every third size simulated and others interpolated."""
     least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
@@ -144,7 +144,7 @@ def _interpolate_times(sizes: Sequence[int], least: int, most: int, known: dict[
 # The file beside its schedule
 
 
-def simulated_file(path: Path, kind: FileKind, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
+def simulated_file(path: Path, kind: Runtime, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
     """The file of a demand on a network, for the buffer of the demand, as `collc simulate` does it.
 
     Raises Deadlock and NoRoute if it does not end, ValueError if links have no bandwidth.
@@ -185,7 +185,7 @@ def _cause(found: Simulation, module: Module, options: MscclOptions) -> str:
 
 
 def switched_notes(
-    paths: Sequence[Path], kind: FileKind, module: Module, network: Network, options: MscclOptions
+    paths: Sequence[Path], kind: Runtime, module: Module, network: Network, options: MscclOptions
 ) -> tuple[str, ...]:
     """A remark on each file of a schedule for unwound switches that takes much longer with the switches.
 

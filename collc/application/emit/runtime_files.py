@@ -19,7 +19,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 
 if TYPE_CHECKING:
-    from collc.application.emit.file_times import FileKind
+    from collc.application.emit.file_times import Runtime
     from collc.msccl.communicators import Communicator
     from collc.msccl.lowering.files import ProgramFile
 
@@ -41,7 +41,7 @@ def emit_mscclpp(emission: Emission) -> WrittenFile:
     return _with_switched_notes(written, emission, "mscclpp", options)
 
 
-def _with_switched_notes(file: WrittenFile, emission: Emission, kind: FileKind, options: MscclOptions) -> WrittenFile:
+def _with_switched_notes(file: WrittenFile, emission: Emission, kind: Runtime, options: MscclOptions) -> WrittenFile:
     """The files with remarks on their speed over the switches if they were planned without these."""
     if not emission.module.network.unwound or emission.network is None or "failed" in file.checks.values():
         return file
@@ -141,7 +141,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
 
 
 def _choose_sizes(
-    part: Module, options: MscclOptions, kind: FileKind, announce: Announcer
+    part: Module, options: MscclOptions, kind: Runtime, announce: Announcer
 ) -> tuple[MscclOptions, tuple[str, ...]]:
     """The options with sizes, and a remark if the program leaves them to collc."""
     if not options.best_known:

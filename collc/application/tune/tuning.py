@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.application.emit.file_times import FileKind
+from collc.application.emit.file_times import Runtime
 from collc.application.emit.runtime_files import average_note
 from collc.application.program_files import not_one_schedule, read_program
 from collc.application.settings import Progress
@@ -72,7 +72,7 @@ class TuningSettings:
     sizes: tuple[int, int]
     schedule: str | None = None
     definitions: tuple[tuple[str, str], ...] = ()
-    kinds: tuple[FileKind, ...] = ("msccl", "mscclpp")
+    kinds: tuple[Runtime, ...] = ("msccl", "mscclpp")
     profile: Profile = Profile.EXECUTOR
     algorithms: tuple[str, ...] = ()
     chunks: tuple[int, ...] = ()
@@ -147,7 +147,7 @@ def _parts(request: ScheduleRequest) -> int:
     return len(run.group) if run.standard is not None and run.standard.kind == "scatter" else 1
 
 
-def _kinds(demand: Demand, kinds: tuple[FileKind, ...]) -> tuple[tuple[FileKind, ...], tuple[str, ...]]:
+def _kinds(demand: Demand, kinds: tuple[Runtime, ...]) -> tuple[tuple[Runtime, ...], tuple[str, ...]]:
     """(the kinds of files that can compute the reduction of a demand, remarks). Raises SourceError M0120 for none."""
     from collc.msccl.plans.precheck import check_sums, other_reductions
 
@@ -155,7 +155,7 @@ def _kinds(demand: Demand, kinds: tuple[FileKind, ...]) -> tuple[tuple[FileKind,
     others = other_reductions(demand)
     if not others or "mscclpp" not in kinds:
         return kinds, notes
-    left: tuple[FileKind, ...] = tuple(kind for kind in kinds if kind != "mscclpp")
+    left: tuple[Runtime, ...] = tuple(kind for kind in kinds if kind != "mscclpp")
     if not left:
         check_sums(demand)
     return left, (*notes, f"no MSCCL++ plans: MSCCL++ only adds, and this is {' and '.join(others)}")

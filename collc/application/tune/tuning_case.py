@@ -12,7 +12,7 @@ from typing import Final, TypedDict
 from collc.application.compile.compile_report import CompileReport
 from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
-from collc.application.emit.file_times import FileKind, costs_of, file_times, read_tasks, write_file
+from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
 from collc.application.sweep.sweep_case import with_textbook_algorithm
@@ -57,7 +57,7 @@ class SchedulePlan:
     in_network: bool = False
 
     @property
-    def kinds(self) -> tuple[FileKind, ...]:
+    def kinds(self) -> tuple[Runtime, ...]:
         """The kinds of files that the schedule is made for."""
         return ("mscclpp",) if self.in_network else ("msccl", "mscclpp")
 
@@ -68,7 +68,7 @@ class FileOptions:
     an MSCCL file.
     """
 
-    kind: FileKind
+    kind: Runtime
     instances: int
     channels: int | None
     profile: Profile = Profile.EXECUTOR

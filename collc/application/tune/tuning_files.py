@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from collc.application.emit.file_times import FileKind, read_tasks, times_of
+from collc.application.emit.file_times import Runtime, read_tasks, times_of
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
 from collc.application.tune.tuning_case import TunedProgram, as_written, file_options, planned_module
 from collc.base.atomic_files import drafting
@@ -88,7 +88,7 @@ def _write_range(
     report: TuningReport,
     planned: tuple[ScheduleRequest, Module],
     one: TunedRange,
-    kind: FileKind | str,
+    kind: Runtime | str,
     path: Path,
 ) -> tuple[Network, tuple[int | None, ...]]:
     """Write and check the file of a range; returns the network, and its times for the sizes in the range.
