@@ -65,9 +65,11 @@ def _starts_over_switches(conditions: Conditions, plan: _HopTasks, stop: Callabl
         return None
     slots = _free_slots(conditions)
     waits = [*plan.waits_for_slots(start, {switch: slots[switch] for switch in plan.entered & slots.keys()})]
-    if conditions.task.inverted and plan.copies_meet(start):
-        waits += plan.waits_for_copies(start)
-    return plan.starts(stop, waits) if waits else start
+    if waits:
+        start = plan.starts(stop, waits)
+    if start is not None and conditions.task.inverted and plan.copies_meet(start):  # perhaps only since some wait
+        start = plan.starts(stop, [*waits, *plan.waits_for_copies(start)])
+    return start
 
 
 class _HopTasks:
