@@ -29,8 +29,8 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, Schedule, StepSchedule
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.copy_replay import arrival_delay, check_step_table
 from collc.verification.factored_check import is_proved
+from collc.verification.step_table_check import arrival_delay, check_step_table
 from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, all_right, at, nothing_to_check
 

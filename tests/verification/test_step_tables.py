@@ -14,7 +14,7 @@ from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import Clock, LinkModel, StepSchedule
 from collc.verification import copy_replay, verify_schedule
-from collc.verification.copy_replay import arrival_delay
+from collc.verification.step_table_check import arrival_delay
 from tests.support import MiB, all_gather, demand_of, network, ring
 
 STEP = 20_031_250
