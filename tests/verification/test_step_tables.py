@@ -13,7 +13,7 @@ from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import Clock, LinkModel, StepSchedule
-from collc.verification import copy_replay, verify_schedule
+from collc.verification import step_table_check, verify_schedule
 from collc.verification.step_table_check import arrival_delay
 from tests.support import MiB, all_gather, demand_of, network, ring
 
@@ -59,7 +59,7 @@ NOT_COVERED: dict[str, Callable[[Module], Module]] = {
 
 @pytest.mark.parametrize("name", NOT_COVERED)
 def test_modules_that_the_step_check_does_not_cover(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 6)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 6)
     assert delay(gather()) == 1
     assert delay(NOT_COVERED[name](gather())) is None
 
@@ -67,12 +67,12 @@ def test_modules_that_the_step_check_does_not_cover(name: str, monkeypatch: pyte
 def test_small_tables_are_checked_by_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert delay(gather()) is None
     assert verify_schedule(gather()).ok
-    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 7)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 7)
     assert delay(gather()) is None
 
 
 def test_chunks_that_arrive_after_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 0)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
     for latency, steps in ((0, 1), (1, 2), (1000, 2), (1001, 3), (63_000, 64), (63_001, None)):
         net = network(2, [(0, 1, LinkKind(latency, Fraction(10**12)))])
         demand = demand_of([(1000, [0], [1], Op.COPY)])
@@ -83,7 +83,7 @@ def test_chunks_that_arrive_after_several_steps(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_chunks_beyond_the_table_are_offenders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 0)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
     module = gather()
     table = module.schedule.chunk.copy()
     table[1, 0] = 3
@@ -94,7 +94,7 @@ def test_chunks_beyond_the_table_are_offenders(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_planned_runs_must_be_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 0)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
     empty = changed(chunk=np.full((2, 3), 0xFFFF, np.uint16))(gather())
     assert verify_schedule(replace(empty, planned=frozenset())).ok
     assert verify_schedule(replace(empty, planned=frozenset({0}))).failed() == ("delivered",)

@@ -32,9 +32,9 @@ compilation.
 MOST_BY_EVENTS = 4_000_000
 """Transfers up to which events are tried in large networks if all transfers take equal time."""
 
-TRIALS = 8
-"""Attempts at least by events in small networks if all transfers take equal time, all but the first with random
-ties.
+TRIALS = 16
+"""Attempts at least by events in small networks if all transfers take equal time, all but the first with random ties.
+Fitted on an All-Gather of DGX-1 with 6 chunks: 16 attempts find its optimum with 12 of 12 seeds, 8 with 10 of them.
 """
 
 NEAR = 100
