@@ -327,7 +327,7 @@ def step_table_module(rng: np.random.Generator) -> Module:
 
 
 def test_step_by_link_tables_agree_with_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_replay, "LARGE_TABLE", 0)
+    monkeypatch.setattr(step_table_check, "LARGE_TABLE", 0)
     seen = Counter()
     for seed in range(300):
         module = step_table_module(np.random.default_rng(seed))
