@@ -19,7 +19,7 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, StepSchedule, Transfers
-from collc.verification import CHECKS, copy_replay, schedule_check, verify_schedule
+from collc.verification import CHECKS, schedule_check, step_table_check, verify_schedule
 from collc.verification.schedule_check import check_buffers
 from collc.verification.verdict import Findings
 from tests.support import (
@@ -332,7 +332,7 @@ def test_step_by_link_tables_agree_with_the_interpreter(monkeypatch: pytest.Monk
     for seed in range(300):
         module = step_table_module(np.random.default_rng(seed))
         if seed % 3 == 0:
-            monkeypatch.setattr(copy_replay, "_BLOCK", 40)
+            monkeypatch.setattr(step_table_check, "_BLOCK", 40)
         expected = interpret(module)
         assert outcomes(module) == expected, seed
         seen[all(expected.values())] += 1
