@@ -14,9 +14,9 @@ from collc.source import limits
 from collc.source.elaboration.arithmetic import is_machine
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
+from collc.source.elaboration.containers import flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.sets import flatten_lists, sorted_unique
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s

@@ -17,7 +17,7 @@ from collc.source.elaboration.prices import table_prices
 from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
-from collc.source.elaboration.values import Value, string
+from collc.source.elaboration.values import Value
 from collc.source.imports import GivenFiles, Loader, with_tables
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
@@ -212,7 +212,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
         statements = parse(source).statements
     except SourceError:
         if wanted == STRING:
-            return string(text)
+            return Value(STRING, text)
         raise fail("E0224", f"definition of {name}: '{text}' is not a value of type {wanted}", None) from None
     only = statements[0] if len(statements) == 1 else None
     if not isinstance(only, s.Let):
@@ -222,7 +222,7 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
         return as_parameter(value, parameter, Span(source, len(head), len(source.text)))
     except SourceError:
         if wanted == STRING:
-            return string(text)
+            return Value(STRING, text)
         raise
 
 

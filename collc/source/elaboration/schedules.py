@@ -20,10 +20,10 @@ from collc.source.elaboration.binding import (
 )
 from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective, moves_of
+from collc.source.elaboration.containers import equal_values
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.requests import OptionTables, check_request, checked_options, file_name
-from collc.source.elaboration.sets import equal_values
 from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.attributes import (
     LINK_ATTRIBUTES,
     NPU_ATTRIBUTES,
@@ -26,7 +27,6 @@ from collc.source.elaboration.attributes import (
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.operators import text_of
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
