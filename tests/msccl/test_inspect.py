@@ -7,13 +7,13 @@ import json
 import pytest
 
 from collc.application.file_kinds import call_for
+from collc.application.show.threadblock_picture import threadblock_picture
 from collc.base.diagnostics import CheckFailed, UsageError
 from collc.msccl.inspecting.inspect_file import inspect_file
 from collc.msccl.inspecting.inspect_plan import inspect_plan
 from collc.msccl.inspecting.inspection import ranges
 from collc.msccl.lowering.lower import lower
 from collc.msccl.plans.plan import plan_of
-from collc.pictures.threadblock_picture import threadblock_picture
 from tests import support
 from tests.pictures.drawn import overlaps, texts, tips
 

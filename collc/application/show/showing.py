@@ -185,8 +185,8 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """A file for a runtime, with its checks, its threadblocks and, on a network, its simulation."""
+    from collc.application.show.threadblock_picture import threadblock_picture
     from collc.application.verify.file_verification import Expectation, verify_file
-    from collc.pictures.threadblock_picture import threadblock_picture
 
     _check_settings(path, settings)
     progress(None, f"checking {path.name}")
