@@ -12,11 +12,10 @@ from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, call_type
-from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
 from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
-from collc.source.scopes import TRANSFORMS, FileScope
+from collc.source.scopes import FileScope
 from collc.source.types import (
     ANY,
     BOOL,
@@ -236,16 +235,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         name = node.function.name
         if name in BUILTINS:
             return call_type(node, [self.type_of(a.value, env) for a in node.arguments])
-        if name in TRANSFORMS:
-            topology, rest = transform_arguments(name, node)
-            self.expect(topology.value, env, TOPOLOGY, f"the argument of '{name}'")
-            for parameter, argument in rest.items():
-                what = "a degree" if parameter == "degree" else parameter
-                self.expect(argument.value, env, TRANSFORM_PARAMETERS[name][parameter], what)
-            return TOPOLOGY
         declaration = self.file.find("topology", name, node.function.span)
         if declaration is None:
-            raise self.file.unknown_name("topology", name, node.function.span, [*BUILTINS, *TRANSFORMS])
+            raise self.file.unknown_name("topology", name, node.function.span, [*BUILTINS])
         template = declaration.node
         if not isinstance(template, TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"

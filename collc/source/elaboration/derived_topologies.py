@@ -32,15 +32,13 @@ from collc.source.elaboration.topology_parts import (
     is_present,
     part_named,
 )
-from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyMembers, TopologyPart
+from collc.source.elaboration.topology_values import Topology, TopologyPart
 from collc.source.elaboration.values import ListArray
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Identifier
 from collc.source.problems import fail
 from collc.source.types import INT
 from collc.ten import transform
-from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.network import LinkKind, Network
 
@@ -49,62 +47,6 @@ Pair = tuple[int, int]
 
 _NEW_RATES: Final = "give its rates, as in: link a <-> b (bandwidth: 12.5GB/s, latency: 1us)"
 _NEW_VALUES: Final = "give what changes, as in: npu gpu[2] (inject: 100GB/s); new devices have a new name"
-
-
-def rename_topology(topology: Topology, name: Identifier) -> Topology:
-    """A topology under the name of a declaration."""
-    network = replace(topology.network, name=name.name)
-    return replace(topology, name=name.name, network=network, span=name.span)
-
-
-def product(left: Topology, right: Topology, span: Span) -> Topology:
-    """The Cartesian product. Raises SourceError."""
-    for factor in (left, right):
-        if not factor.network.present.all():
-            hint = "remove the parts from the product: (a * b) without { ... }"
-            raise fail(
-                "E0320", f"'{factor.name}' has removed parts and cannot be a factor of a product", span, hint=hint
-            )
-    a, b = left.network, right.network
-    n, m = a.npu_count, b.npu_count
-    limits.check_count("NPUs and switches", n * m + m * a.switch_count + n * b.switch_count, span)
-    limits.check_count("links", m * a.link_count + n * b.link_count, span)
-    name = f"{left.name} * {right.name}"
-    network = transform.product(a, b, name, (left.kind, right.kind))
-    grid = network.families[0]
-    members: TopologyMembers = {"npu": DeviceArray("npu", False, grid.shape, grid.strides, 0)}
-    return Topology(name, "product", network, members, span, (left, right))
-
-
-def reversed_links(base: Topology) -> Topology:
-    """The topology with the direction of every link reversed."""
-    return replace(base, network=base.network.reverse())
-
-
-def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology:
-    """The topology whose NPUs have limits; an NPU that had some has the tighter ones.
-
-    has_mode: whether the mode of the endpoint was given; else the mode of an NPU which has a rate of memory stays.
-    """
-    tighter: list[Endpoint] = []
-    for npu in range(base.network.npu_count):
-        before = base.network.endpoint_of(npu)
-        kept = before.memory is not None and not has_mode
-        tighter.append(before.tighter(replace(endpoint, mode=before.mode) if kept else endpoint))
-    return replace(base, network=with_endpoints(base.network, tighter))
-
-
-def unwound(base: Topology, degree: int, span: Span) -> Topology:
-    """The topology with switches replaced by direct links (see transform.unwound). Raises SourceError."""
-    try:
-        network = transform.unwound(base.network, degree, joined=True)
-    except ValueError as error:
-        raise fail("E0321", f"'{base.name}' cannot be unwound: {error}", span) from None
-    return replace(base, network=network, members=_npus_only(base.members))
-
-
-def _npus_only(members: TopologyMembers) -> TopologyMembers:
-    return {name: e for name, e in members.items() if not (isinstance(e, DeviceArray) and e.switch)}
 
 
 # Parts that `without` removes and that `with` changes or adds
@@ -443,7 +385,7 @@ def _device_number(number: int, node: ex.Expr, base: Topology, *, named: bool) -
 def _check_known(node: ex.Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> None:
     """Raise SourceError if a part begins with a name that neither the topology nor the program has."""
     node = ex.root_of(node)
-    if not isinstance(node, ex.Name) or frame.find(node.name) or evaluator.topologies.topology_named(node.name):
+    if not isinstance(node, ex.Name) or frame.find(node.name) or evaluator.topology_named(node.name):
         return
     shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
     close = did_you_mean(node.name, shapes)

@@ -9,18 +9,16 @@ from typing import Final
 from collc.base.diagnostics import Note
 from collc.base.wording import listed
 from collc.graph.dimensions import with_axes
-from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.prices import add_price, check_tier, default_prices, table_prices
-from collc.source.elaboration.requests import OptionTables
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary
 from collc.source.parsing.syntax import Workload as WorkloadNode
-from collc.source.problems import AlreadyReported, Problems, fail
+from collc.source.problems import AlreadyReported, fail
 from collc.source.program import Deadline, DesignRequest, EmitRequest, RequiredConstraint, TrainedWorkload
 from collc.source.types import FLOAT, NUMBERS, RATE, TIME, TOPOLOGY, Kind, Type, binary_type
 from collc.ten.network import Network
@@ -46,37 +44,29 @@ class _DesignDraft:
 
 
 class DesignBuilder:
-    """Elaborates one design. has_errors: whether something that it needs has errors that were already reported."""
+    """Elaborates one design. workloads, tables: those of the file, by name."""
 
     def __init__(
         self,
         node: s.Design,
         context: FileContext,
-        catalogue: OptionTables,
         workloads: dict[str, Workload],
         tables: dict[str, dict[str, PartCosts]],
-        problems: Problems,
     ) -> None:
         self.node = node
         self.context = context
-        self.catalogue = catalogue
         self.workloads = workloads
         self.tables = tables
-        self.problems = problems
-        self.has_errors = False
 
     def build(self) -> DesignRequest:
         """The request of the design. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
         node = self.node
-        before = len(self.problems.found)
-        value = self.context.evaluator.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a design")
+        value = self.context.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a design")
         topology: Topology = value.data
         network = _with_dimensions(topology)
         self.draft = _DesignDraft(topology, network)
         self.dimensions = max(1, len(network.axes))
-        unroll(node.body, self.context.root.inner(), self.context.evaluator, self.problems, self.statement)
-        if len(self.problems.found) > before or self.has_errors:
-            raise AlreadyReported
+        self.context.run_body(node.body, self.statement)
         if not self.draft.train:
             raise fail("E0909", f"design '{node.name.name}' trains nothing", node.name.span, hint="add: train gpt3")
         if self.draft.objective is None:
@@ -127,7 +117,7 @@ class DesignBuilder:
                     raise fail("E0913", "a design has one table of prices", node.span, first)
                 self.draft.table = node
             case s.Emit():
-                self.draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
+                self.draft.emits.append(emit_request(node, frame, self.context))
             case _:
                 raise AssertionError(node)  # the grammar has no other
 
@@ -153,9 +143,8 @@ class DesignBuilder:
         found = self.context.file.get("workload", name)
         workload = self.workloads.get(name.name) if found.file is self.context.file else None
         if workload is None and found.file is not self.context.file and isinstance(found.node, WorkloadNode):
-            workload = WorkloadBuilder(found.node, self.context.program.context(found.file), self.problems).build()
+            workload = WorkloadBuilder(found.node, self.context.program.context(found.file)).build()
         if workload is None:
-            self.has_errors = True
             raise AlreadyReported
         return workload
 
@@ -165,7 +154,7 @@ class DesignBuilder:
             raise fail(
                 "E0909", "the only argument of 'train' is 'weight'", argument.span, hint="train gpt3 (weight: 2)"
             )
-        weight = Fraction(self.context.evaluator.coerce(argument.value, frame, FLOAT, "a weight").data)
+        weight = Fraction(self.context.coerce(argument.value, frame, FLOAT, "a weight").data)
         if weight <= 0:
             raise fail("E0909", "a weight must be more than 0", argument.value.span)
         return weight
@@ -190,7 +179,7 @@ class DesignBuilder:
         found = self.context.file.get("price table", name)
         assert isinstance(found.node, s.PriceTable)
         if found.file is not self.context.file:
-            return table_prices(found.node, self.context.program.context(found.file), self.problems)
+            return table_prices(found.node, self.context.program.context(found.file))
         if name.name not in self.tables:
             raise AlreadyReported
         return self.tables[name.name]
@@ -209,7 +198,7 @@ class DesignBuilder:
                 raise fail("E0914", "a constraint can only limit the time from above", node.constraint.span, hint=hint)
             case _:
                 return None
-        value = Fraction(self.context.evaluator.coerce(limit, frame, TIME, "a deadline").data)
+        value = Fraction(self.context.coerce(limit, frame, TIME, "a deadline").data)
         if value <= 0:
             raise fail("E0914", "a deadline must be more than 0", limit.span)
         return Deadline(value, node.span)
@@ -251,7 +240,7 @@ class DesignBuilder:
             case Binary(operator="+" | "-" | "*" | "/"):
                 return self.binary(node, frame)
             case _:
-                value = self.context.evaluator.value(node, frame)
+                value = self.context.value(node, frame)
                 if value.type.kind not in NUMBERS | {Kind.RATE} or value.data is None:
                     message = f"a constraint compares rates or costs, not {value.type}"
                     raise fail("E0914", message, node.span)
@@ -259,7 +248,7 @@ class DesignBuilder:
 
     def unit(self, index: Expr, frame: Frame) -> Linear:
         """`bandwidth[i]`."""
-        number = self.context.evaluator.whole_number(index, frame, "a dimension")
+        number = self.context.whole_number(index, frame, "a dimension")
         if not 0 <= number < self.dimensions:
             message = f"there is no dimension {number}: '{self.draft.topology.name}' has 0 .. {self.dimensions - 1}"
             raise fail("E0915", message, index.span)

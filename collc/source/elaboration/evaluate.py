@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from collc.source.elaboration.containers import (
     sorted_unique,
 )
 from collc.source.elaboration.frames import Frame, as_rows, loop_frame
+from collc.source.elaboration.topology_functions import product
 from collc.source.elaboration.topology_parts import (
     IndexSlice,
     PartIndex,
@@ -78,9 +79,6 @@ from collc.source.types import (
 )
 from collc.ten.arrays import BoolArray
 
-if TYPE_CHECKING:
-    from collc.source.elaboration.file_context import FileContext
-
 Result = TypeVar("Result")
 
 
@@ -89,10 +87,15 @@ class NotVectorised(Exception):
 
 
 class Evaluator(ex.ExpressionVisitor[Frame, Value]):
-    """Evaluates the expressions of one file. topologies: those that the expressions can name or construct."""
+    """Evaluates the expressions of one file; FileContext knows the topologies that they name and construct."""
 
-    def __init__(self, topologies: FileContext) -> None:
-        self.topologies = topologies
+    def topology_named(self, name: str) -> Topology | None:
+        """The topology with a name: an instance or a template without parameters; None if there is none."""
+        raise NotImplementedError
+
+    def construct_topology(self, node: ex.Call | With | ex.Without, frame: Frame) -> Topology:
+        """The topology of `ring(8)`, `unwound(t)`, `t with { ... }` or `t without { ... }`. Raises SourceError."""
+        raise NotImplementedError
 
     def value(self, node: ex.Expr, frame: Frame) -> Value:
         """The value of an expression in all iterations of a frame. Raises SourceError."""
@@ -177,10 +180,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             case _:
                 raise fail("E0211", "'*' is only allowed as an index", node.span)
 
-    def _visit_with(self, node: With | ex.Without, frame: Frame) -> Value:
+    def _visit_with(self, node: ex.Call | With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-        return Value(TOPOLOGY, self.topologies.changed_topology(node, frame))
+        return Value(TOPOLOGY, self.construct_topology(node, frame))
 
     _visit_without = _visit_with
 
@@ -188,7 +191,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         value = frame.find(node.name)
         if value is not None:
             return value
-        topology = self.topologies.topology_named(node.name)
+        topology = self.topology_named(node.name)
         if topology is None:
             raise fail("E0201", f"unknown value '{node.name}'", node.span)
         return Value(TOPOLOGY, topology)
@@ -202,7 +205,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if kind is None:
             raise fail("E0210", f"'{node.operator}' is not defined for {left.type} and {right.type}", node.span)
         if kind.kind is Kind.TOPOLOGY:
-            return Value(TOPOLOGY, self.topologies.product(left.data, right.data, node.span))
+            return Value(TOPOLOGY, product(left.data, right.data, node.span))
         if kind.kind is Kind.SET:
             return combine_sets(node.operator, left, right, kind, frame, node.span)
         if kind.kind in (Kind.LIST, Kind.STRING):
@@ -267,9 +270,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_call(self, node: ex.Call, frame: Frame) -> Value:
         name = node.function.name
         if name not in BUILTINS:
-            if frame.rows is not None:
-                raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-            return Value(TOPOLOGY, self.topologies.topology_called(node, frame))
+            return self._visit_with(node, frame)
         values = [self._given_value(a.value, frame) for a in node.arguments]
         kind = call_type(node, [value.type for value in values])
         result = BUILTINS[name].value(node, values, kind, frame)
@@ -295,7 +296,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _base(self, node: ex.Expr, frame: Frame) -> Value:
         """The base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, ex.Name):
-            topology = self.topologies.topology_named(node.name)
+            topology = self.topology_named(node.name)
             found = frame.find(node.name) if topology is not None else None
             if topology is not None and (found is None or found.type.kind is not Kind.TOPOLOGY):
                 return Value(TOPOLOGY, topology)

@@ -8,14 +8,13 @@ from functools import cache
 from typing import Final
 
 from collc.base.resources import standard_library
-from collc.base.wording import did_you_mean, listed
-from collc.source.elaboration.bodies import unroll
+from collc.base.wording import did_you_mean
 from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.frames import Frame
-from collc.source.imports import Loader
+from collc.source.imports import load_source_files
 from collc.source.parsing.expressions import Identifier
 from collc.source.parsing.syntax import Price, PriceTable, Statement
-from collc.source.problems import AlreadyReported, Problems, fail
+from collc.source.problems import fail, unknown
 from collc.source.types import FLOAT
 from collc.ten.training import TIERS, PartCosts
 
@@ -25,18 +24,15 @@ DEFAULT_TABLE: Final = "libra_lowest"
 """The table of `std.prices` for tiers whose prices a design leaves out."""
 
 
-def table_prices(node: PriceTable, context: FileContext, problems: Problems) -> dict[str, PartCosts]:
-    """The prices of the tiers of a table. Errors go to `problems`; raises AlreadyReported if there are any."""
+def table_prices(node: PriceTable, context: FileContext) -> dict[str, PartCosts]:
+    """The prices of the tiers of a table. Raises SourceError, and AlreadyReported for errors in its statements."""
     found: dict[str, PartCosts] = {}
-    before = len(problems.found)
 
     def statement(inner: Statement, frame: Frame) -> None:
         assert isinstance(inner, Price)
         add_price(found, inner, frame, context)
 
-    unroll(node.body, context.root.inner(), context.evaluator, problems, statement)
-    if len(problems.found) > before:
-        raise AlreadyReported
+    context.run_body(node.body, statement)
     if not found:
         hint = "add: price inter_pod (link: 7.8, switch: 18, nic: 31.6)"
         raise fail("E0913", f"table '{node.name.name}' has no prices", node.name.span, hint=hint)
@@ -57,7 +53,7 @@ def add_price(prices: dict[str, PartCosts], node: Price, frame: Frame, context: 
         if name not in PARTS or name in given:
             hint = did_you_mean(name, PARTS, "price inter_pod (link: 7.8, switch: 18, nic: 31.6)")
             raise fail("E0913", "a price is that of a link, a switch or a nic, each once", argument.span, hint=hint)
-        value = Fraction(context.evaluator.coerce(argument.value, frame, FLOAT, "a price").data)
+        value = Fraction(context.coerce(argument.value, frame, FLOAT, "a price").data)
         if value < 0:
             raise fail("E0913", "a price must not be negative", argument.value.span)
         given[name] = value
@@ -69,15 +65,13 @@ def add_price(prices: dict[str, PartCosts], node: Price, frame: Frame, context: 
 def check_tier(name: Identifier) -> None:
     """Raise SourceError E0913 if there is no such tier."""
     if name.name not in TIERS:
-        hint = did_you_mean(name.name, TIERS, f"there are {listed(TIERS)}")
-        raise fail("E0913", f"unknown tier '{name.name}'", name.span, hint=hint)
+        raise unknown("E0913", "tier", name.name, TIERS, name.span)
 
 
 @cache
 def default_prices() -> Mapping[str, PartCosts]:
     """The prices of all tiers in the default table of the standard library. Not to be changed."""
-    problems = Problems()
-    file = Loader(problems).load(standard_library()["prices"], "std/prices.coll", "std.prices")
-    node = next(n for n in file.declarations("price table") if n.name.name == DEFAULT_TABLE)
+    context = ProgramContext().context(load_source_files(standard_library()["prices"]).main)
+    (node,) = context.file.look_up("price table", DEFAULT_TABLE)
     assert isinstance(node, PriceTable)
-    return table_prices(node, ProgramContext({}).context(file), problems)
+    return table_prices(node, context)

@@ -9,6 +9,8 @@ import numpy as np
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
+from collc.emit.kinds import EMIT_KINDS
+from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
 from collc.source.automatic_chunks import AUTO, CHUNKS, MODULE, RunCall
 from collc.source.elaboration.binding import (
@@ -18,19 +20,18 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective, moves_of
 from collc.source.elaboration.containers import equal_values
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.requests import OptionTables, check_request, checked_options, file_name
+from collc.source.elaboration.requests import check_request, checked_options, file_name
 from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Name
-from collc.source.problems import AlreadyReported, Problems, at_use, fail
+from collc.source.problems import AlreadyReported, Problems, at_use, fail, unknown
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
 from collc.source.textbook_names import synthesizer_hint
@@ -44,10 +45,9 @@ from collc.ten.limited import fed_links
 class _ScheduleDraft:
     """The statements of a schedule that were elaborated so far.
 
-    chunks: number of chunks of `runs`. statements: number of statements, loops unrolled. has_errors: whether a
-    statement depends on something whose error was already reported. number: chunks per block of the runs for which the
-    number is chosen, which are those with `chunks: auto` or `everywhere`. choices: for each run that takes `chunks`,
-    whether that is `auto`, and the numbers that divide its size.
+    chunks: number of chunks of `runs`. statements: number of statements, loops unrolled. number: chunks per block of
+    the runs for which the number is chosen, which are those with `chunks: auto` or `everywhere`. choices: for each run
+    that takes `chunks`, whether that is `auto`, and the numbers that divide its size.
     """
 
     topology: Topology
@@ -63,9 +63,9 @@ class _ScheduleDraft:
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
     allow_congestion: bool = False
     statements: int = 0
-    has_errors: bool = False
 
 
+@dataclass(frozen=True, eq=False)
 class ScheduleBuilder:
     """Elaborates the schedules of one file.
 
@@ -73,19 +73,9 @@ class ScheduleBuilder:
     or None for what the program says. size: in bytes, likewise, of those that take `chunks`.
     """
 
-    def __init__(
-        self,
-        context: FileContext,
-        catalogue: OptionTables,
-        problems: Problems,
-        chunks: int | str | None = None,
-        size: int | None = None,
-    ) -> None:
-        self.context = context
-        self.catalogue = catalogue
-        self.problems = problems
-        self.chunks = chunks
-        self.size = size
+    context: FileContext
+    chunks: int | str | None = None
+    size: int | None = None
 
     def request(
         self, node: s.ScheduleDeclaration, number: int | None = None, everywhere: bool = False
@@ -94,15 +84,11 @@ class ScheduleBuilder:
 
         number: of chunks per block for the runs with `chunks: auto`, or `everywhere`.
         """
-        value = self.context.evaluator.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
+        value = self.context.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
         topology: Topology = value.data
         draft = _ScheduleDraft(topology, number, everywhere)
-        before = len(self.problems.found)
         self._check_complete(topology, node)
-        evaluator, frame = self.context.evaluator, self.context.root.inner()
-        unroll(node.body, frame, evaluator, self.problems, lambda one, inner: self._statement(one, inner, draft))
-        if len(self.problems.found) > before or draft.has_errors:
-            raise AlreadyReported
+        self.context.run_body(node.body, lambda statement, frame: self._statement(statement, frame, draft))
         if not draft.runs:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
             raise fail("E0606", f"schedule '{node.name.name}' runs nothing", node.name.span, hint=hint)
@@ -133,13 +119,15 @@ class ScheduleBuilder:
             return None
 
         def request(number: int) -> ScheduleRequest:
-            problems = Problems()
-            builder = ScheduleBuilder(self.context, self.catalogue, problems, self.chunks, self.size)
-            found: list[ScheduleRequest] = []
-            with problems.collect():
-                found.append(builder.request(node, number, not automatic))
-            problems.stop()
-            return found[0]
+            program = self.context.program
+            before, program.problems = program.problems, Problems()
+            try:
+                return self.request(node, number, not automatic)
+            except AlreadyReported:
+                program.problems.stop()
+                raise
+            finally:
+                program.problems = before
 
         common = chosen[0]
         for numbers in chosen[1:]:
@@ -163,16 +151,13 @@ class ScheduleBuilder:
     def _statement(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
         draft.statements += 1
         limits.check_count("statements of a schedule", draft.statements, node.span)
-        try:
-            if isinstance(node, s.RunStatement):
-                self._run(node, frame, draft)
-            else:
-                self._request(node, frame, draft)
-        except AlreadyReported:
-            draft.has_errors = True
+        if isinstance(node, s.RunStatement):
+            self._run(node, frame, draft)
+        else:
+            self._request(node, frame, draft)
 
     def _request(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
-        evaluator = self.context.evaluator
+        evaluator = self.context
         match node:
             case s.Synthesize():
                 name = node.synthesizer.name
@@ -180,17 +165,16 @@ class ScheduleBuilder:
                     first = Note("first here", draft.synthesizer.span)
                     raise fail("E0608", "a schedule has one synthesizer", node.span, first)
                 draft.synthesizer = node
-                known = self.catalogue.synthesizers
-                if name not in known:
-                    hint = synthesizer_hint(name, known, self.context.file.known_names("algorithm"))
+                if name not in SYNTHESIZERS:
+                    hint = synthesizer_hint(name, SYNTHESIZERS, self.context.file.known_names("algorithm"))
                     raise fail("E0601", f"unknown synthesizer '{name}'", node.synthesizer.span, hint=hint)
-                draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
+                draft.options = checked_options(node.arguments, SYNTHESIZERS[name].options, name, evaluator, frame)
             case s.Verify():
                 for check in node.checks:
-                    with self.problems.collect():
+                    with self.context.program.problems.collect():
                         draft.checks.append(check_request(check, frame, evaluator))
             case s.Emit():
-                draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
+                draft.emits.append(emit_request(node, frame, self.context))
             case s.Allow():
                 if node.what.name != "congestion":
                     hint = did_you_mean(node.what.name, ["congestion"], "only congestion can be allowed")
@@ -212,7 +196,7 @@ class ScheduleBuilder:
         call = run_call.call
         name = collective.name.name
         matched = match_arguments(collective.parameters, call.arguments, f"collective '{name}'", call.span)
-        given = evaluated_arguments(collective.parameters, matched, self.context.evaluator, frame)
+        given = evaluated_arguments(collective.parameters, matched, self.context, frame)
         self._check_home(given, draft)
         takes_chunks = found.file.module == MODULE and any(p.name.name == CHUNKS for p in collective.parameters)
         automatic = takes_chunks and (self.chunks == AUTO or (run_call.automatic and self.chunks is None))
@@ -222,7 +206,7 @@ class ScheduleBuilder:
         if takes_chunks and self.size is not None:
             given["size"] = GivenArgument(Value(BYTES, self.size), call.span)
         owner = self.context.program.context(found.file)
-        bound = parameter_frame(collective.parameters, given, owner.evaluator, owner.root)
+        bound = parameter_frame(collective.parameters, given, owner, owner.root)
         try:
             run, chunks = self._demand(found, owner, bound, draft, call.span)
         except SourceError as error:
@@ -276,7 +260,7 @@ class ScheduleBuilder:
         ranks = npu_numbers(group).astype(np.int32) if group is not None else draft.topology.network.npus
 
         def build() -> NamedChunks:
-            return expand_collective(collective, bound, owner.evaluator)
+            return expand_collective(collective, bound, owner)
 
         standard = None
         count = None
@@ -341,11 +325,11 @@ class ScheduleBuilder:
         free = [p for p in algorithm.parameters if p.name.name not in arguments]
         _check_tied(arguments, node)
         matched = match_arguments(free, node.arguments, what, node.using.span if node.using else node.span)
-        arguments |= evaluated_arguments(free, matched, self.context.evaluator, frame)
-        inner = parameter_frame(algorithm.parameters, arguments, owner.evaluator, owner.root)
+        arguments |= evaluated_arguments(free, matched, self.context, frame)
+        inner = parameter_frame(algorithm.parameters, arguments, owner, owner.root)
         _check_fixed(algorithm, collective, bound, inner, owner, node)
         try:
-            return moves_of(algorithm, inner, owner.evaluator, chunks.named_chunks, draft.chunks)
+            return moves_of(algorithm, inner, owner, chunks.named_chunks, draft.chunks)
         except SourceError as error:
             library, places = owner.file.module is not None, {name: g.span for name, g in arguments.items()}
             raise at_use(error, library, node.span, "in this run", places) from None
@@ -396,7 +380,7 @@ def _check_fixed(
         expression = argument.value if argument is not None else parameter.default
         if expression is None:
             continue
-        value = owner.evaluator.value(expression, inner) if argument is not None else None
+        value = owner.value(expression, inner) if argument is not None else None
         default = value if value is not None else _default(collective, name, bound, owner)
         if default is not None and not equal_values(default, bound.names[name]):
             message = (
@@ -412,22 +396,21 @@ def _default(collective: s.Collective, name: str, bound: Frame, owner: FileConte
     if parameter.default is None:
         return None
     try:
-        return as_parameter(owner.evaluator.value(parameter.default, bound), parameter, parameter.default.span)
+        return as_parameter(owner.value(parameter.default, bound), parameter, parameter.default.span)
     except SourceError:
         return None
 
 
-def emit_request(node: s.Emit, frame: Frame, context: FileContext, catalogue: OptionTables) -> EmitRequest:
+def emit_request(node: s.Emit, frame: Frame, context: FileContext) -> EmitRequest:
     """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
-    if kind not in catalogue.kinds:
-        hint = did_you_mean(kind, catalogue.kinds, f"there are {listed(catalogue.kinds)}")
-        raise fail("E0602", f"unknown kind of file '{kind}'", node.kind.span, hint=hint)
+    if kind not in EMIT_KINDS:
+        raise unknown("E0602", "kind of file", kind, EMIT_KINDS, node.kind.span)
     arguments = list(node.arguments)
     path = None
     if arguments and arguments[0].name is None:
         path = file_name(arguments.pop(0), frame, context)
-    options = checked_options(arguments, catalogue.kinds[kind], f"emit {kind}", context.evaluator, frame)
+    options = checked_options(arguments, EMIT_KINDS[kind].options, f"emit {kind}", context, frame)
     return EmitRequest(kind, path, options, node.span)
 
 

@@ -12,15 +12,14 @@ from typing import Final
 from collc.base.diagnostics import SourceError, Span
 from collc.base.reading import read_text
 from collc.base.wording import did_you_mean, listed
-from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.limits import check_count
-from collc.source.parsing.expressions import Argument, Binary, Call, Expr, Identifier, Name
+from collc.source.parsing.expressions import Argument, Binary, Call, Expr, Name
 from collc.source.parsing.parse import MAX_BYTES
 from collc.source.parsing.syntax import Layer, LayerCollective, Loop, Repeat, Statement, Workload
-from collc.source.problems import AlreadyReported, Problems, fail
+from collc.source.problems import fail, unknown
 from collc.source.types import BYTES, NUMBERS, TIME
 from collc.ten import training
 from collc.ten.training import LOOP_TIMES, LOOPS, LoopNode
@@ -37,17 +36,15 @@ _KINDS: Final = {
 class WorkloadBuilder:
     """Elaborates one workload."""
 
-    def __init__(self, node: Workload, context: FileContext, problems: Problems) -> None:
+    def __init__(self, node: Workload, context: FileContext) -> None:
         self.node = node
         self.context = context
-        self.problems = problems
         self.layers: list[training.TrainingLayer] = []
         self.loop: training.LoopNode | None = None
 
     def build(self) -> training.Workload:
         """The workload. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
         node, root = self.node, self.context.root
-        before = len(self.problems.found)
         tensor, data = (self.degree(name, root) for name in training.GROUPS)
         for argument in node.arguments:
             if argument.name is None or argument.name.name not in training.GROUPS:
@@ -56,9 +53,7 @@ class WorkloadBuilder:
                 raise fail("E0902", "the arguments of a workload are 'tensor' and 'data'", argument.span, hint=hint)
         if node.path is not None:
             self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
-        unroll(node.body, root.inner(), self.context.evaluator, self.problems, self.statement)
-        if len(self.problems.found) > before:
-            raise AlreadyReported
+        self.context.run_body(node.body, self.statement)
         if not self.layers:
             raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
         loop = self.loop or training.LOOPS["no_overlap"]
@@ -72,7 +67,7 @@ class WorkloadBuilder:
             raise fail(
                 "E0902", f"the size of the '{name}' group of the workload is missing", self.node.name.span, hint=hint
             )
-        value = self.context.evaluator.whole_number(found.value, frame, f"'{name}'")
+        value = self.context.whole_number(found.value, frame, f"'{name}'")
         if value < 1:
             raise fail("E0902", f"'{name}' must be at least 1", found.value.span)
         return value
@@ -81,11 +76,11 @@ class WorkloadBuilder:
         """Execute a `layer`, `repeat` or `loop` statement. Raises SourceError."""
         match node:
             case Repeat():
-                count = self.context.evaluator.whole_number(node.count, frame, "a repetition")
+                count = self.context.whole_number(node.count, frame, "a repetition")
                 if count < 0:
                     raise fail("E0904", f"{count} repetitions are not possible", node.count.span)
                 before = len(self.layers)
-                unroll(node.body, frame.inner(), self.context.evaluator, self.problems, self.statement)
+                self.context.run_statements(node.body, frame.inner(), self.statement)
                 added = self.layers[before:]
                 check_count("statements of a schedule", before + count * len(added), node.span)
                 self.layers = self.layers[:before] + added * count
@@ -94,7 +89,7 @@ class WorkloadBuilder:
             case Loop():
                 if self.loop is not None:
                     raise fail("E0905", "a workload takes one 'loop' statement", node.span)
-                self.loop = loop_node(node.time, frame, self.context.evaluator)
+                self.loop = loop_node(node.time, frame, self.context)
             case _:
                 raise AssertionError(node)  # the grammar has no other
 
@@ -103,13 +98,13 @@ class WorkloadBuilder:
         times = {name: Fraction(0) for name in training.PHASES}
         for argument in node.times:
             name = _known_name(argument, training.PHASES)
-            value = Fraction(self.context.evaluator.coerce(argument.value, frame, TIME, f"'{name}'").data)
+            value = Fraction(self.context.coerce(argument.value, frame, TIME, f"'{name}'").data)
             if value < 0:
                 raise fail("E0904", "a time must not be negative", argument.value.span)
             times[name] = value
         traffic: list[training.LayerTraffic] = []
         for collective in node.collectives:
-            with self.problems.collect():
+            with self.context.program.problems.collect():
                 traffic.append(self.collective(collective, frame))
         forward, inputs, weights = (times[name] for name in training.PHASES)
         return training.TrainingLayer(f"layer{len(self.layers)}", (forward, inputs, weights), tuple(traffic))
@@ -121,8 +116,9 @@ class WorkloadBuilder:
             (node.group, training.GROUPS, "group"),
             (node.collective, training.KINDS, "collective of a layer"),
         ):
-            _one_of(name, known, what)
-        size = int(self.context.evaluator.coerce(node.size, frame, BYTES, "a size").data)
+            if name.name not in known:
+                raise unknown("E0904", what, name.name, known, name.span)
+        size = int(self.context.coerce(node.size, frame, BYTES, "a size").data)
         if size <= 0:
             raise fail("E0904", "the size of a collective must be more than 0", node.size.span)
         return training.LayerTraffic(node.phase.name, node.group.name, node.collective.name, size)
@@ -139,12 +135,6 @@ def _known_name(argument: Argument, known: Sequence[str]) -> str:
             hint=hint,
         )
     return name
-
-
-def _one_of(name: Identifier, known: Sequence[str], what: str) -> None:
-    if name.name not in known:
-        hint = did_you_mean(name.name, known, f"there are {listed(known)}")
-        raise fail("E0904", f"unknown {what} '{name.name}'", name.span, hint=hint)
 
 
 def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
+from collc.base.reading import read_text
+from collc.base.resources import standard_library
 from collc.source.parsing.automaton import Automaton, Unexpected
 from collc.source.parsing.build import Builder
 from collc.source.parsing.recovery import Recovery
@@ -54,6 +57,13 @@ def parse_with_tables(source: SourceFile) -> File | None:
     except (Unexpected, SourceError):
         return None
     return None if builder.errors or builder.tables else cast("File", automaton.values[0])
+
+
+@cache
+def parse_library(module: str) -> File:
+    """A module of the standard library ("topologies"), parsed once for each process, which may load many programs."""
+    path = standard_library()[module]
+    return parse(read_text(path, f"std/{path.name}", limit=MAX_BYTES))
 
 
 def parse(source: SourceFile) -> File:
