@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
@@ -59,10 +60,13 @@ def parse_with_tables(source: SourceFile) -> File | None:
     return None if builder.errors or builder.tables else cast("File", automaton.values[0])
 
 
-@cache
 def parse_library(module: str) -> File:
     """A module of the standard library ("topologies"), parsed once for each process, which may load many programs."""
-    path = standard_library()[module]
+    return _parse_library_file(standard_library()[module])
+
+
+@cache
+def _parse_library_file(path: Path) -> File:
     return parse(read_text(path, f"std/{path.name}", limit=MAX_BYTES))
 
 
