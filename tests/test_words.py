@@ -398,7 +398,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/application": 5,
         "collc/base": 2,
         "collc/chakra": 1,
-        "collc/codes": 2,
+        "collc/codes": 1,
         "collc/design": 5,
         "collc/graph": 7,
         "collc/kernels": 5,

@@ -61,7 +61,7 @@ def test_a_full_disk_leaves_the_file_that_was_there(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     Path("s.ten").write_text("before")
-    monkeypatch.setattr(ten, "write_ten", full)
+    monkeypatch.setattr(ten, "write_module", full)
     assert main(["compile", "p.coll"]) == 2
     assert "error[U0138]: cannot read or write: No space left" in capsys.readouterr().err
     assert sorted(path.name for path in Path().iterdir()) == ["p.coll", "s.ten"]
