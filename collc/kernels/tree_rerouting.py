@@ -20,7 +20,7 @@ LEVELS = 64
 
 
 class TreeGraph(NamedTuple):
-    """Where trees grow, and what it costs.
+    """A graph in which trees grow, and what its edges cost.
 
     out_offsets, out_edges, in_offsets, in_edges: the edges out of each vertex and into it (CSR). source, target: of
     each edge. member: 1 for the vertices that trees span, which lead on only once they have joined. cost: of each edge
