@@ -439,7 +439,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/command": 4,
         "collc/design": 10,
         "collc/emit": 10,
-        "collc/graph": 7,
+        "collc/graph": 8,
         "collc/kernels": 23,
         "collc/machines": 12,
         "collc/msccl": 41,

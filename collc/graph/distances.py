@@ -97,13 +97,13 @@ def _by_heap(graph: Digraph, length: list[int], starts: list[int]) -> tuple[list
     for start in starts:
         heappush(heap, (0, start, start))
     while heap:
-        far, vertex, start = heappop(heap)
-        if far >= distance[vertex]:
+        path, vertex, start = heappop(heap)
+        if path >= distance[vertex]:
             continue
-        distance[vertex], nearest[vertex] = far, start
+        distance[vertex], nearest[vertex] = path, start
         for edge in edges[offsets[vertex] : offsets[vertex + 1]]:
-            if far + length[edge] < distance[target[edge]]:
-                heappush(heap, (far + length[edge], target[edge], start))
+            if path + length[edge] < distance[target[edge]]:
+                heappush(heap, (path + length[edge], target[edge], start))
     return distance, nearest
 
 
