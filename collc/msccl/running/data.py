@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, TOTAL, canonical
+from collc.msccl.check.collectives import KNOWN, REDUCING, TOTAL, canonical, wanted_output
 
 Array = NDArray[Any]
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
@@ -98,25 +98,18 @@ def undefined_data(generator: np.random.Generator, shape: tuple[int, int], dtype
     return np.full(shape, np.nan, dtype) if dtype.kind == "f" else generator.integers(100, 127, shape, dtype=dtype)
 
 
-def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> list[Array | None]:
-    """The output of every rank, (chunks, elements); None: it may hold anything. coll: one of `KNOWN`."""
-    ranks = len(inputs)
-    if coll in ("allreduce", "reducescatter", "reduce"):
-        total: Array = OPS[op].reduce(np.stack(inputs), axis=0, dtype=inputs[0].dtype)
-        if coll == "allreduce":
-            return [total] * ranks
-        if coll == "reduce":
-            return [total if rank == root else None for rank in range(ranks)]
-        return list(np.split(total, ranks))
-    if coll == "alltoall":
-        parts = [np.split(data, ranks) for data in inputs]
-        return [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)]
-    if coll == "scatter":
-        return list(np.split(inputs[root], ranks))
-    if coll == "broadcast":
-        return [inputs[root]] * ranks
-    gathered = np.concatenate(inputs)
-    return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
+def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array], total: int) -> list[Array | None]:
+    """The output of every rank, (chunks, elements); None: it may hold anything.
+
+    coll: one of `KNOWN`. total: chunks of the total buffer, as `collectives` counts them.
+    """
+    made: dict[tuple[Sequence[int], range], Array] = {}
+    rules = [wanted_output(coll, rank, len(inputs), total, root) for rank in range(len(inputs))]
+    for ranks, chunks in {rule for rule in rules if rule is not None}:
+        parts = [inputs[rank][chunks.start : chunks.stop] for rank in ranks]
+        sums = coll in REDUCING
+        made[ranks, chunks] = OPS[op].reduce(parts, axis=0, dtype=parts[0].dtype) if sums else np.concatenate(parts)
+    return [None if rule is None else made[rule] for rule in rules]
 
 
 def compare_outputs(rank: int, got: Array, expected: Array, ranks: int, op: str) -> tuple[list[WrongChunk], float]:

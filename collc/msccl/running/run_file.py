@@ -194,7 +194,7 @@ class _FileRun:
         wrong: list[WrongChunk] = []
         error = 0.0
         if not hung:
-            outputs = expected_data(self.call.coll, self.call.root, self.op, self.inputs)
+            outputs = expected_data(self.call.coll, self.call.root, self.op, self.inputs, self.call.total)
             for rank, expected in enumerate(outputs):
                 if expected is None:
                     continue

@@ -182,7 +182,7 @@ class _DataInterpreter(PlanInterpreter[None]):
             for _ in range(self.launches)
         ]
         self.expected: list[list[Array | None]] = [
-            expected_data(coll, root, op, [data[: self.sizes[0]] for data in inputs]) for inputs in self.inputs
+            expected_data(coll, root, op, inputs, total_chunks(plan, coll)) for inputs in self.inputs
         ]
         self.pending: list[list[_PartialMove]] = [[] for _ in plan.threadblocks]
         self.drains: list[list[Channel]] = [[] for _ in plan.threadblocks]
