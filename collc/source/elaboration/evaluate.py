@@ -281,17 +281,12 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_member(self, node: ex.Member, frame: Frame) -> Value:
         base = self._base(node.base, frame)
         name = node.member.name
-        if base.type.kind is Kind.TOPOLOGY:
-            if name == "npus":
-                return npus(base.data.network.npus, base.data)
-            part = member_of(base.data, name, node.member.span)
-        elif isinstance(base.data, TopologyPart):
-            if name == "npus":
-                return devices_of(base.data, node.span)
-            part = member_of(base.data, name, node.member.span)
-        else:
+        part = base.data.whole if isinstance(base.data, Topology) else base.data
+        if not isinstance(part, TopologyPart):
             raise fail("E0215", f"{base.type} has no members", node.member.span)
-        return Value(DEVICES, part, part.home)
+        if name == "npus":
+            return devices_of(part, node.span)
+        return Value(DEVICES, member_of(part, name, node.member.span), part.home)
 
     def _base(self, node: ex.Expr, frame: Frame) -> Value:
         """The base of a member; a topology has precedence over a value of the same name."""
