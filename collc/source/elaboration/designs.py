@@ -44,7 +44,7 @@ class _DesignDraft:
 
 
 class DesignBuilder:
-    """Elaborates one design. workloads, tables: those of the file, by name."""
+    """Elaborates one design. workloads, tables: what the file declares, by name."""
 
     def __init__(
         self,
