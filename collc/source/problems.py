@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
+from collc.source.parsing.expressions import Node
 
 MAX_PROBLEMS = 200
 """Messages that are kept of one program; more are dropped."""
@@ -70,10 +71,16 @@ def fail(code: str, message: str, span: Span | None, *notes: Note | None, hint: 
     return SourceError(Diagnostic(code, message, span, tuple(n for n in notes if n is not None), hint))
 
 
-def unknown(code: str, what: str, name: str, known: Iterable[str], span: Span) -> SourceError:
+def unknown_name_error(code: str, what: str, name: str, known: Iterable[str], span: Span) -> SourceError:
     """The error for a name that is none of the known ones; what: what it should be, such as "reduction"."""
     names = list(known)
     return fail(code, f"unknown {what} '{name}'", span, hint=did_you_mean(name, names, f"there are {listed(names)}"))
+
+
+def check_single(first: Node | None, node: Node, code: str, message: str) -> None:
+    """Raise SourceError for a statement if there was one of its kind before."""
+    if first is not None:
+        raise fail(code, message, node.span, Note("first here", first.span))
 
 
 def at_use(

@@ -9,7 +9,7 @@ from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.binding import parameter_type
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
-from collc.source.problems import Problems, fail, unknown
+from collc.source.problems import Problems, fail, unknown_name_error
 from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
 
@@ -106,7 +106,7 @@ class FileChecker:
     def known_type(self, node: s.Parameter) -> None:
         """Report an unknown type of a parameter."""
         if node.type is not None and node.type.name not in NAMED:
-            self.problems.add(*unknown("E0208", "type", node.type.name, NAMED, node.type.span).diagnostics)
+            self.problems.add(*unknown_name_error("E0208", "type", node.type.name, NAMED, node.type.span).diagnostics)
 
     def parameters(self, nodes: tuple[s.Parameter, ...]) -> TypeScope:
         """A scope with the parameters; the default of each can use the ones before it."""

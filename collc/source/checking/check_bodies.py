@@ -17,7 +17,7 @@ from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.requests import TYPES, stands_for_range
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
-from collc.source.problems import fail, unknown
+from collc.source.problems import fail, unknown_name_error
 from collc.source.scopes import FileScope
 from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, fits, list_of
 
@@ -149,7 +149,7 @@ class BodyChecker:
         """Check a reduction: `sum`, or the op of `reduce(x, op)`."""
         self.expressions.expect(node, env, STRING, "a reduction")
         if isinstance(node, StringLiteral) and node.value not in OPS:
-            raise unknown("E0409", "reduction", node.value, OPS, node.span)
+            raise unknown_name_error("E0409", "reduction", node.value, OPS, node.span)
 
     def place(self, node: Expr, env: TypeScope) -> None:
         """Check the NPUs at which a condition holds."""

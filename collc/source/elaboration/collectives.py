@@ -21,7 +21,7 @@ from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
-from collc.source.problems import fail, unknown
+from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, DEVICES, GROUP, INT, NPU, STRING, fits
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
@@ -300,7 +300,7 @@ class _CollectiveBuilder:
             raise fail("E0409", "the operation of a reduction must be the same in all iterations", node.span)
         name = names.pop()
         if name not in OPS:
-            raise unknown("E0409", "reduction", name, OPS, node.span)
+            raise unknown_name_error("E0409", "reduction", name, OPS, node.span)
         return OPS[name]
 
     def label(self, table: Int64Array, chunk: int) -> str:

@@ -281,7 +281,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_member(self, node: ex.Member, frame: Frame) -> Value:
         base = self._base(node.base, frame)
         name = node.member.name
-        part = base.data.whole if isinstance(base.data, Topology) else base.data
+        part = base.data.as_part if isinstance(base.data, Topology) else base.data
         if not isinstance(part, TopologyPart):
             raise fail("E0215", f"{base.type} has no members", node.member.span)
         if name == "npus":

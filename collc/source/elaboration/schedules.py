@@ -31,7 +31,7 @@ from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_c
 from collc.source.elaboration.values import Value, npu_numbers
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Name
-from collc.source.problems import AlreadyReported, Problems, at_use, fail, unknown
+from collc.source.problems import AlreadyReported, Problems, at_use, fail, unknown_name_error
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
 from collc.source.textbook_names import synthesizer_hint
@@ -405,7 +405,7 @@ def emit_request(node: s.Emit, frame: Frame, context: FileContext) -> EmitReques
     """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
     if kind not in EMIT_KINDS:
-        raise unknown("E0602", "kind of file", kind, EMIT_KINDS, node.kind.span)
+        raise unknown_name_error("E0602", "kind of file", kind, EMIT_KINDS, node.kind.span)
     arguments = list(node.arguments)
     path = None
     if arguments and arguments[0].name is None:

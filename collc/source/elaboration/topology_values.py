@@ -53,7 +53,7 @@ class Topology:
     factors: tuple[Topology, ...] = ()
 
     @property
-    def whole(self) -> TopologyPart:
+    def as_part(self) -> TopologyPart:
         """The topology as a part of itself."""
         n, switches = self.network.npu_count, self.network.switch_count
         return TopologyPart(self, TopologyCopies(self.name, (), (), 0, 0, n, switches, self.members))
