@@ -249,13 +249,13 @@ def loop_node(node: Expr, frame: Frame, evaluator: Evaluator) -> LoopNode:
 def _function_node(node: Call, frame: Frame, evaluator: Evaluator) -> LoopNode:
     """`max(a, b, ...)` or `sum(a)`."""
     name = node.function.name
-    parts = tuple(loop_node(a.value, frame, evaluator) for a in node.arguments if a.name is None)
+    parts = [loop_node(a.value, frame, evaluator) for a in node.arguments if a.name is None]
     if len(parts) != len(node.arguments) or not parts or (name == "sum" and len(parts) > 1):
         wanted = "one time" if name == "sum" else "times"
         raise fail("E0905", f"'{name}' takes {wanted} without names", node.span)
     if name == "sum" and _has_sum(parts[0]):
         raise fail("E0905", "a 'sum' over all layers cannot contain another one", node.span)
-    return LoopNode(name, parts) if name == "sum" or len(parts) > 1 else parts[0]
+    return LoopNode(name, tuple(parts)) if name == "sum" or len(parts) > 1 else parts[0]
 
 
 def _has_sum(node: LoopNode) -> bool:
