@@ -209,8 +209,8 @@ def calibrate_command(chosen: argparse.Namespace) -> Output:
 def design_command(chosen: argparse.Namespace) -> Output:
     """`collc design`: the best bandwidths for the designs of a program, or the parts, cost and power of a network."""
     from collc.application.design.designs import solve_designs
-    from collc.application.topology.network_parts import COLUMNS, priced_networks
     from collc.base.tables import records_of, table_of
+    from collc.design.clos import COLUMNS, priced_networks
 
     if chosen.network is not None and chosen.file is None:
         networks = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
