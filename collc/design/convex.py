@@ -71,11 +71,8 @@ ROUNDS: Final = 4
 _LOOSE: Final = 1e4
 """A row is left out if its limit is this many times its largest term in units in which the solution is near 1."""
 
-_HOLDS: Final = 1e-6
-"""A row holds if it is violated by less, relative to its limit."""
-
-_TINY: Final = 1e-300
-"""In place of units of 0."""
+VIOLATION: Final = 1e-6
+"""A row or deadline holds if it is violated by less, relative to its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ def solve(problem: ConvexProblem) -> ConvexSolution | None:
         found = _solve_scaled(problem, guess, np.flatnonzero(used))
         if found is None or not np.isfinite(found.value):
             return best
-        gap = abs(found.gap) if all(row.violation(found.bandwidth) < _HOLDS for row in problem.rows) else np.inf
+        gap = abs(found.gap) if all(row.violation(found.bandwidth) < VIOLATION for row in problem.rows) else np.inf
         if best is None or gap < least:
             best, least = found, gap
         if least <= ACCURACY:
@@ -163,7 +160,7 @@ def _solve_scaled(problem: ConvexProblem, scale: FloatArray, used: Int64Array) -
     """
     linear, count = problem.linear, len(scale)
     width = count + len(used) + len(linear.maxima)
-    maxima = [max(maximum.value(scale.tolist()), _TINY) for maximum in linear.maxima]
+    maxima = [max(maximum.value(scale.tolist()), 1e-300) for maximum in linear.maxima]
     units = np.concatenate([scale, 1 / scale[used], maxima])
     times = np.hstack([np.zeros((len(linear.constants), count)), linear.bytes[:, used], linear.weights])
     objective = problem.time_weight * times[0]
@@ -181,8 +178,8 @@ def _solve_scaled(problem: ConvexProblem, scale: FloatArray, used: Int64Array) -
     matrix = np.vstack([rows, -np.eye(width)[unused], times[1:], total]) * units
     limits = np.concatenate([[problem.rows[k].limit for k in order], 0.0 * unused, -linear.constants[1:], deadline])
     limits[len(limits) - len(deadline) :] -= linear.constants[0]
-    sizes = np.maximum(np.abs(matrix).max(axis=1), _TINY)
-    unit = max(problem.value(scale), _TINY)
+    sizes = np.maximum(np.abs(matrix).max(axis=1), 1e-300)
+    unit = max(problem.value(scale), 1e-300)
     pairs = np.stack([used, count + np.arange(len(used))], axis=1)
     answer = _clarabel(objective * units / unit, matrix / sizes[:, None], limits / sizes, len(equal), pairs)
     if answer is None:

@@ -13,30 +13,20 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from collc.design.convex import ConvexProblem, ConvexSolution, LinearTime, solve
+from collc.design.convex import ACCURACY, VIOLATION, ConvexProblem, ConvexSolution, LinearTime, solve
 from collc.design.problem import DesignProblem, FloatArray, NoDesign, NoDesignReason, Objective, Row
 from collc.design.time_expression import TimeExpression, largest, weighted_sum
 
 TOLERANCE: Final = 1e-9
-"""The search for the least time * cost ends at this gap."""
+"""The search for the least time * cost ends at this gap; a bandwidth, cost or time that is smaller, relative to the
+largest, counts as none.
+"""
 
 SEARCH_STEPS: Final = 60
 """Convex problems that the search for the least time * cost solves at most."""
 
 _FREE: Final = 1e-7
 """A dimension with less than this share of the pressure may have other bandwidths at the same time."""
-
-_NEGLIGIBLE: Final = 1e-9
-"""A bandwidth, cost or time that is smaller, relative to the largest, counts as none."""
-
-_NO_BANDWIDTH: Final = 1e-12
-"""GB/s that count as none."""
-
-_VIOLATION: Final = 1e-6
-"""A solution that violates a row or the deadline by more, relative to its limit, is none."""
-
-_SAME_TIME: Final = 1e-10
-"""Times that differ by less are equal when the cheapest of several designs is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +58,13 @@ def optimum(problem: DesignProblem) -> Optimum:
         case Objective.PRODUCT:
             bandwidth, bound = search.least_product()
     used = np.array(problem.time.used)
-    bandwidth = np.where(~used & (bandwidth < _NEGLIGIBLE * bandwidth.max()), 0.0, bandwidth)
+    bandwidth = np.where(~used & (bandwidth < TOLERANCE * bandwidth.max()), 0.0, bandwidth)
     rates = tuple(map(float, bandwidth))
     best = Optimum(rates, problem.time.value(rates), problem.cost(rates), problem.value(rates), bound)
     violation = max((row.violation(bandwidth) for row in problem.rows), default=0.0)
     if problem.deadline is not None:
         violation = max(violation, best.time / problem.deadline - 1)
-    if violation > _VIOLATION or not np.isfinite([best.time, best.cost, best.objective, best.bound]).all():
+    if violation > VIOLATION or not np.isfinite([best.time, best.cost, best.objective, best.bound]).all():
         raise NoDesign(NoDesignReason.NUMBERS)
     return best
 
@@ -89,7 +79,7 @@ class DesignSearch:
         if limits is None:
             raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting(problem.rows, count))
         for k in np.flatnonzero(problem.time.used).tolist():
-            if limits[k] <= _NO_BANDWIDTH:
+            if limits[k] <= 1e-12:  # GB/s
                 rows = (*problem.rows, Row(-np.eye(count)[k], -1.0, False, -1))
                 raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting(rows, count), (k,))
         self.growth = _growing_direction(problem.rows, count) if np.isinf(limits).any() else np.zeros(count)
@@ -145,16 +135,16 @@ class DesignSearch:
         tied = replace(
             self.by_cost,
             rows=(*self.base.rows, *fixed),
-            deadline=fastest.value * (1 + _SAME_TIME),
+            deadline=fastest.value * (1 + ACCURACY),
             guess=np.maximum(np.where(free, self.base.guess, fastest.bandwidth), 1e-6),
         )
         found = solve(tied)
-        if found is None or found.value > self.problem.cost(fastest.bandwidth) * (1 - _NEGLIGIBLE):
+        if found is None or found.value > self.problem.cost(fastest.bandwidth) * (1 - TOLERANCE):
             return fastest
         for more in (0.0, 1e-9, 1e-8):  # the solver meets the deadline up to rounding only
             bandwidth = np.where(free, found.bandwidth * (1 + more), fastest.bandwidth)
             time = self.base.value(bandwidth)
-            if time <= fastest.value * (1 + 2 * _SAME_TIME):
+            if time <= fastest.value * (1 + 2 * ACCURACY):
                 return replace(fastest, bandwidth=bandwidth, value=time)
         return fastest
 
@@ -192,7 +182,7 @@ class DesignSearch:
             weight = bound / cost**2
         if best is None:
             raise NoDesign(NoDesignReason.NUMBERS)
-        if self.is_unlimited and shortest <= _NEGLIGIBLE * self.base.value(best):
+        if self.is_unlimited and shortest <= TOLERANCE * self.base.value(best):
             raise NoDesign(NoDesignReason.NO_COMPUTE)
         return best, min(bound, least)
 
@@ -240,18 +230,13 @@ def _first_guess(time: LinearTime, rows: Sequence[Row]) -> FloatArray:
 # Linear programs over the bandwidths that satisfy the linear constraints
 
 
-_INFEASIBLE, _UNBOUNDED, _UNKNOWN = 2, 3, 4
-"""Values of `status` of scipy.optimize.linprog."""
-
-
 def _least_value(rows: Sequence[Row], weights: FloatArray) -> float | None:
     """The least weights @ bandwidth over bandwidths of 0 or more; -inf if there is none, None if infeasible."""
     answer = _linprog(weights, rows)
-    if answer.status == _UNKNOWN:  # infeasible or unbounded
-        return None if _linprog(0 * weights, rows).status == _INFEASIBLE else float("-inf")
-    if answer.status == _INFEASIBLE:
-        return None
-    return float("-inf") if answer.status == _UNBOUNDED else float(weights @ answer.x)
+    if answer.status == 0:
+        return float(weights @ answer.x)
+    unbounded = answer.status == 3 or (answer.status == 4 and _linprog(0 * weights, rows).status == 0)
+    return float("-inf") if unbounded else None  # status 2: infeasible; 4: one of both
 
 
 def _upper_limits(rows: Sequence[Row], count: int) -> FloatArray | None:
