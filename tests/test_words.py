@@ -442,7 +442,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/graph": 8,
         "collc/kernels": 23,
         "collc/machines": 12,
-        "collc/msccl": 41,
+        "collc/msccl": 36,
         "collc/parallel": 2,
         "collc/pictures": 22,
         "collc/simulation": 5,
