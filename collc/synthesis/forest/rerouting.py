@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.base.wording import plural
 from collc.kernels.compiled import compiled, is_compiled, numbers
-from collc.kernels.tree_rerouting import LEVELS, reroute
+from collc.kernels.tree_rerouting import LEVELS, TreeGraph, reroute
 from collc.synthesis.forest.counts import TreeCount
 from collc.synthesis.forest.problem import ForestProblem, Path, TreeBatch
 from collc.ten.arrays import Int64Array
@@ -95,9 +94,8 @@ class Rerouting:
         best: tuple[float, Int64Array, Int64Array] | None = None
         for steepness in STEEPNESS:
             given = (roots, *self._graph, cost, self._kind, aim, prices(steepness))
-            columns = [numbers(column.astype(np.int64), compile_it) for column in given]
-            arguments: list[Any] = [*columns, rounds, most, load, rows, lengths]
-            end: int = grow(*arguments)
+            first, *columns = (numbers(column.astype(np.int64), compile_it) for column in given)
+            end = grow(first, TreeGraph(*columns), rounds, most, load, rows, lengths)
             if end == -1:
                 self._room *= 2
                 return self.trees(count, shallow)
