@@ -32,8 +32,6 @@ from collc.source.types import (
     join,
 )
 
-MAX_ARGUMENTS: Final = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
@@ -198,7 +196,7 @@ def _is_number(_place: int, given: Type) -> bool:
 
 
 _EXTREME: Final = Builtin(
-    _extreme, "numbers", lambda _, t: item_type(t) is not None or t.kind in NUMBERS | QUANTITIES, most=MAX_ARGUMENTS
+    _extreme, "numbers", lambda _, t: item_type(t) is not None or t.kind in NUMBERS | QUANTITIES, most=64
 )
 
 BUILTINS: Final[dict[str, Builtin]] = {

@@ -78,7 +78,6 @@ def _elaborate(
     """The program of a file whose names and types were checked. Raises SourceError."""
     file, problems = context.file, context.program.problems
     _evaluate_declarations(context)
-    builder = ScheduleBuilder(context, chunks, size)
     schedules: list[ScheduleRequest] = []
     workloads: dict[str, training.Workload] = {}
     tables: dict[str, dict[str, training.PartCosts]] = {}
@@ -87,7 +86,7 @@ def _elaborate(
         with problems.collect():
             match node:
                 case s.ScheduleDeclaration() if only in (None, node.name.name):
-                    schedules.append(builder.request(node))
+                    schedules.append(ScheduleBuilder(node, context, chunks, size).build())
                 case s.Workload():
                     workloads[node.name.name] = WorkloadBuilder(node, context).build()
                 case s.PriceTable():
