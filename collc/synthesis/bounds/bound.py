@@ -24,7 +24,8 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
-from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
+from collc.synthesis.bounds.cuts import cuts_of, narrowest_sets
+from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.ideal import ideal_bounds
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.set_names import name_of_links_into
@@ -116,7 +117,7 @@ def lower_bound(
     if it is known. A reduced chunk counts once per cut and direction. Raises ValueError if links have no bandwidth.
     """
     ideals = ideal_bounds(network, demand, model) if ideal is None else iter([ideal])
-    return _largest(chain(_bounds(network, demand, None, model, flows=True), ideals), known_time)
+    return _largest(chain(_bounds(network, demand, None, model), ideals), known_time)
 
 
 def task_bound(task: Task) -> Bound:
@@ -134,10 +135,8 @@ def _largest(bounds: Iterator[Bound], known_time: int | None) -> Bound:
     return best
 
 
-def _bounds(
-    network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel, flows: bool = False
-) -> Iterator[Bound]:
-    """All bounds, the quick ones first. chunks: as in `traffic_of`. flows: whether to search cuts by maximum flow."""
+def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel) -> Iterator[Bound]:
+    """All bounds, the quick ones first. chunks: as in `traffic_of`; None: the narrowest sets of runs are tried too."""
     sizes, traffic = traffic_of(demand, chunks)
     if not len(sizes) or not network.link_count:
         return
@@ -153,8 +152,9 @@ def _bounds(
     yield from reach_bounds(network, traffic, problem.times)
     yield from _slot_bounds(problem)
     sets = [cuts_of(network, problem.times.total[:, -1])]
-    if flows and not tries_all_cuts(network):
-        sets.append(flow_cuts(network, traffic, problem.times.busy[:, -1]))
+    if chunks is None:
+        fluid = Fluid.of(network, sizes, traffic)
+        sets += [narrowest_sets(fluid, run) for run in demand.runs]
     yield from _cut_bounds(problem, chain.from_iterable(sets), known)
 
 

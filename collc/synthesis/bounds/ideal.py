@@ -15,10 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from collc.graph.throughput import broadcast_rate, gather_rate
-from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
+from collc.synthesis.bounds.cuts import cuts_of, narrowest_sets
 from collc.synthesis.bounds.endpoints import endpoint_bounds
-from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
+from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.synthesis.bounds.longest_paths import longest_path
 from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
@@ -151,35 +150,6 @@ def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
     if exact and network.device_count > MORE_CUTS_DEVICES:
         return
     per_byte = np.array([max(1, int(SECOND * 1024 / rate)) for rate in fluid.rates], np.int64)
-    cuts = [cuts_of(network, per_byte)]
-    if not tries_all_cuts(network) and not exact:
-        cuts.append(flow_cuts(network, fluid.traffic, per_byte))
-    for found in cuts:
-        for inside in found:
-            yield inside
-            yield ~inside
-
-
-def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
-    """bool[devices]: sets whose incoming links are the bottleneck of a run if it ran alone, exactly."""
-    standard, group = run.standard, run.group.tolist()
-    if standard is None or len(group) < 2:
-        return
-    kind = standard.kind
-    if kind in ("all_gather", "all_reduce"):
-        found = exactly(fluid, lambda one: gather_rate(one.graph, one.capacity, group))
-        if found is not None:
-            yield ~found[0].outside
-    if kind in ("reduce_scatter", "all_reduce"):
-        found = exactly(fluid, lambda one: gather_rate(one.graph.reverse(), one.capacity, group))
-        if found is not None:
-            yield found[0].outside
-    root = group[standard.root]
-    if kind == "broadcast":
-        found = exactly(fluid, lambda one: broadcast_rate(one.graph, one.capacity, root, group))
-        if found is not None:
-            yield ~found[0].outside
-    if kind == "reduce":
-        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reverse(), one.capacity, root, group))
-        if found is not None:
-            yield found[0].outside
+    for inside in cuts_of(network, per_byte):
+        yield inside
+        yield ~inside
