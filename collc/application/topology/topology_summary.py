@@ -350,10 +350,11 @@ def _cut_between(network: Network, half: set[int]) -> Fraction:
 
     rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
     unit = math.lcm(*(rate.denominator for rate in rates))
+    widths = [int(rate * unit) for rate in rates]
     ends: list[list[int]] = [network.source.tolist(), network.target.tolist(), network.kind.tolist()]
     capacity: Counter[tuple[int, int]] = Counter()
     for begin, end, kind in zip(*ends, strict=True):
-        capacity[begin, end] += int(rates[kind] * unit)
+        capacity[begin, end] += widths[kind]
     graph: networkx.DiGraph[int] = networkx.DiGraph()
     source, sink = network.device_count, network.device_count + 1
     graph.add_edges_from((*pair, {"capacity": width}) for pair, width in capacity.items())
