@@ -12,7 +12,7 @@ from collc.graph.reachability import weakly_connected
 from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.ten.arrays import BoolArray, Int64Array
-from collc.ten.demand import Run
+from collc.ten.demand import Demand, Run
 from collc.ten.network import Network
 
 EXHAUSTIVE_DEVICES: Final = 8
@@ -25,6 +25,28 @@ AXIS_CUTS: Final = 16
 """The parts into which a longer axis is divided, with cuts only between them."""
 
 
+NPU_SETS: Final = 16
+"""Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
+
+
+def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
+    """bool[devices]: single NPUs, and all devices but one NPU, those with the most bytes for their bandwidth first."""
+    for received in (True, False):
+        for npu in fluid.busiest(received, NPU_SETS):
+            inside = np.arange(fluid.network.device_count) == npu
+            yield inside if received else ~inside
+
+
+def narrow_sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
+    """bool[devices]: the narrowest sets of each run, and the cuts of the network from both sides."""
+    for run in demand.runs:
+        yield from narrowest_sets(fluid, run)
+    network = fluid.network
+    for cut in cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies):
+        yield cut
+        yield ~cut
+
+
 def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     """The cuts to try, bool[devices]. cost: int64[kinds], picoseconds of a chunk on links of a kind.
 
@@ -32,7 +54,7 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     links, halves along the axes of arrays, the NPUs on a switch, and all sets of a small network.
     """
     used = np.flatnonzero(network.present)
-    if tries_all_cuts(network):
+    if 1 < len(used) <= EXHAUSTIVE_DEVICES:
         for bits in range(1, 1 << (len(used) - 1)):
             inside = np.zeros(network.device_count, np.bool_)
             inside[used[[k for k in range(len(used)) if bits >> k & 1]]] = True
@@ -41,11 +63,6 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     yield from _component_cuts(network, cost)
     yield from _axis_cuts(network)
     yield from _switch_cuts(network)
-
-
-def tries_all_cuts(network: Network) -> bool:
-    """Whether a network is so small that every cut is tried."""
-    return 1 < int(network.present.sum()) <= EXHAUSTIVE_DEVICES
 
 
 def _component_cuts(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
