@@ -25,6 +25,19 @@ def expected(graph: Digraph, length: Int64Array) -> list[list[int]]:
     return [[known[v].get(target, UNREACHABLE) for v in vertices] for target in vertices]
 
 
+@pytest.fixture(params=["plain", "SciPy"], autouse=True)
+def searches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All searches by one of the two."""
+    monkeypatch.setattr(module, "_SCIPY", {"plain": 1 << 60, "SciPy": 0}[request.param])
+
+
+def test_long_times_are_exact() -> None:
+    graph = Digraph(4, np.arange(3, dtype=np.int32), np.arange(1, 4, dtype=np.int32))
+    length = np.full(3, 10_001 * 10**12 + 333_333)
+    (found,) = distances_to(graph, length, np.array([3], np.int32))
+    assert found.tolist() == [n * int(length[0]) for n in (3, 2, 1, 0)]
+
+
 @given(weighted_digraphs())
 def test_distances_to_are_those_of_networkx(case: tuple[Digraph, Int64Array]) -> None:
     graph, length = case

@@ -145,7 +145,8 @@ def with_parts(node: s.With, base: Topology, frame: Frame, evaluator: Evaluator)
     network.present[network.npu_count : network.npu_count + old.switch_count] = old.present[n:]
     if old.axes and network.npu_count == n:
         network = replace(network, axes=old.axes, link_axis=old.link_axis)
-    grown = replace(base, network=replace(network, unwound=old.unwound), members=builder.entries, factors=())
+    network = replace(network, unwound=old.unwound and not network.switch_count)
+    grown = replace(base, network=network, members=builder.entries, factors=())
     for part in there:
         grown = replace(grown, network=_with_changed_devices(part, grown, base, builder, frame))
     changes = _LinkChanges(grown, base, builder)
