@@ -11,7 +11,7 @@ from collc.graph.throughput import gather_rate, reduce_rate
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.forest import forest
 from collc.synthesis.forest.problem import ForestProblem, forest_problem
-from collc.synthesis.forest.synthesizer import plan_both_ways
+from collc.synthesis.forest.synthesizer import plan_summed
 from collc.synthesis.forest.trees import gather_candidates, tree_counts
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
@@ -51,7 +51,7 @@ def measure_summed(make: Callable[[], Network], chunks: int) -> Result:
     module = Module("m", net, demand, PIPELINED)
 
     def plan() -> Schedule:
-        found = plan_both_ways(module, Effort())
+        found = plan_summed(module, Effort())
         assert found is not None
         return found
 

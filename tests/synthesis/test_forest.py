@@ -25,7 +25,7 @@ from collc.synthesis.conditions import conditions_of
 from collc.synthesis.forest import forest, plan_forest, trees
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch, forest_problem
 from collc.synthesis.forest.schedules import shared_out
-from collc.synthesis.forest.synthesizer import plan_both_ways
+from collc.synthesis.forest.synthesizer import plan_summed
 from collc.synthesis.forest.trees import Rerouting, tree_counts
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
@@ -439,7 +439,7 @@ def all_reduced(net: Network, chunks: int, model: LinkModel = PIPELINED) -> Modu
 def test_trees_used_both_ways(net: Network, chunks: int, share: float) -> None:
     """Against the bound of all partitions; nothing is faster than 1.15 times RS + AG, whose bound is that of cuts."""
     module = all_reduced(net, chunks)
-    both = plan_both_ways(module, Effort())
+    both = plan_summed(module, Effort())
     assert both is not None
     time = verified(module.with_schedule(both, ""))
     problem = problem_of(net, gathered(net, chunks))
@@ -461,7 +461,7 @@ def test_trees_used_both_ways_on_random_networks(model: LinkModel) -> None:
         rows += [(*chance.sample(range(npus + switches), 2), chance.choice(kinds)) for _ in range(npus)]
         net = network(npus, [one for a, b, k in rows for one in ((a, b, k), (b, a, k))], switches)
         module = all_reduced(net, chance.choice([1, 2, 5]), model)
-        both = plan_both_ways(module, Effort())
+        both = plan_summed(module, Effort())
         if both is not None:
             found += 1
             verified(module.with_schedule(both, ""))
@@ -482,12 +482,12 @@ def test_trees_used_both_ways_on_random_networks(model: LinkModel) -> None:
     ids=["no gain", "one way", "unlike rates", "no path", "buffers", "Reduce-Scatter", "NPU outside the group"],
 )
 def test_where_trees_are_not_used_both_ways(module: Module) -> None:
-    assert plan_both_ways(module, Effort()) is None
+    assert plan_summed(module, Effort()) is None
 
 
 def test_a_switch_that_adds_up_is_left_to_others() -> None:
     module = all_reduced(replace(weak(8, 30), reduces=np.ones(3, np.bool_)), 1)
-    assert plan_both_ways(module, Effort()) is None
+    assert plan_summed(module, Effort()) is None
     with pytest.raises(SourceError, match="a switch reduces"):
         plan_forest(module, Effort())
 

@@ -35,7 +35,7 @@ GAIN = Fraction(51, 50)
 
 def plan_forest(module: Module, effort: Effort) -> Module:
     """The module with a schedule, or with solved phases. Raises what forest raises."""
-    both = plan_both_ways(module, effort)
+    both = plan_summed(module, effort)
     if both is None:
         return solve(module, lambda task: forest(task, effort))
     best = replace(module, schedule=both, planned=None)
@@ -72,7 +72,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
     return RowSchedule(task.model, portfolio.best[1])
 
 
-def plan_both_ways(module: Module, effort: Effort) -> Schedule | None:
+def plan_summed(module: Module, effort: Effort) -> Schedule | None:
     """A schedule of one All-Reduce over trees used both ways; None if it promises no gain or does not apply."""
     problem = _problem(module)
     if problem is None:
