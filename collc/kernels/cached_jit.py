@@ -1,13 +1,8 @@
-"""Numba's compiler with its cache on disk, which may be damaged or impossible to write without any harm but time.
-
-What lies in the cache is run, so that a folder that others own or can write is not used.
-"""
+"""Numba's compiler with its cache on disk, which may be damaged or impossible to write without any harm but time."""
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -17,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from numba import njit
 
 from collc.base.memory import require_for_search
+from collc.base.trusted_folders import UntrustedFolder, is_trusted
 
 if TYPE_CHECKING:
     from numba.core.caching import FunctionCache
@@ -31,8 +27,9 @@ NEXT_KERNEL: Final = 24 << 20
 
 
 def jit(**options: object) -> Callable[[Kernel], Kernel]:
-    """A decorator: `numba.njit` with the options. Nothing is cached if there is no folder to be written, or if others
-    can write to it.
+    """A decorator: `numba.njit` with the options.
+
+    Nothing is cached if there is no folder that can be written, or if others can write to it.
     """
 
     def compile_it(function: Kernel) -> Kernel:
@@ -40,7 +37,7 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
             kernel = njit(cache=True, **options)(function)
         except RuntimeError:
             return njit(**options)(function)
-        if not is_private(kernel._cache.cache_path, function.__code__.co_filename):
+        if not _may_run(kernel._cache.cache_path):
             return njit(**options)(function)
         kernel._cache = _ForgivingCache(kernel._cache)
         return kernel
@@ -49,33 +46,12 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
 
 
 @cache
-def is_private(folder: str, source: str) -> bool:
-    """Whether nobody else can put code into a cache folder.
-
-    The folder, what is in it, and all folders above it belong to this user, to root, or to the owner of the source file
-    of the kernel, which is run anyway. No other can write to the folder; above it are also folders such as /tmp, in
-    which only owners can rename (the sticky bit). True on Windows.
-    """
-    if sys.platform == "win32":
+def _may_run(folder: str) -> bool:
+    """Whether code from a cache folder may be run. Warns UntrustedFolder, once, if not."""
+    if is_trusted(Path(folder)):
         return True
-    real = Path(folder).resolve()
-    owners = {0, os.geteuid(), Path(source).stat().st_uid}
-    for path in (real, *real.parents):
-        status = path.stat()
-        shared = status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid))
-        if status.st_uid not in owners or (shared and (path == real or not status.st_mode & stat.S_ISVTX)):
-            return False
-    return all(path.lstat().st_uid in owners for path in real.iterdir())
-
-
-def _is_own_group(number: int) -> bool:
-    """Whether a group is root's, or of this user alone: many systems make such a group for each user."""
-    import grp
-    import pwd
-
-    with suppress(KeyError):
-        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(number)
-        return number == 0 or (group.gr_name == user and not {*group.gr_mem} - {user})
+    message = f"compiled functions are not kept: others can write to {folder}, or replace it"
+    warnings.warn(message, UntrustedFolder, stacklevel=2)
     return False
 
 

@@ -1,9 +1,9 @@
 """The journal of a long command: the results of finished tasks, so that a command that was killed goes on from there.
 
 A journal is a text file of JSON lines: first what the results depend on, then one line for each finished task. Each
-line is on the disk before the next task counts as done. A line that was cut off by a crash is ignored. Its name can be
-foreseen, so that others may have put something in its place: only a regular file that begins as a journal does is
-changed, and no symbolic link is followed.
+line is on the disk before the next task counts as done. A line that was cut off by a crash is ignored. Whoever may
+write to the folder could put another file, or a link to one, in the place of a journal: what is no journal stays as it
+is, and the command ends.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from collc.base.diagnostics import Diagnostic, UsageError
 
 VERSION: Final = 1
 
-_BEGINNING: Final = b'{"collc_journal":'
-"""The first bytes of every journal."""
+_BEGIN: Final = b'{"collc_journal":'
+"""What each journal begins with."""
 
-_OPEN: Final = os.O_RDWR | os.O_CREAT
-_GUARDS: Final = ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK")
-"""Flags of `os.open`, of which Windows has none: a pipe must not block it."""
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+"""A symbolic link is not followed, and a pipe is not waited for."""
 
 
 @dataclass(eq=False)
@@ -46,8 +45,8 @@ class Journal:
 
     def add(self, key: str, result: object) -> None:
         """Note the result of a task, a JSON value. Raises UsageError U0203 if the disk is full or broken."""
-        self.done[key] = result
         self._write({"task": key, "result": result})
+        self.done[key] = result
 
     def remove(self) -> None:
         """Remove the file: the command is complete."""
@@ -56,10 +55,10 @@ class Journal:
     def start(self, basis: str) -> None:
         """Read what is there; begin anew if it is of another basis. Raises UsageError U0203 if it is no journal."""
         with os.fdopen(os.dup(self.handle), "rb") as file:
-            data = file.read(len(_BEGINNING))
-            if not _BEGINNING.startswith(data):
-                raise _not_writable(self.path, "it is not a journal of collc")
-            lines = (data + file.read()).split(b"\n")[:-1]  # a line without an end was cut off
+            begin = file.read(len(_BEGIN))
+            if not _BEGIN.startswith(begin):
+                raise _not_a_journal(self.path)
+            lines = (begin + file.read()).split(b"\n")[:-1]  # a line without an end was cut off
         head = _parse_entry(lines[0]) if lines else None
         if head == {"collc_journal": VERSION, "basis": basis}:
             size = len(lines[0]) + 1
@@ -79,14 +78,22 @@ class Journal:
 
     def _write(self, entry: dict[str, object]) -> None:
         data = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
-        before = os.lseek(self.handle, 0, os.SEEK_CUR)
         try:
             while data:
                 data = data[os.write(self.handle, data) :]
             os.fsync(self.handle)
         except OSError as error:
-            os.ftruncate(self.handle, before)
-            raise _not_writable(self.path, error.strerror or str(error)) from error
+            if not self.done:
+                with contextlib.suppress(OSError):  # nothing is lost, and an incomplete file would be of no use
+                    self.remove()
+            hint = "free some space, or choose another output"
+            message = f"cannot write {self.path}: {error.strerror or error}"
+            raise UsageError(Diagnostic("U0203", message, hint=hint)) from error
+
+
+def _not_a_journal(path: Path) -> UsageError:
+    message = f"{path} is the name of the journal, but it is a link or a file of something else"
+    return UsageError(Diagnostic("U0203", message, hint="remove it, or choose another output"))
 
 
 def journal_of(output: Path) -> Path:
@@ -99,19 +106,18 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
     """The journal at a path, locked while it is open.
 
     basis: what the results depend on besides their keys, as in a hash of the program; a journal of another one begins
-    anew. Raises UsageError U0140 if another process has it open, U0203 if it cannot be written, or if what has its name
-    is no journal. A journal without any entry is removed.
+    anew. Raises UsageError U0140 if another process has it open, U0203 if it cannot be written or is no journal.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, _OPEN | sum(getattr(os, name, 0) for name in _GUARDS), 0o666)
+        handle = os.open(path, _FLAGS, 0o666)
     except OSError as error:
-        raise _not_writable(
-            path, "it is a symbolic link" if path.is_symlink() else error.strerror or str(error)
-        ) from error
+        if path.is_symlink():
+            raise _not_a_journal(path) from error
+        raise UsageError(Diagnostic("U0203", f"cannot write {path}: {error.strerror or error}")) from error
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _not_writable(path, "it is not a file")
+            raise _not_a_journal(path)
         if not _lock(handle):
             hint = "wait until it is done, or choose another output"
             raise UsageError(Diagnostic("U0140", f"another process is writing {path}", hint=hint))
@@ -119,14 +125,7 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
         journal.start(basis)
         yield journal
     finally:
-        if stat.S_ISREG(os.fstat(handle).st_mode) and not os.fstat(handle).st_size:
-            path.unlink(missing_ok=True)
         os.close(handle)
-
-
-def _not_writable(path: Path, obstacle: str) -> UsageError:
-    hint = "remove it, or choose another output" if os.path.lexists(path) else "choose another output"
-    return UsageError(Diagnostic("U0203", f"cannot write {path}: {obstacle}", hint=hint))
 
 
 def _lock(handle: int) -> bool:

@@ -80,7 +80,7 @@ text { font: 12px FAMILY; fill: {ink}; }
 .wire { stroke: {muted}; fill: none; } .paper { fill: {paper}; } .over { stroke: {paper}; stroke-width: 3px; }
 .over { paint-order: stroke; } .hit { fill: none; } circle.hit { fill: transparent; } .mark { outline: none; }
 .npu { fill: {paper}; stroke: {ink}; stroke-width: 1.2px; } .gone { fill: none; stroke: {rule}; stroke-dasharray: 2 2; }
-.switch { fill: {soft}; stroke: {ink}; }""".replace("FAMILY", _FAMILY)
+.switch { fill: {soft}; stroke: {ink}; } .awaited { stroke: {ink}; stroke-width: 1.5px; }""".replace("FAMILY", _FAMILY)
 
 _STYLE: Final = "\n".join(
     [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,46 +92,3 @@ def test_a_signal_ends_the_waiting_for_compiled_code():
     with pytest.raises(OutOfTime), ended_after(0.0, 0.05):
         run(values, 2_000_000_000)
     assert values.sum() < 10**18, "all rounds were waited for"
-
-
-def twice(value: int) -> int:
-    return 2 * value
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="permissions")
-@pytest.mark.parametrize(("mode", "private"), [(0o700, True), (0o755, True), (0o757, False), (0o777, False)])
-def test_a_cache_folder_that_others_can_write_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, private: bool
-) -> None:
-    """What lies in it is run. The mode is of the folder that NUMBA_CACHE_DIR names, or of the one inside it."""
-    from numba import config
-
-    from collc.kernels.cached_jit import is_private, jit
-
-    for inner in (False, True):
-        is_private.cache_clear()
-        folder = tmp_path / f"cache{inner}"
-        monkeypatch.setattr(config, "CACHE_DIR", str(folder))
-        jit()(twice)
-        (made,) = folder.iterdir()
-        (made if inner else folder).chmod(mode)
-        is_private.cache_clear()
-        kernel = jit()(twice)
-        assert kernel(3) == 6
-        assert bool(list(made.iterdir())) is private
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
-def test_a_cache_that_others_own_is_not_used(tmp_path: Path) -> None:
-    from collc.kernels.cached_jit import is_private
-
-    folder, planted = tmp_path / "cache", tmp_path / "cache" / "kernel.nbi"
-    folder.mkdir()
-    planted.touch()
-    for path in (folder, planted):
-        is_private.cache_clear()
-        assert is_private(str(folder), __file__)
-        os.chown(path, 12345, 12345)
-        is_private.cache_clear()
-        assert not is_private(str(folder), __file__)
-        os.chown(path, 0, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import errno
 import json
 import os
@@ -83,48 +82,52 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     assert caught.value.diagnostics[0].code == "U0203"
 
 
-def test_what_is_no_journal_is_neither_followed_nor_changed(tmp_path: Path) -> None:
-    """Others may have put it there, since the name can be foreseen."""
-    precious = tmp_path / "precious"
-    for content in ("text", '{"other": 1}\n', '{"collc_journal"}\n'):
-        precious.write_text(content)
-        (tmp_path / "link").symlink_to(precious)
-        for path in (precious, tmp_path / "link"):
-            with pytest.raises(UsageError) as caught, opened_journal(path, "a"):
-                pass
-            assert caught.value.diagnostics[0].code == "U0203"
-            what = "symbolic link" if path.is_symlink() else "not a journal of collc"
-            assert what in caught.value.diagnostics[0].message
-            assert precious.read_text() == content
-        (tmp_path / "link").unlink()
-
-
-def test_a_pipe_in_place_of_a_journal_blocks_nothing(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="it is not a file"), opened_journal(tmp_path / "pipe", "a"):
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "hard link", "pipe", "other text", "other JSON"])
+def test_what_is_no_journal_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+    path, other = tmp_path / "j", tmp_path / "precious"
+    if kind != "link to nothing":
+        other.write_text("precious\n" if kind != "other JSON" else '{"task": "x", "result": 1}\n')
+    before = other.read_bytes() if other.exists() else None
+    if kind.startswith("link"):
+        path.symlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.hardlink_to(other)
+    with pytest.raises(UsageError) as caught, opened_journal(path, "a"):
         pass
-    assert (tmp_path / "pipe").is_fifo()
+    assert caught.value.diagnostics[0].code == "U0203"
+    assert "journal" in caught.value.diagnostics[0].message
+    assert (other.read_bytes() if other.exists() else None) == before
+    assert os.path.lexists(path)
 
 
-@pytest.mark.parametrize("entries", [0, 1])
-def test_a_full_disk_leaves_whole_entries_or_no_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: int
-) -> None:
-    write, free = os.write, [10 if entries == 0 else 100]
+def test_a_full_disk_leaves_no_empty_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def write_some(handle: int, data: bytes) -> int:
-        if not free[0]:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        written = write(handle, data[: free[0]])
-        free[0] -= written
-        return written
-
-    monkeypatch.setattr(os, "write", write_some)
     path = tmp_path / "j"
-    with pytest.raises(UsageError, match="No space left"), opened_journal(path, "a") as journal:
-        collections.deque((journal.add(str(number), "x" * 10) for number in range(entries * 10)), maxlen=0)
-    assert path.exists() == bool(entries)
-    free[0] = 10**6
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(UsageError) as caught, opened_journal(path, "a"):
+        pass
+    assert "No space left" in caught.value.diagnostics[0].message
+    assert "space" in caught.value.diagnostics[0].hint
+    assert not path.exists()
+
+
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "j", os.write
+
+    def nearly_full(handle: int, data: bytes) -> int:
+        if b"second" in data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, data)
+
     with opened_journal(path, "a") as journal:
-        assert bool(journal.done) == bool(entries)
-        assert not journal.restarted
+        journal.add("first", 1)
+        monkeypatch.setattr(os, "write", nearly_full)
+        with pytest.raises(UsageError):
+            journal.add("second", 2)
+    monkeypatch.undo()
+    with opened_journal(path, "a") as journal:
+        assert journal.done == {"first": 1}

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Final
 
-from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk, wanted_copy
+from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.symbolic import call_of, execute
@@ -47,11 +48,14 @@ def _equal_blocks(program: FileProgram, findings: Findings) -> ExpectedResult | 
         rule = f"nchunksperloop = {total} of each, the same number for each of the {ranks} ranks"
         findings.add(Finding("contract", "X0116", text, program.gpu_location(gpu), rule))
         return None
-    wants: dict[tuple[int, int], WantedChunk] = {}
-    for rank in range(ranks):
-        copies = wanted_copy("alltoall", rank, ranks, total, -1) or ()
-        wants.update({(rank, slot): WantedChunk(frozenset((copy,))) for slot, copy in enumerate(copies)})
-    return ExpectedResult(wants)
+    share = total // ranks
+    blocks = product(range(ranks), range(ranks), range(share))
+    return ExpectedResult(
+        {
+            (target, source * share + k): WantedChunk(frozenset(((source, target * share + k),)))
+            for target, source, k in blocks
+        }
+    )
 
 
 def _pairs(

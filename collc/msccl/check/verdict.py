@@ -10,7 +10,7 @@ import numpy as np
 from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
 from collc.msccl.check.connections import connect, waits_of
-from collc.msccl.check.contract import check_contract, check_room, overwritten_inputs
+from collc.msccl.check.contract import check_contract, check_overwritten_inputs, check_room
 from collc.msccl.check.deadlock import check_deadlock, check_matches
 from collc.msccl.check.expected import IMPLIED, implied_result
 from collc.msccl.check.findings import Check, Finding, Findings, Verdict, check_root, diagnostics
@@ -72,7 +72,7 @@ def check_file(
             check_room(program, expected, findings)
         safe, root_used = None, -1
         if not findings.broken:
-            overwritten_inputs(program, findings)
+            check_overwritten_inputs(program, findings)
             waits = waits_of(program, connections)
             matched = check_matches(program, waits, findings)
             safe = check_deadlock(program, waits, findings)

@@ -17,19 +17,7 @@ from collc.msccl.inspecting.inspection import DrawnGpu, DrawnStep, Inspection
 from collc.msccl.interpreter.operations import READS_SOURCE, RECEIVES, SENDS, WRITES, StepKind
 from collc.msccl.interpreter.replay import longest_chain
 
-COLORS: Final = {
-    "s": "#8fb4dc",
-    "r": "#9fd5d0",
-    "rcs": "#98cf8f",
-    "rrs": "#fbbf77",
-    "rrc": "#f5e08a",
-    "rrcs": "#f0989a",
-    "cpy": "#cfcfcf",
-    "re": "#d3a9cb",
-    "nop": "#f2f2f2",
-}
-"""Colours of operations, light enough for black letters."""
-
+COLORS: Final = {"s": 0, "r": 5, "rcs": 2, "rrs": 1, "rrc": 4, "rrcs": 3, "cpy": 6, "re": 7, "nop": -1}
 
 COLUMNS: Final = {
     "gpu": "gpu",
