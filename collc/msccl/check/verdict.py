@@ -79,7 +79,24 @@ def check_file(
             ran.add("deadlock")
             if matched:
                 root_used = _check_execution(program, waits, coll, root, expected, findings, ran)
-        summary = _summary(program, coll, safe, root_used)
+        inputs, outputs, scratch = np.max(program.chunks, axis=0, initial=0).tolist()
+        summary = Summary(
+            name=program.name,
+            coll=coll,
+            proto=program.proto,
+            ranks=program.ngpus,
+            channels=program.nchannels,
+            threadblocks=len(program.tbs),
+            steps=len(program.steps),
+            nchunksperloop=program.nchunksperloop,
+            chunks=(inputs, outputs, scratch),
+            min_bytes=program.min_bytes,
+            max_bytes=program.size_limit,
+            largest_safe=safe,
+            inplace=program.inplace,
+            outofplace=program.outofplace,
+            root=root_used,
+        )
     return Verdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
 
 
@@ -129,24 +146,3 @@ def _check_execution(
         ran.add("race")
         check_races(program, waits, order, layout_of(program, call)[1], findings)
     return root
-
-
-def _summary(program: FileProgram, coll: str, largest_safe: int | None, root: int) -> Summary:
-    largest = np.max(program.chunks, axis=0, initial=0).tolist()
-    return Summary(
-        name=program.name,
-        coll=coll,
-        proto=program.proto,
-        ranks=program.ngpus,
-        channels=program.nchannels,
-        threadblocks=len(program.tbs),
-        steps=len(program.steps),
-        nchunksperloop=program.nchunksperloop,
-        chunks=(largest[0], largest[1], largest[2]),
-        min_bytes=program.min_bytes,
-        max_bytes=program.size_limit,
-        largest_safe=largest_safe,
-        inplace=program.inplace,
-        outofplace=program.outofplace,
-        root=root,
-    )
