@@ -242,8 +242,6 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     flags[transfers.chunk[(transfers.relayed >= 0) | transfers.kept]] = 1
     if transfers.messages is not None:
         flags[transfers.chunk[transfers.messages.number >= 0]] = 1
-    if module.planned is not None:
-        flags[:] = 1
     leaving = np.flatnonzero(filled >= 0)
     leaving = leaving[flags[transfers.chunk[leaving]] == 0]
     busy, _ = transfers.durations(leaving)

@@ -82,13 +82,9 @@ def _report_causality(module: Module, schedule: StepSchedule, wrong: list[list[i
 def _check_delivered(module: Module, held: np.ndarray[tuple[int, int], np.dtype[np.uint8]], findings: Findings) -> None:
     from collc.kernels.step_table_check import missing
 
-    table, planned = module.demand.chunks, module.planned
-    wanted = np.ones(len(table), np.bool_)
-    if planned is not None:
-        runs = np.searchsorted(module.demand.first_chunk, np.arange(len(table)), "right") - 1
-        wanted = np.isin(runs, list(planned))
-    for number in np.unique(table.post[wanted]).tolist():
-        chunks = np.flatnonzero((table.post == number) & wanted)
+    table = module.demand.chunks
+    for number in np.unique(table.post).tolist():
+        chunks = np.flatnonzero(table.post == number)
         count, pairs = missing(held, table.sets[number], chunks, _LISTED)
         for chunk, npu in pairs[:count].tolist():
             message = f"{findings.device(npu)} never gets {findings.chunk(chunk)}"
