@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from collc.base.diagnostics import Note
 from collc.base.options import Options
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import did_you_mean, plural
+from collc.emit.kinds import EMIT_KINDS
+from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import RunCall
 from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
-from collc.source.elaboration.requests import TYPES, OptionTables, stands_for_range
+from collc.source.elaboration.requests import TYPES, stands_for_range
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
-from collc.source.problems import fail
+from collc.source.problems import fail, unknown_name_error
 from collc.source.scopes import FileScope
 from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, fits, list_of
 
@@ -26,11 +28,10 @@ StatementChecker = Callable[[s.Statement, TypeScope], None]
 class BodyChecker:
     """Checks the bodies of one file's declarations."""
 
-    def __init__(self, file: FileScope, expressions: ExpressionChecker, catalogue: OptionTables) -> None:
+    def __init__(self, file: FileScope, expressions: ExpressionChecker) -> None:
         self.file = file
         self.expressions = expressions
         self.problems = expressions.problems
-        self.catalogue = catalogue
 
     def body(self, nodes: Sequence[s.Statement], env: TypeScope, handle: StatementChecker) -> None:
         """Check statements in order; an error in one does not stop the check of the next."""
@@ -148,8 +149,7 @@ class BodyChecker:
         """Check a reduction: `sum`, or the op of `reduce(x, op)`."""
         self.expressions.expect(node, env, STRING, "a reduction")
         if isinstance(node, StringLiteral) and node.value not in OPS:
-            hint = did_you_mean(node.value, OPS, f"there are {listed(OPS)}")
-            raise fail("E0409", f"unknown reduction '{node.value}'", node.span, hint=hint)
+            raise unknown_name_error("E0409", "reduction", node.value, OPS, node.span)
 
     def place(self, node: Expr, env: TypeScope) -> None:
         """Check the NPUs at which a condition holds."""
@@ -195,14 +195,15 @@ class BodyChecker:
             case s.RunStatement():
                 self.run(node, env)
             case s.Synthesize():
-                known = self.catalogue.synthesizers.get(node.synthesizer.name)
-                self.options(node.arguments, known, env)
+                synthesizer = SYNTHESIZERS.get(node.synthesizer.name)
+                self.options(node.arguments, synthesizer and synthesizer.options, env)
             case s.Emit():
                 arguments = node.arguments
                 if arguments and arguments[0].name is None:
                     self.expressions.expect(arguments[0].value, env, STRING, "a file name")
                     arguments = arguments[1:]
-                self.options(arguments, self.catalogue.kinds.get(node.kind.name), env)
+                kind = EMIT_KINDS.get(node.kind.name)
+                self.options(arguments, kind and kind.options, env)
             case _:
                 pass
 

@@ -11,12 +11,11 @@ from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
-from collc.source.elaboration.builtins import BUILTINS, check_arguments
-from collc.source.elaboration.file_context import TRANSFORM_PARAMETERS, transform_arguments
+from collc.source.elaboration.builtins import BUILTINS, call_type
 from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
-from collc.source.scopes import TRANSFORMS, FileScope
+from collc.source.scopes import FileScope
 from collc.source.types import (
     ANY,
     BOOL,
@@ -27,7 +26,6 @@ from collc.source.types import (
     INT,
     NAMED,
     NPU,
-    NUMBER,
     NUMBERS,
     QUANTITIES,
     RANGE,
@@ -81,8 +79,6 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             case ex.FloatLiteral():
                 return FLOAT
             case ex.QuantityLiteral():
-                if node.dimension == "bytes" and node.value.denominator != 1:
-                    raise fail("E0218", f"{float(node.value):,.15g} bytes are not a whole number of bytes", node.span)
                 return NAMED[str(node.dimension)]
             case ex.NumberList():
                 return list_of(INT)
@@ -238,17 +234,10 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
     def _visit_call(self, node: ex.Call, env: TypeScope) -> Type:
         name = node.function.name
         if name in BUILTINS:
-            return self._builtin(node, env)
-        if name in TRANSFORMS:
-            topology, rest = transform_arguments(name, node)
-            self.expect(topology.value, env, TOPOLOGY, f"the argument of '{name}'")
-            for parameter, argument in rest.items():
-                what = "a degree" if parameter == "degree" else parameter
-                self.expect(argument.value, env, TRANSFORM_PARAMETERS[name][parameter], what)
-            return TOPOLOGY
+            return call_type(node, [self.type_of(a.value, env) for a in node.arguments])
         declaration = self.file.find("topology", name, node.function.span)
         if declaration is None:
-            raise self.file.unknown_name("topology", name, node.function.span, [*BUILTINS, *TRANSFORMS])
+            raise self.file.unknown_name("topology", name, node.function.span, [*BUILTINS])
         template = declaration.node
         if not isinstance(template, TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"
@@ -281,34 +270,6 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
                 error = wrong_type(given, types[name], f"'{name}'", argument.value, Note("declared here", places[name]))
                 self.problems.add(*error.diagnostics)
         return matched
-
-    def _builtin(self, node: ex.Call, env: TypeScope) -> Type:
-        name = node.function.name
-        types = [self.type_of(a.value, env) for a in node.arguments]
-        check_arguments(node)
-        wrong = [k for k, given in enumerate(types) if not _takes(name, k, given, len(types))]
-        if wrong:
-            argument = node.arguments[wrong[0]].value
-            raise fail("E0211", f"{name} takes {_WANTED[name]}, not {types[wrong[0]]}", argument.span)
-        return self._result(node, name, types)
-
-    def _result(self, node: ex.Call, name: str, found: list[Type]) -> Type:
-        if name in ("len", "ceil", "index"):
-            return INT
-        if name == "is_pow2":
-            return BOOL
-        if name == "log2":
-            return NUMBER
-        items = [item_type(found[0]) or ANY] if len(found) == 1 and item_type(found[0]) is not None else found
-        kind: Type = ANY
-        for given in items:
-            joint = join(kind, given)
-            if joint is None:
-                raise fail("E0210", f"{name} is not defined for {kind} and {given}", node.span)
-            kind = joint
-        if kind.kind not in NUMBERS | QUANTITIES | {Kind.ANY}:
-            raise fail("E0211", f"{name} takes numbers, not {kind}", node.span)
-        return kind
 
     # Loops
 
@@ -395,35 +356,6 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         elif isinstance(node, ex.Index):
             self.device_indices(node.base, env)
             self.indices(node.indices, env)
-
-
-_WANTED: Final = {
-    "len": "a list, set, range or group",
-    "min": "numbers",
-    "max": "numbers",
-    "sum": "a list or set of numbers",
-    "ceil": "a number",
-    "log2": "a number",
-    "is_pow2": "an int",
-    "index": "a group and an npu",
-}
-
-
-def _takes(name: str, place: int, given: Type, count: int) -> bool:
-    """Whether a builtin function accepts a type as its argument number `place`, of `count` arguments."""
-    if given.kind is Kind.ANY:
-        return True
-    match name:
-        case "len" | "sum":
-            return item_type(given) is not None
-        case "min" | "max":
-            return count > 1 or item_type(given) is not None or given.kind in NUMBERS | QUANTITIES
-        case "ceil" | "log2":
-            return given.kind in NUMBERS
-        case "is_pow2":
-            return fits(given, INT)
-        case _:
-            return fits(given, NPU if place else GROUP)
 
 
 def _text(node: ex.Expr) -> str:

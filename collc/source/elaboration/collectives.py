@@ -9,20 +9,19 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Note, Span
-from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.arithmetic import is_machine
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
+from collc.source.elaboration.containers import flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.sets import flatten_lists, sorted_unique
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
-from collc.source.problems import fail
+from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, DEVICES, GROUP, INT, NPU, STRING, fits
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
@@ -301,8 +300,7 @@ class _CollectiveBuilder:
             raise fail("E0409", "the operation of a reduction must be the same in all iterations", node.span)
         name = names.pop()
         if name not in OPS:
-            hint = did_you_mean(name, OPS, f"there are {', '.join(OPS)}")
-            raise fail("E0409", f"unknown reduction '{name}'", node.span, hint=hint)
+            raise unknown_name_error("E0409", "reduction", name, OPS, node.span)
         return OPS[name]
 
     def label(self, table: Int64Array, chunk: int) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
+from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.attributes import (
     LINK_ATTRIBUTES,
     NPU_ATTRIBUTES,
@@ -26,7 +27,6 @@ from collc.source.elaboration.attributes import (
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.operators import text_of
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, ListArray, Value, is_column
@@ -43,11 +43,14 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 UNKNOWN_RATES: Final = LinkKind(None, None)
 
 
-def build_topology(template: s.TopologyTemplate, name: str, frame: Frame, evaluator: Evaluator) -> Topology:
-    """The topology of a template whose parameters are in a frame. Raises SourceError."""
+def build_topology(template: s.TopologyTemplate, use: Span, frame: Frame, evaluator: Evaluator) -> Topology:
+    """The topology of a template whose parameters are in a frame. use: where it is used. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
-    made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
-    return builder.finish_topology(template, name, made)
+    try:
+        made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
+    except RecursionError:
+        raise limits.too_deep("the expansion of templates", use) from None
+    return builder.finish_topology(template, made)
 
 
 class TopologyBuilder:
@@ -377,12 +380,13 @@ class TopologyBuilder:
 
     # The result
 
-    def finish_topology(self, template: s.TopologyTemplate, name: str, made: BodyRows | None) -> Topology:
+    def finish_topology(self, template: s.TopologyTemplate, made: BodyRows | None) -> Topology:
         """The topology, its switches numbered after all NPUs."""
+        name = template.name.name
         if self.npus == 0:
-            raise fail("E0312", f"topology '{template.name.name}' has no NPU", template.name.span)
+            raise fail("E0312", f"topology '{name}' has no NPU", template.name.span)
         table = made.table if made is not None else np.empty((0, 3), np.int64)
-        return Topology(name, template.name.name, self.network(name, table), self.entries, template.name.span)
+        return Topology(name, name, self.network(name, table), self.entries, template.name.span)
 
     def network(self, name: str, table: Int64Array) -> Network:
         """The network of the devices with some links (int64[links, 3]), as `link` returns them."""
