@@ -235,8 +235,8 @@ def try_lock(handle: int) -> bool:
 
 def _open_locked(path: Path) -> int | None:
     """A file or folder, open and locked; None if another process has it locked, or if the system has no locks."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # a link to something else is left alone, and a pipe is not waited for
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with contextlib.suppress(OSError):
             if try_lock(handle):
                 return handle

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Final, NoReturn, TextIO
@@ -18,6 +19,7 @@ from collc.base.exit_codes import INTERRUPTED
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.memory import gibibytes, limited_memory, memory_limit
 from collc.base.rendering import messages_as_json
+from collc.base.trusted_folders import UntrustedFolder
 from collc.base.wording import did_you_mean, listed
 from collc.command import commands, machine_commands
 from collc.command.options import COMMANDS
@@ -196,6 +198,15 @@ def _open_as(number: int) -> int:
     return number
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
+    """Print a Python warning: one about a folder as a message of collc, any other as Python does."""
+    if issubclass(category, UntrustedFolder):
+        hint = "close it with chmod go-w, or set NUMBA_CACHE_DIR to a folder of your own"
+        print_messages([Diagnostic("U0149", str(message), hint=hint, warning=True)])
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, str(place[0]), int(str(place[1]))))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but SystemExit, after `--help` and `--version`.
 
@@ -204,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     code = int(Exit.DONE)
-    with ExitStack() as limits:
+    with warnings.catch_warnings(), ExitStack() as limits:
+        warnings.showwarning = _show_warning
         try:
             chosen = parse_arguments(words)
             if chosen is not None:

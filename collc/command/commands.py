@@ -261,12 +261,13 @@ def inspect_command(chosen: argparse.Namespace) -> Output:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
     from collc.application.file_kinds import call_for
     from collc.application.rank_names import names_of_ranks
+    from collc.application.show.threadblock_picture import threadblock_picture
     from collc.base.atomic_files import write_file
 
     contents: Inspection = call_for(chosen.file, "inspect", chosen.profile)
     names = names_of_ranks(chosen.file, len(contents.gpus))
     if chosen.svg is not None:
-        write_file(chosen.svg, contents.svg())
+        write_file(chosen.svg, threadblock_picture(contents).file())
     columns, rows = contents.table()
     if names:
         columns, rows = (*columns, "npu"), [(*row, name) for row, name in zip(rows, names, strict=True)]

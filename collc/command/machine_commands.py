@@ -209,8 +209,8 @@ def calibrate_command(chosen: argparse.Namespace) -> Output:
 def design_command(chosen: argparse.Namespace) -> Output:
     """`collc design`: the best bandwidths for the designs of a program, or the parts, cost and power of a network."""
     from collc.application.design.designs import solve_designs
-    from collc.application.topology.network_parts import COLUMNS, priced_networks
     from collc.base.tables import records_of, table_of
+    from collc.design.clos import COLUMNS, priced_networks
 
     if chosen.network is not None and chosen.file is None:
         networks = priced_networks(chosen.network, chosen.gpus, chosen.radix, chosen.domain)
@@ -297,16 +297,17 @@ def _describe_import_kinds() -> str:
 )
 def import_command(chosen: argparse.Namespace) -> Exit:
     """`collc import`: files that describe a machine as a program."""
-    from collc.application.machines.importing import ImportSettings, import_machine
+    from collc.application.machines.importing import import_machine
     from collc.base.atomic_files import write_file
     from collc.machines.kinds import import_kinds
+    from collc.machines.reading import ImportOptions
 
     words: list[str] = chosen.words
     named = bool(words) and (
         words[0] in (*import_kinds(), "pod") and not (len(words) == 1 and Path(words[0]).is_file())
     )
     settings = settings_of(
-        ImportSettings,
+        ImportOptions,
         chosen,
         files=tuple(Path(word) for word in words[named:]),
         kind=words[0] if named and words[0] != "pod" else None,

@@ -6,8 +6,12 @@ III and V; prices and powers of 400 Gb/s parts as given there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.tables import Column
 
 TRANSCEIVER_COST: Final = 199
 TRANSCEIVER_POWER: Final = 9
@@ -23,8 +27,9 @@ DOMAIN: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class NetworkParts:
-    """The parts of a network between the high-bandwidth domains. radix: ports of a switch."""
+    """Parts of a network between the high-bandwidth domains. network: clos or rail_only. radix: ports of a switch."""
 
+    network: str
     gpus: int
     radix: int
     tiers: int
@@ -40,6 +45,20 @@ class NetworkParts:
     def power(self) -> int:
         """Watts."""
         return self.switches * self.radix * PORT_POWER + self.transceivers * TRANSCEIVER_POWER
+
+    @property
+    def cost_saved(self) -> float:
+        """The share of the cost of a Clos network that it saves."""
+        return 1 - self.cost / clos(self.gpus, self.radix).cost
+
+    @property
+    def power_saved(self) -> float:
+        """The share of the power of a Clos network that it saves."""
+        return 1 - self.power / clos(self.gpus, self.radix).power
+
+    def saved_in_words(self) -> str | None:
+        """Both shares; None for a Clos network itself."""
+        return None if self.network == "clos" else f"{self.cost_saved:.2%} cost, {self.power_saved:.2%} power"
 
 
 def clos_tiers(endpoints: int, radix: int) -> int:
@@ -57,7 +76,7 @@ def clos_tiers(endpoints: int, radix: int) -> int:
 
 def clos(gpus: int, radix: int) -> NetworkParts:
     """One Clos network for all GPUs, as in a rail-optimized cluster: (2 t - 1) n / k switches, 2 t n transceivers."""
-    return _parts(gpus, radix, clos_tiers(gpus, radix))
+    return _parts("clos", gpus, radix, clos_tiers(gpus, radix))
 
 
 def rail_only(gpus: int, radix: int, domain: int = DOMAIN) -> NetworkParts:
@@ -67,8 +86,52 @@ def rail_only(gpus: int, radix: int, domain: int = DOMAIN) -> NetworkParts:
     """
     if domain < 1 or gpus % domain:
         raise ValueError(f"{gpus} GPUs do not fill domains of {domain}")
-    return _parts(gpus, radix, clos_tiers(gpus // domain, radix))
+    return _parts("rail_only", gpus, radix, clos_tiers(gpus // domain, radix))
 
 
-def _parts(gpus: int, radix: int, tiers: int) -> NetworkParts:
-    return NetworkParts(gpus, radix, tiers, -(-(2 * tiers - 1) * gpus // radix), 2 * tiers * gpus)
+def _parts(network: str, gpus: int, radix: int, tiers: int) -> NetworkParts:
+    return NetworkParts(network, gpus, radix, tiers, -(-(2 * tiers - 1) * gpus // radix), 2 * tiers * gpus)
+
+
+MOST_GPUS: Final = 10**9
+"""More than any cluster has; the counts of larger ones would be numbers without a meaning."""
+
+MOST_PORTS: Final = 4096
+"""More than any switch has."""
+
+
+COLUMNS: Final[Sequence[Column[NetworkParts]]] = (
+    Column("network", "network", lambda parts: parts.network),
+    Column("GPUs", "gpus", lambda parts: parts.gpus, "{:,}".format),
+    Column("radix", "radix", lambda parts: parts.radix, "{:,}".format),
+    Column("tiers", "tiers", lambda parts: parts.tiers, "{:,}".format),
+    Column("switches", "switches", lambda parts: parts.switches, "{:,}".format),
+    Column("transceivers", "transceivers", lambda parts: parts.transceivers, "{:,}".format),
+    Column("cost", "cost", lambda parts: parts.cost, "${:,}".format),
+    Column("power", "power_W", lambda parts: parts.power, lambda watts: f"{watts / 1000:,.1f} kW"),
+    Column("", "cost_saved", lambda parts: round(parts.cost_saved, 9)),
+    Column("", "power_saved", lambda parts: round(parts.power_saved, 9)),
+    Column("saved", "", lambda parts: parts.saved_in_words()),
+)
+"""The columns of the table and of "networks" in `design --network --json`."""
+
+
+def priced_networks(kind: str, gpus: int | None, radix: int | None, domain: int | None) -> list[NetworkParts]:
+    """A Clos network and, if `kind` asks for it, the rail-only network for the same GPUs.
+
+    None: 64 ports, domains of 256 GPUs. Raises UsageError U0119 for numbers that do not fit together, for more than
+    MOST_GPUS or MOST_PORTS, and for domains of a Clos network, which has none.
+    """
+    if gpus is None:
+        raise UsageError(Diagnostic("U0119", "the number of GPUs is missing", hint="add: --gpus 32768"))
+    if domain is not None and kind != "rail_only":
+        hint = "only a network for each rail depends on the domains: --network rail_only"
+        raise UsageError(Diagnostic("U0119", f"'--domain' cannot be combined with --network {kind}", hint=hint))
+    for option, value, most in (("--gpus", gpus, MOST_GPUS), ("--radix", radix or 64, MOST_PORTS)):
+        if value > most:
+            raise UsageError(Diagnostic("U0119", f"'{option}' is at most {most:,}, not {value:,}"))
+    try:
+        rails = [rail_only(gpus, radix or 64, domain or DOMAIN)] if kind == "rail_only" else []
+        return [clos(gpus, radix or 64), *rails]
+    except ValueError as error:
+        raise UsageError(Diagnostic("U0119", str(error), hint="see --gpus, --radix and --domain")) from error

@@ -1,8 +1,8 @@
-"""Design problems in numbers, and why one may have no solution."""
+"""Design problems in numbers, from the dimensions of a network, and why one may have no solution."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from fractions import Fraction
@@ -11,13 +11,56 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.design.dimensions import NetworkDimension
 from collc.design.time_expression import TimeExpression
-from collc.ten.training import Constraint
+from collc.ten.network import Axis, Network
+from collc.ten.training import TIERS, Constraint, PartCosts
 
 FloatArray = NDArray[np.float64]
 
 GIGA: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkDimension:
+    """One dimension of a network.
+
+    kind: the template of the factor ("ring", ...). size: NPUs along it. tier: one of `training.TIERS`. switched:
+    whether its links lead to switches. reduces: whether these reduce. unit_cost: dollars for one GB/s of all NPUs.
+    """
+
+    kind: str
+    size: int
+    tier: str
+    switched: bool
+    reduces: bool
+    unit_cost: Fraction
+
+
+def dimensions_of(
+    network: Network, kind: str, tiers: Sequence[str], prices: Mapping[str, PartCosts]
+) -> tuple[NetworkDimension, ...]:
+    """The dimensions of a network, which are its `axes`; one without has a single dimension, of `kind`.
+
+    prices: of the parts of each tier. tiers: the tier of each dimension, () for the defaults: the last dimension is
+    inter_pod, the one before inter_node, and so on; more than four begin with several inter_chiplet ones.
+    """
+    axes = network.axes or (Axis(kind, len(network.npus)),)
+    tiers = tiers or default_tiers(len(axes))
+    found: list[NetworkDimension] = []
+    for number, (axis, tier) in enumerate(zip(axes, tiers, strict=True)):
+        own = network.link_axis == number if network.axes else np.ones(network.link_count, bool)
+        switches = network.target[own & (network.target >= network.npu_count)] - network.npu_count
+        switched = bool(len(switches))
+        reduces = switched and bool(network.reduces[switches].all())
+        parts = prices[tier]
+        price = parts.link + (parts.switch + parts.nic if switched else 0)
+        found.append(NetworkDimension(axis.kind, axis.size, tier, switched, reduces, price * len(network.npus)))
+    return tuple(found)
+
+
+def default_tiers(count: int) -> tuple[str, ...]:
+    """The tiers of `count` dimensions if a design names none."""
+    return (TIERS[0],) * (count - len(TIERS)) + TIERS[max(0, len(TIERS) - count) :]
 
 
 class Objective(StrEnum):
@@ -80,6 +123,7 @@ class NoDesignReason(Enum):
     UNBOUNDED = "unbounded"
     NO_FLOOR = "no floor"
     NO_COMPUTE = "no compute"
+    NUMBERS = "numbers"
 
 
 class NoDesign(Exception):
@@ -89,6 +133,7 @@ class NoDesign(Exception):
     to the one dimension of `dimensions`, which has traffic. DEADLINE: the least time is
     `time`, in ns. UNBOUNDED: nothing limits the bandwidth of `dimensions`, and the time falls with it. NO_FLOOR: time *
     cost falls down to bandwidths of 0. NO_COMPUTE: it falls, or stays equal, while the bandwidths grow without limit.
+    NUMBERS: the solver found none, since numbers are too far apart.
     """
 
     def __init__(

@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.design.dimensions import dimensions_of
-from collc.design.problem import GIGA, DesignProblem, ExactRow, Objective, rows_of
+from collc.design.problem import GIGA, DesignProblem, ExactRow, Objective, dimensions_of, rows_of
 from collc.design.time_expression import collective_time
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand

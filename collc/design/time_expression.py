@@ -45,6 +45,21 @@ class Maximum:
         return max(option.value(bandwidth) for option in self.options)
 
 
+def maxima_of(time: TimeExpression) -> dict[Maximum, int]:
+    """The maxima in a time and in their options, numbered so that a maximum comes after those that it contains."""
+    numbers: dict[Maximum, int] = {}
+
+    def visit(node: TimeExpression) -> None:
+        for _, maximum in node.maxima:
+            if maximum not in numbers:
+                for option in maximum.options:
+                    visit(option)
+                numbers[maximum] = len(numbers)
+
+    visit(time)
+    return numbers
+
+
 def constant(time: Fraction | int, dimensions: int) -> TimeExpression:
     """A time in ns that does not depend on the bandwidths."""
     return TimeExpression(Fraction(time), (Fraction(0),) * dimensions)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
-from collc.design.dimensions import NetworkDimension
+from collc.design.problem import NetworkDimension
 from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum
 from collc.ten.training import GROUPS, PHASES, LoopNode, TrainingLayer, Workload, group_parts
 

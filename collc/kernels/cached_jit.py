@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from numba import njit
 
 from collc.base.memory import require_for_search
+from collc.base.trusted_folders import UntrustedFolder, is_trusted
 
 if TYPE_CHECKING:
     from numba.core.caching import FunctionCache
@@ -23,17 +27,32 @@ NEXT_KERNEL: Final = 24 << 20
 
 
 def jit(**options: object) -> Callable[[Kernel], Kernel]:
-    """A decorator: `numba.njit` with the options. If there is no folder to be written, nothing is cached."""
+    """A decorator: `numba.njit` with the options.
+
+    Nothing is cached if there is no folder that can be written, or if others can write to it.
+    """
 
     def compile_it(function: Kernel) -> Kernel:
         try:
             kernel = njit(cache=True, **options)(function)
         except RuntimeError:
             return njit(**options)(function)
+        if not _may_run(kernel._cache.cache_path):
+            return njit(**options)(function)
         kernel._cache = _ForgivingCache(kernel._cache)
         return kernel
 
     return compile_it
+
+
+@cache
+def _may_run(folder: str) -> bool:
+    """Whether code from a cache folder may be run. Warns UntrustedFolder, once, if not."""
+    if is_trusted(Path(folder)):
+        return True
+    message = f"compiled functions are not kept: others can write to {folder}, or replace it"
+    warnings.warn(message, UntrustedFolder, stacklevel=2)
+    return False
 
 
 class _ForgivingCache:

@@ -165,14 +165,21 @@ def _tiers(fabric: Fabric) -> tuple[dict[str, Device], tuple[Family, ...]]:
     return place, tuple(families)
 
 
-def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOptions) -> Fabric:
-    """NIC k of every node on leaf switch k, the leaves on a spine with the bandwidth of all their NICs."""
+def fabric_without_file(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOptions) -> Fabric:
+    """All NICs of all nodes on one switch; for `--fabric rails`, NIC k of every node on leaf switch k, and the leaves
+    on a spine with the bandwidth of all their NICs.
+    """
+    rails = options.fabric == "rails"
+    attachments = [
+        Attachment(host, port.label, f"leaf{k}" if rails else "fabric", None)
+        for host, inside in zip(hosts, insides, strict=True)
+        for k, port in enumerate(inside.ports)
+    ]
+    if not rails:
+        return Fabric(("fabric",), (), tuple(attachments))
     counts = {len(inside.ports) for inside in insides}
     if len(counts) > 1:
         raise flaw(f"--fabric rails needs as many NICs in each node; there are {sorted(counts)}")
-    attachments: list[Attachment] = []
-    for host, inside in zip(hosts, insides, strict=True):
-        attachments += [Attachment(host, port.label, f"leaf{k}", None) for k, port in enumerate(inside.ports)]
     count = counts.pop()
     nic = options.rates.get("nic")
     cables: list[tuple[str, str, Fraction | None]] = []
@@ -182,13 +189,3 @@ def rails(hosts: Sequence[str], insides: Sequence[Inside], options: ImportOption
         cables.append((f"leaf{k}", "spine", sum(known, Fraction(0)) if len(known) == len(rates) else None))
     switches = (*(f"leaf{k}" for k in range(count)), *(("spine",) if cables else ()))
     return Fabric(switches, tuple(cables), tuple(attachments), assumed_cables=True)
-
-
-def one_switch(hosts: Sequence[str], insides: Sequence[Inside]) -> Fabric:
-    """All NICs of all nodes on one switch."""
-    attachments = [
-        Attachment(host, port.label, "fabric", None)
-        for host, inside in zip(hosts, insides, strict=True)
-        for port in inside.ports
-    ]
-    return Fabric(("fabric",), (), tuple(attachments))

@@ -139,11 +139,11 @@ def with_mesh(gpus: Sequence[HostGpu]) -> list[HostGpu]:
     ]
 
 
-def inside_of(host: Host, kinds: Kinds, options: ImportOptions, *, with_ports: bool) -> Inside:
+def inside_of(host: Host, kinds: Kinds, *, with_ports: bool) -> Inside:
     """The node of a host. with_ports: whether a fabric will use the NICs; else they are dropped."""
     by_nvlink, joined = _nvlinks(host, kinds)
     has_pcie = any(gpu.path for gpu in host.gpus)
-    keep = has_pcie and (options.pcie if options.pcie is not None else not joined)
+    keep = has_pcie and (kinds.options.pcie if kinds.options.pcie is not None else not joined)
     unused: list[str] = []
     dropped: list[str] = []
     unseen = sorted({peer for gpu in host.gpus for peer, _ in gpu.peers} - {gpu.label for gpu in host.gpus})

@@ -114,3 +114,30 @@ def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
         if count:
             found.append(wire._replace(lanes=count, both=both))
     return tuple(sorted(found))
+
+
+_NVSWITCH: Final = "nvswitch"
+
+
+def with_domains(machine: Machine) -> Machine:
+    """The machine with one NVSwitch for each `Node.domain`; nodes without a domain keep theirs."""
+    names = list(dict.fromkeys(node.domain for node in machine.nodes if node.domain))
+    if not names:
+        return machine
+    nodes: list[Node] = []
+    wires = list(machine.wires)
+    for at, node in enumerate(machine.nodes):
+        if not node.domain:
+            nodes.append(node)
+            continue
+        shared = Device(-1, _NVSWITCH, names.index(node.domain))
+        own: list[Wire] = []
+        for wire in node.wires:
+            if wire.target.family == _NVSWITCH:
+                wires.append(wire._replace(source=wire.source._replace(node=at), target=shared))
+            else:
+                own.append(wire)
+        families = tuple(family for family in node.families if family.name != _NVSWITCH)
+        nodes.append(replace(node, families=families, wires=tuple(own)))
+    families = (Family(_NVSWITCH, len(names), True, tuple(names)), *machine.families)
+    return replace(machine, nodes=tuple(nodes), families=families, wires=merge_wires(wires))

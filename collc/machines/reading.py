@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Any, Final, Literal, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.messages import line_starts
+from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
@@ -19,31 +22,116 @@ GIGA: Final = 10**9
 MICRO: Final = Fraction(1, 10**6)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImportOptions:
-    """What the command line adds to files that do not say it; None: not given.
+    """The arguments of `collc import`, which say what files do not; None: not given.
 
-    gpu: name of a GPU model (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of
-    each GPU to NVSwitches, 0 for none. mesh: the NVLinks are those of a DGX-1. mirror: NVLinks that a file has in one
-    direction are in both. pcie: keep or drop paths over PCIe; None: drop them if NVLinks join all GPUs.
-    rates: bytes per second, by name of a LinkKind. latencies: seconds, by the same. npu: `attribute=value` of the nodes
-    of a graph that are NPUs. capacity, latency: names of edge attributes, each with a unit. chunk: bytes of one chunk.
-    part: of a file of Slurm: the topology, ring or torus to take.
+    kind: of `files`; None: by their content. name: of the topology. node, fabric: as KIND:FILE, or FILE; fabric also as
+    in `importing.FABRICS`. nodes: the hosts to take, in this order; () for all. gpu: name of a GPU model
+    (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of each GPU to NVSwitches, 0
+    for none; or those of a DGX-1. mirror: NVLinks that a file has in one direction are in both. pcie: keep or drop
+    paths over PCIe; None: drop them if NVLinks join all GPUs. definitions: `-D`, rates and latencies by name. npu:
+    `attribute=value` of the nodes of a graph that are NPUs. capacity, latency: `attribute=unit` of its edges. chunk:
+    bytes of one chunk. measured: files of `collc calibrate`, which the program at `output` will import. joined_by,
+    part: of files of Slurm, see `host_groups.JOINS` and `read_slurm`.
     """
 
+    files: tuple[Path, ...] = ()
+    kind: str | None = None
+    name: str = "pod"
+    node: str | None = None
+    fabric: str | None = None
+    nodes: tuple[str, ...] = ()
     gpu: str | None = None
     gpus_per_node: int | None = None
-    nvlink: int | None = None
-    mesh: bool = False
+    nvlink: int | Literal["dgx1"] | None = None
     mirror: bool = False
     pcie: bool | None = None
-    rates: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
-    latencies: Mapping[str, Fraction] = field(default_factory=dict[str, Fraction])
-    npu: tuple[str, str] | None = None
-    capacity: tuple[str, Fraction] | None = None
-    latency: tuple[str, Fraction] | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+    npu: str | None = None
+    capacity: str | None = None
+    latency: str | None = None
     chunk: int | None = None
+    measured: tuple[Path, ...] = ()
+    output: Path | None = None
+    joined_by: str | None = None
     part: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError U0150 for a text that means nothing."""
+        _ = (self.rates, self.latencies, self.npu_attribute, self.capacity_unit, self.latency_unit)
+
+    @cached_property
+    def rates(self) -> Mapping[str, Fraction]:
+        """Bytes per second by name of a LinkKind."""
+        texts = {name: text for name, text in self.definitions.items() if not name.endswith("_latency")}
+        rates = {name: _defined_quantity(name, text, Dimension.RATE) for name, text in texts.items()}
+        if zero := next((name for name, rate in rates.items() if not rate), ""):
+            raise usage_error(f"-D {zero}={texts[zero]} is not above 0", _DEFINITIONS)
+        return rates
+
+    @cached_property
+    def latencies(self) -> Mapping[str, Fraction]:
+        """Seconds by name of a LinkKind."""
+        return {
+            name.removesuffix("_latency"): _defined_quantity(name, text, Dimension.TIME) / PICOSECONDS
+            for name, text in self.definitions.items()
+            if name.endswith("_latency")
+        }
+
+    @property
+    def npu_attribute(self) -> tuple[str, str] | None:
+        """The attribute of the nodes of a graph that are NPUs, and its value; ("all", "") if all are NPUs."""
+        return None if self.npu is None else _attribute_and_value(self.npu, "--npu")
+
+    @property
+    def capacity_unit(self) -> tuple[str, Fraction] | None:
+        """The attribute of edges that is their bandwidth, and bytes per second of its unit."""
+        return _attribute_and_unit(self.capacity, "--capacity", Dimension.RATE)
+
+    @property
+    def latency_unit(self) -> tuple[str, Fraction] | None:
+        """The attribute of edges that is their latency, and seconds of its unit."""
+        return _attribute_and_unit(self.latency, "--latency", Dimension.TIME)
+
+    @property
+    def switch_links(self) -> int | None:
+        """NVLinks of each GPU to NVSwitches; None: not given."""
+        return 0 if self.nvlink == "dgx1" else self.nvlink
+
+
+_DEFINITIONS: Final = "as in -D nic=400Gb/s, -D nic_latency=0.9us"
+
+
+def _defined_quantity(name: str, text: str, dimension: Dimension) -> Fraction:
+    value = quantity_in(text.replace(" ", "", 1), dimension)
+    if value is None:
+        raise usage_error(f"-D {name}={text} is not a rate or latency", _DEFINITIONS)
+    return value
+
+
+def _attribute_and_value(text: str, flag: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign and name != "all":
+        hint = "as in --npu type=gpu, --capacity bandwidth=GB/s"
+        raise usage_error(f"{flag} {text} is not of the form attribute=value", hint)
+    return name, value
+
+
+def _attribute_and_unit(text: str | None, flag: str, dimension: Dimension) -> tuple[str, Fraction] | None:
+    if text is None:
+        return None
+    name, unit = _attribute_and_value(text, flag)
+    own, scale = UNITS.get(unit, (None, Fraction(0)))
+    if own is not dimension:
+        example = "GB/s" if dimension is Dimension.RATE else "us"
+        raise usage_error(f"'{unit}' is not a unit of {flag}", f"as in {flag} {name}={example}")
+    return name, scale / (PICOSECONDS if dimension is Dimension.TIME else 1)
+
+
+def usage_error(message: str, hint: str) -> UsageError:
+    """The error U0150 for arguments that do not fit."""
+    return UsageError(Diagnostic("U0150", message, hint=hint))
 
 
 def line_span(source: SourceFile, line: int) -> Span:

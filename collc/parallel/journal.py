@@ -1,7 +1,9 @@
 """The journal of a long command: the results of finished tasks, so that a command that was killed goes on from there.
 
 A journal is a text file of JSON lines: first what the results depend on, then one line for each finished task. Each
-line is on the disk before the next task counts as done. A line that was cut off by a crash is ignored.
+line is on the disk before the next task counts as done. A line that was cut off by a crash is ignored. Whoever may
+write to the folder could put another file, or a link to one, in the place of a journal: what is no journal stays as it
+is, and the command ends.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -19,6 +22,12 @@ from collc.base.atomic_files import try_lock
 from collc.base.diagnostics import Diagnostic, UsageError
 
 VERSION: Final = 1
+
+_BEGIN: Final = b'{"collc_journal":'
+"""What each journal begins with."""
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+"""A symbolic link is not followed, and a pipe is not waited for."""
 
 
 @dataclass(eq=False)
@@ -36,17 +45,20 @@ class Journal:
 
     def add(self, key: str, result: object) -> None:
         """Note the result of a task, a JSON value. Raises UsageError U0203 if the disk is full or broken."""
-        self.done[key] = result
         self._write({"task": key, "result": result})
+        self.done[key] = result
 
     def remove(self) -> None:
         """Remove the file: the command is complete."""
         self.path.unlink(missing_ok=True)
 
     def start(self, basis: str) -> None:
-        """Read what is there; begin anew if it is of another basis."""
+        """Read what is there; begin anew if it is of another basis. Raises UsageError U0203 if it is no journal."""
         with os.fdopen(os.dup(self.handle), "rb") as file:
-            lines = file.read().split(b"\n")[:-1]  # a line without an end was cut off
+            begin = file.read(len(_BEGIN))
+            if not _BEGIN.startswith(begin):
+                raise _not_a_journal(self.path)
+            lines = (begin + file.read()).split(b"\n")[:-1]  # a line without an end was cut off
         head = _parse_entry(lines[0]) if lines else None
         if head == {"collc_journal": VERSION, "basis": basis}:
             size = len(lines[0]) + 1
@@ -71,7 +83,17 @@ class Journal:
                 data = data[os.write(self.handle, data) :]
             os.fsync(self.handle)
         except OSError as error:
-            raise UsageError(Diagnostic("U0203", f"cannot write {self.path}: {error.strerror or error}")) from error
+            if not self.done:
+                with contextlib.suppress(OSError):  # nothing is lost, and an incomplete file would be of no use
+                    self.remove()
+            hint = "free some space, or choose another output"
+            message = f"cannot write {self.path}: {error.strerror or error}"
+            raise UsageError(Diagnostic("U0203", message, hint=hint)) from error
+
+
+def _not_a_journal(path: Path) -> UsageError:
+    message = f"{path} is the name of the journal, but it is a link or a file of something else"
+    return UsageError(Diagnostic("U0203", message, hint="remove it, or choose another output"))
 
 
 def journal_of(output: Path) -> Path:
@@ -84,14 +106,18 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
     """The journal at a path, locked while it is open.
 
     basis: what the results depend on besides their keys, as in a hash of the program; a journal of another one begins
-    anew. Raises UsageError U0140 if another process has it open, U0203 if it cannot be written.
+    anew. Raises UsageError U0140 if another process has it open, U0203 if it cannot be written or is no journal.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        handle = os.open(path, _FLAGS, 0o666)
     except OSError as error:
+        if path.is_symlink():
+            raise _not_a_journal(path) from error
         raise UsageError(Diagnostic("U0203", f"cannot write {path}: {error.strerror or error}")) from error
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise _not_a_journal(path)
         if not _lock(handle):
             hint = "wait until it is done, or choose another output"
             raise UsageError(Diagnostic("U0140", f"another process is writing {path}", hint=hint))

@@ -12,14 +12,18 @@ from collc.base.units import decimal, format_time
 
 Scale = Literal["linear", "log", "log2"]
 
-_SI: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"), (1, ""))
-_BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"), (1, ""))
+_SI: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def _shorten_number(value: float, prefixes: Sequence[tuple[int, str]], unit: str) -> str:
+    scale, prefix = next((entry for entry in prefixes if abs(value) >= entry[0]), (1, ""))
+    return decimal(Fraction(f"{value / scale:.4g}")) + prefix + unit if value else "0"
 
 
 def number_label(value: float) -> str:
     """A number of at most four digits: `0.25`, `1200`, `35k`."""
-    scale, prefix = next((one for one in _SI if abs(value) >= one[0]), (1, "")) if abs(value) >= 10_000 else (1, "")
-    return decimal(Fraction(f"{value / scale:.4g}")) + prefix
+    return _shorten_number(value, _SI if abs(value) >= 10_000 else (), "")
 
 
 def time_label(value: float) -> str:
@@ -29,14 +33,12 @@ def time_label(value: float) -> str:
 
 def bytes_label(value: float) -> str:
     """A size given in bytes, in binary units: `1.5MiB`."""
-    scale, prefix = next((one for one in _BINARY if abs(value) >= one[0]), (1, ""))
-    return decimal(Fraction(f"{value / scale:.4g}")) + prefix + "B" if value else "0"
+    return _shorten_number(value, _BINARY, "B")
 
 
 def rate_label(value: float) -> str:
     """A rate given in bytes per second, in decimal units: `62.5GB/s`."""
-    scale, prefix = next((one for one in _SI if abs(value) >= one[0]), (1, ""))
-    return decimal(Fraction(f"{value / scale:.4g}")) + prefix + "B/s" if value else "0"
+    return _shorten_number(value, _SI, "B/s")
 
 
 def percent_label(value: float) -> str:
@@ -70,8 +72,8 @@ class Range:
     def at(self, value: float) -> float:
         """The pixel of a value."""
         ends = (self.low, self.high, value)
-        low, high, found = ends if self.axis.scale == "linear" else (math.log(max(x, 1e-300)) for x in ends)
-        return self.begin + (self.end - self.begin) * ((found - low) / (high - low) if high > low else 0.5)
+        low, high, place = ends if self.axis.scale == "linear" else (math.log(max(x, 1e-300)) for x in ends)
+        return self.begin + (self.end - self.begin) * ((place - low) / (high - low) if high > low else 0.5)
 
     def ticks(self, most: int) -> list[float]:
         """At most about `most` ticks."""
@@ -125,6 +127,6 @@ def _log_ticks(low: float, high: float, most: int, base: int) -> list[float]:
     first = math.floor(math.log(low, base) - 1e-9)
     last = math.ceil(math.log(high, base) + 1e-9)
     factors = (1, 2, 5) if base == 10 and last - first <= max(2, most // 3) else (1,)
-    found = [factor * float(base) ** k for k in range(first, last + 1) for factor in factors]
-    inside = [tick for tick in found if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    ticks = [factor * float(base) ** k for k in range(first, last + 1) for factor in factors]
+    inside = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
     return inside[:: max(1, -(-len(inside) // max(1, most)))] or [low, high]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.graph.coordinates import declared_coordinates
 from collc.ten.arrays import Int32Array, Int64Array
@@ -26,54 +28,65 @@ _MOST_BELOW_SWITCHES: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A frame around the devices of a node or group, with its label."""
+    """A frame around the devices of a node. npus: those inside."""
 
     x: float
     y: float
     width: float
     height: float
-    label: str
+    npus: Sequence[int]
 
 
 @dataclass
 class Layout:
-    """at: (x, y) of the devices that are drawn. radius: of an NPU. cell: the distance of neighbours on a lattice, or
-    the width of a group; longer lines bend round devices. 0: none bends. stubs: of lines that would lead through other
-    devices, only the ends are drawn. boxes: frames of nodes. notes: what is not drawn.
+    """points: (x, y) of the devices that are drawn. radius: of an NPU. cell: the distance of neighbours on a lattice,
+    or the width of a group; longer lines bend round devices. 0: none bends. stubs: of lines that would lead through
+    other devices, only the ends are drawn. boxes: frames of nodes. notes: what is not drawn.
     """
 
-    radius: float
-    width: float = WIDTH
+    radius: float = 0.0
     height: float = 0.0
     cell: float = 0.0
     stubs: bool = False
-    at: dict[int, tuple[float, float]] = field(default_factory=dict[int, tuple[float, float]])
+    points: dict[int, tuple[float, float]] = field(default_factory=dict[int, tuple[float, float]])
     boxes: list[Box] = field(default_factory=list[Box])
     notes: list[str] = field(default_factory=list[str])
 
-    def circle(self, devices: Sequence[int], x: float, y: float, radius: float) -> None:
+    def move_down(self, distance: float) -> None:
+        """Make room above all."""
+        self.height += distance
+        self.points = {device: (x, y + distance) for device, (x, y) in self.points.items()}
+        self.boxes = [replace(box, y=box.y + distance) for box in self.boxes]
+
+    def place_on_circle(self, devices: Sequence[int], x: float, y: float, radius: float) -> None:
         """Put devices on a circle, the first one at the top."""
-        for k, device in enumerate(devices):
-            angle = 2 * math.pi * k / max(1, len(devices))
-            self.at[device] = (x + radius * math.sin(angle), y - radius * math.cos(angle))
+        self.points.update(zip(devices, _circle_points(len(devices), x, y, radius), strict=True))
+
+
+def _circle_points(count: int, x: float, y: float, radius: float) -> list[tuple[float, float]]:
+    angles = (2 * math.pi * k / count for k in range(count))
+    return [(x + radius * math.sin(angle), y - radius * math.cos(angle)) for angle in angles]
 
 
 def layout_of(network: Network) -> Layout:
     """The layout that suits the links of a network."""
-    axes = axes_of(network)
+    axes, npus = axes_of(network), network.npus.tolist()
     if network.has_switches:
         return _tiers(network, axes)
-    if axes is not None and _is_lattice(network, axes):
-        return _lattice(network, axes)
-    npus = network.npus.tolist()
-    if axes is not None and len(axes) > 1 and len(npus) <= _MOST_NPUS:
-        return _groups(network, axes)
-    found = Layout(radius=0)
+    if axes is not None and len(npus) <= _MOST_NPUS:
+        if _is_lattice(network, axes):
+            return _lattice(axes)
+        if len(axes) > 1:
+            return _groups(_npus_by_node(network, axes))
+    layout = Layout()
     if len(npus) > _MOST_NPUS:
-        found.notes.append(f"the first {_MOST_NPUS} of {len(npus)} NPUs are drawn")
+        layout.notes.append(f"the first {_MOST_NPUS} of {len(npus)} NPUs are drawn")
         npus = npus[:_MOST_NPUS]
-    _one_circle(found, npus)
-    return found
+    radius = min(WIDTH / 2 - _MARGIN, max(110.0, len(npus) * 5.2))
+    layout.radius = min(15.0, max(2.0, 0.36 * 2 * math.pi * radius / max(1, len(npus))))
+    layout.place_on_circle(npus, WIDTH / 2, radius + _MARGIN, radius)
+    layout.height = 2 * (radius + _MARGIN)
+    return layout
 
 
 def axes_of(network: Network) -> Int32Array | None:
@@ -81,74 +94,58 @@ def axes_of(network: Network) -> Int32Array | None:
     coordinates = declared_coordinates(network)
     if coordinates is None:
         return None
-    if len(coordinates.sizes) == 1 and _is_hypercube(network):
-        return _hypercube_axes(network.npu_count)
-    index = coordinates.index
-    alone = index.sum(axis=0) == 1
-    strides = [int(np.flatnonzero(alone & (row == 1))[0]) for row in index]
-    return index[np.argsort(strides)]
+    strides = (coordinates.index > 0).argmax(axis=1)
+    return coordinates.index[np.argsort(strides)]
 
 
-def _is_hypercube(network: Network) -> bool:
-    """Whether there are 2 ** d NPUs, d at least 3, and all links lead to numbers that differ in one bit."""
-    count = network.npu_count
-    if count < 8 or count & (count - 1) or network.has_switches or not network.link_count:
-        return False
-    changed = network.source ^ network.target
-    return bool((changed & (changed - 1) == 0).all())
-
-
-def _hypercube_axes(count: int) -> Int32Array:
-    """int32[axes, npus]: the bits of the numbers for a cube, else pairs of bits in the order of a ring (Gray code)."""
-    npus, bits = np.arange(count, dtype=np.int32), count.bit_length() - 1
-    if bits == 3:
-        return np.stack([npus >> bit & 1 for bit in range(3)])
-    gray = np.array([0, 1, 3, 2], np.int32)
-    rows = [gray[npus >> bit & 3] for bit in range(0, bits - 1, 2)]
-    return np.stack([*rows, *([npus >> (bits - 1) & 1] if bits % 2 else [])])
-
-
-def _one_circle(found: Layout, npus: Sequence[int]) -> None:
-    radius = min(WIDTH / 2 - _MARGIN, max(110.0, len(npus) * 5.2))
-    found.radius = min(15.0, max(2.0, 0.36 * 2 * math.pi * radius / max(1, len(npus))))
-    found.circle(npus, WIDTH / 2, radius + _MARGIN, radius)
-    found.height = 2 * (radius + _MARGIN)
+def _npus_by_node(network: Network, axes: Int32Array) -> list[list[int]]:
+    """The NPUs that are present, by their index along the outermost axis."""
+    nodes: list[list[int]] = [[] for _ in range(int(axes[-1].max(initial=0)) + 1)]
+    for npu in network.npus.tolist():
+        nodes[int(axes[-1, npu])].append(npu)
+    return [node for node in nodes if node]
 
 
 # Lattices
 
 
 def _is_lattice(network: Network, axes: Int32Array) -> bool:
-    """Whether most links lead to the next NPU along one axis, or round its end."""
-    if not network.link_count or len(axes[0]) > _MOST_NPUS:
+    """Whether most links lead to the next NPU along one axis, or round its end if there are several axes."""
+    if not network.link_count:
         return False
-    differs = axes[:, network.source] != axes[:, network.target]
-    straight = differs.sum(axis=0) == 1
-    step = np.abs(axes[:, network.source] - axes[:, network.target]).sum(axis=0)
-    sizes = axes.max(axis=1) + 1
-    size = (differs * sizes[:, None]).sum(axis=0)
-    next_to = straight & ((step == 1) | (step == size - 1))
+    distance = np.abs(axes[:, network.source] - axes[:, network.target])
+    straight = (distance > 0).sum(axis=0) == 1
+    step, ends = distance.sum(axis=0), ((distance > 0) * axes.max(axis=1)[:, None]).sum(axis=0)
+    closed = step == ends
+    if len(axes) == 1 and bool((closed & (step > 1)).any()):
+        return False
+    next_to = straight & ((step == 1) | closed)
     return bool(next_to.mean() >= 0.75) or (len(axes) > 1 and bool(straight.mean() >= 0.9))
 
 
-def _lattice(network: Network, axes: Int32Array) -> Layout:
+def _lattice(axes: Int32Array) -> Layout:
+    """Rows and columns; three short axes as planes behind each other, each a little higher and further right."""
     sizes: list[int] = (axes.max(axis=1) + 1).tolist()
-    if len(sizes) == 1:
-        return _ring_or_line(network, sizes[0])
+    largest, most_radius, radius = 84.0, 15.0, 0.3
     if len(sizes) == 3 and sizes[2] <= 4 and max(sizes) <= 8:
-        return _stacked_planes(axes, sizes)
-    columns, rows = _fold_axes(axes[::2], sizes[::2]), _fold_axes(axes[1::2], sizes[1::2])
+        step = 0.74 / sizes[2]
+        columns, rows = axes[0] + step * axes[2], axes[1] + 0.62 * step * (sizes[2] - 1 - axes[2])
+        largest, most_radius, radius = 128.0, 11.0, 0.3 * step
+    elif len(sizes) == 1:  # a line goes to and fro
+        rows = axes[0] // 16
+        columns = 7.5 + (axes[0] % 16 - 7.5) * (1 - 2 * (rows % 2))
+    else:
+        columns, rows = _fold_axes(axes[::2], sizes[::2]), _fold_axes(axes[1::2], sizes[1::2])
     wide, high = float(columns.max()) + 1, float(rows.max()) + 1
-    cell = min(84.0, (WIDTH - 2 * _MARGIN) / wide)
-    found = Layout(radius=min(15.0, 0.3 * cell), cell=cell, height=cell * high + 2 * _MARGIN)
-    found.stubs = max(sizes) > 8 or len(sizes) > 2
-    left = (WIDTH - cell * wide) / 2
-    for npu in range(network.npu_count):
-        found.at[npu] = (left + (float(columns[npu]) + 0.5) * cell, _MARGIN + (float(rows[npu]) + 0.5) * cell)
-    return found
+    cell = min(largest, (WIDTH - 2 * _MARGIN) / wide)
+    stubs = len(sizes) > 2 or (len(sizes) == 2 and max(sizes) > 8)
+    layout = Layout(min(most_radius, radius * cell), cell * high + 2 * _MARGIN, cell, stubs)
+    xs, ys = (WIDTH - cell * wide) / 2 + (columns + 0.5) * cell, _MARGIN + (rows + 0.5) * cell
+    layout.points.update(enumerate(zip(xs.tolist(), ys.tolist(), strict=True)))
+    return layout
 
 
-def _fold_axes(axes: Int32Array, sizes: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _fold_axes(axes: Int32Array, sizes: Sequence[int]) -> NDArray[np.float64]:
     """float64[npus]: positions along one direction of the picture, with gaps between the blocks of outer axes."""
     position, span = axes[0].astype(np.float64), float(sizes[0])
     for axis, size in zip(axes[1:], sizes[1:], strict=True):
@@ -158,74 +155,27 @@ def _fold_axes(axes: Int32Array, sizes: Sequence[int]) -> np.ndarray[tuple[int],
     return position
 
 
-def _ring_or_line(network: Network, size: int) -> Layout:
-    """A circle if a link closes the ring; else a line, in rows that go to and fro."""
-    npus = network.npus.tolist()
-    found = Layout(radius=0)
-    closed = bool((np.abs(network.source - network.target) == size - 1).any()) and size > 2
-    if closed:
-        _one_circle(found, npus)
-        return found
-    columns = min(size, 16)
-    cell = min(84.0, (WIDTH - 2 * _MARGIN) / columns)
-    found.radius, found.cell = min(15.0, 0.3 * cell), cell
-    left = (WIDTH - cell * columns) / 2
-    for npu in range(size):
-        row, column = divmod(npu, columns)
-        column = columns - 1 - column if row % 2 else column
-        found.at[npu] = (left + (column + 0.5) * cell, _MARGIN + (row + 0.5) * cell)
-    found.height = cell * -(-size // columns) + 2 * _MARGIN
-    return found
-
-
-def _stacked_planes(axes: Int32Array, sizes: Sequence[int]) -> Layout:
-    """Planes of the third axis behind each other, each a little higher and further right."""
-    across, down, deep = sizes
-    cell = min(128.0, (WIDTH - 2 * _MARGIN) / (across + 0.75))
-    step = 0.74 * cell / deep
-    found = Layout(radius=min(11.0, 0.26 * step + 2), cell=cell, stubs=True)
-    rise = 0.62 * step * (deep - 1)
-    left = (WIDTH - cell * (across - 1) - step * (deep - 1)) / 2
-    found.height = 2 * _MARGIN + 12 + cell * (down - 1) + rise
-    for npu, (i, j, k) in enumerate(axes.T.tolist()):
-        found.at[npu] = (left + i * cell + k * step, _MARGIN + 6 + rise + j * cell - k * 0.62 * step)
-    return found
-
-
 # Groups
 
 
-def _groups(network: Network, axes: Int32Array) -> Layout:
+def _groups(groups: Sequence[Sequence[int]]) -> Layout:
     """The NPUs of a group on a small circle; the groups on a large one, or in rows."""
-    members = _members(network, axes[-1])
-    most = max(len(group) for group in members)
+    count, most = len(groups), max(map(len, groups))
     radius = max(26.0, most * 6.0)
-    found = Layout(radius=min(12.0, max(3.0, 0.36 * 2 * math.pi * radius / most)), cell=2 * radius)
-    cell = 2 * radius + 3.4 * found.radius + 26
-    if 2 < len(members) <= 9:
-        large = max(cell / (2 * math.sin(math.pi / len(members))), 0.6 * cell)
-        large = min(large, WIDTH / 2 - cell / 2)
-        centers = [
-            (WIDTH / 2 + large * math.sin(t), large + cell / 2 + 10 - large * math.cos(t))
-            for t in (2 * math.pi * k / len(members) for k in range(len(members)))
-        ]
-        found.height = 2 * large + cell + 20
+    layout = Layout(min(12.0, max(3.0, 0.36 * 2 * math.pi * radius / most)), cell=2 * radius)
+    pitch = 2 * radius + 3.4 * layout.radius + 26
+    if 2 < count <= 9:
+        large = min(max(pitch / (2 * math.sin(math.pi / count)), 0.6 * pitch), WIDTH / 2 - pitch / 2)
+        centers = _circle_points(count, WIDTH / 2, large + pitch / 2 + 10, large)
+        layout.height = 2 * large + pitch + 20
     else:
-        columns = max(1, min(len(members), int(WIDTH / cell)))
-        left = (WIDTH - columns * cell) / 2
-        centers = [(left + (k % columns + 0.5) * cell, 10 + (k // columns + 0.5) * cell) for k in range(len(members))]
-        found.height = 20 + cell * -(-len(members) // columns)
-    for group, (x, y) in zip(members, centers, strict=True):
-        found.circle(group, x, y, radius)
-    return found
-
-
-def _members(network: Network, outer: Int32Array) -> list[list[int]]:
-    """The NPUs that are present, by their index along the outermost axis."""
-    groups: list[list[int]] = [[] for _ in range(int(outer.max(initial=0)) + 1)]
-    for npu in network.npus.tolist():
-        groups[int(outer[npu])].append(npu)
-    return [group for group in groups if group]
+        columns = max(1, min(count, int(WIDTH / pitch)))
+        left = (WIDTH - columns * pitch) / 2
+        centers = [(left + (k % columns + 0.5) * pitch, 10 + (k // columns + 0.5) * pitch) for k in range(count)]
+        layout.height = 20 + pitch * -(-count // columns)
+    for group, (x, y) in zip(groups, centers, strict=True):
+        layout.place_on_circle(group, x, y, radius)
+    return layout
 
 
 # Tiers
@@ -233,116 +183,87 @@ def _members(network: Network, outer: Int32Array) -> list[list[int]]:
 
 def _tiers(network: Network, axes: Int32Array | None) -> Layout:
     """Nodes in a row at the bottom, with the switches that serve one node inside, and other switches in tiers above."""
-    whole = axes is None or len(axes) == 1
-    nodes = [network.npus.tolist()] if whole or axes is None else _members(network, axes[-1])
-    found = Layout(radius=0)
-    nodes = _first_nodes(found, nodes, len(network.npus))
-    drawn = {npu for node in nodes for npu in node}
-    local = _local_switches(network, nodes) if len(nodes) > 1 else [list[int]() for _ in nodes]
-    inside = drawn.union(*local)
-    tiers = _tiers_above(network, drawn, inside)
-    top = 30 + 62.0 * len(tiers)
-    _place_nodes(found, network, nodes, local, top)
+    nodes = [network.npus.tolist()] if axes is None or len(axes) == 1 else _npus_by_node(network, axes)
+    layout, npu_count = Layout(), network.npu_count
+    nodes = _first_nodes(layout, nodes, len(network.npus))
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    node_of = {npu: k for k, node in enumerate(nodes) for npu in node}
+    local: list[list[int]] = [[] for _ in nodes]
+    for switch in range(npu_count, network.device_count) if len(nodes) > 1 else ():
+        served = {node_of.get(device, -1) for device in neighbours[switch]}
+        if len(served) == 1 and -1 not in served:
+            local[served.pop()].append(switch)
+    reached, tier = {*node_of, *(switch for of_node in local for switch in of_node)}, set(node_of)
+    tiers: list[list[int]] = []
+    while tier := {above for device in tier for above in neighbours[device] if above >= npu_count} - reached:
+        tiers.append(sorted(tier))
+        reached |= tier
+    direct = bool(((network.source < npu_count) & (network.target < npu_count)).any())
+    _place_nodes(layout, nodes, local, 30 + 62.0 * len(tiers), direct=direct)
     for row, switches in enumerate(tiers):
-        _spread(found, network, switches, 26 + 62.0 * (len(tiers) - 1 - row))
-    return found
+        _spread(layout, neighbours, switches, 26 + 62.0 * (len(tiers) - 1 - row))
+    return layout
 
 
-def _first_nodes(found: Layout, nodes: list[list[int]], count: int) -> list[list[int]]:
+def _first_nodes(layout: Layout, nodes: list[list[int]], count: int) -> list[list[int]]:
     """The nodes that are drawn; a note if some are not."""
     if count <= _MOST_BELOW_SWITCHES:
         return nodes
     shown = max(1, 64 // len(nodes[0]))
     if len(nodes) > 1 and shown < len(nodes):
-        found.notes.append(f"the first {shown} of {len(nodes)} nodes are drawn")
+        layout.notes.append(f"the first {shown} of {len(nodes)} nodes are drawn")
         return nodes[:shown]
-    found.notes.append(f"the first {_MOST_BELOW_SWITCHES} of {count} NPUs are drawn")
+    layout.notes.append(f"the first {_MOST_BELOW_SWITCHES} of {count} NPUs are drawn")
     return [nodes[0][:_MOST_BELOW_SWITCHES]]
 
 
-def _local_switches(network: Network, nodes: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The switches that are linked to NPUs of one node only, by node."""
-    node_of = {npu: k for k, node in enumerate(nodes) for npu in node}
-    ends: dict[int, set[int]] = {}
-    for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
-        for one, other in ((source, target), (target, source)):
-            if one >= network.npu_count:
-                ends.setdefault(one, set()).add(-1 if other >= network.npu_count else node_of.get(other, -1))
-    found: list[list[int]] = [[] for _ in nodes]
-    for switch in sorted(ends):
-        if len(ends[switch]) == 1 and -1 not in ends[switch]:
-            found[next(iter(ends[switch]))].append(switch)
-    return found
-
-
-def _tiers_above(network: Network, drawn: set[int], inside: set[int]) -> list[list[int]]:
-    """The other switches by their distance from the NPUs that are drawn, the nearest first."""
-    reached, tiers = set(drawn), list[list[int]]()
-    pairs: list[list[int]] = np.stack([network.source, network.target], axis=1).tolist()
-    while True:
-        above = {b for a, b in pairs if a in reached and b >= network.npu_count} - reached - inside
-        if not above:
-            return tiers
-        tiers.append(sorted(above))
-        reached |= above
-
-
 def _place_nodes(
-    found: Layout, network: Network, nodes: Sequence[Sequence[int]], local: Sequence[Sequence[int]], top: float
+    layout: Layout, nodes: Sequence[Sequence[int]], local: Sequence[Sequence[int]], top: float, *, direct: bool
 ) -> None:
-    """Put the NPUs of each node into its box: on a circle if they are linked to each other, else in rows."""
-    direct = bool(((network.source < network.npu_count) & (network.target < network.npu_count)).any())
-    most = max(len(node) for node in nodes)
-    rows, per_row = 1, len(nodes)
-    if direct:
-        while per_row > 1 and (WIDTH - 20) / per_row < 40 + 9 * most:
-            per_row = -(-per_row // 2)
-    else:
-        rows = next((r for r in (1, 2, 4, 8) if (WIDTH - 20) / (len(nodes) * (-(-most // r) + 0.8)) >= 16), 8)
-        while (WIDTH - 20) / (per_row * (-(-most // rows) + 0.8)) < 14 and per_row > 1:
-            per_row = -(-per_row // 2)
-    pitch = min((WIDTH - 20) / per_row, 380.0)
+    """Put the NPUs of each node into its box: on a circle if they are linked to each other (`direct`), else in rows."""
+    most, per_row, room = max(map(len, nodes)), len(nodes), WIDTH - 20
+    rows = next((r for r in (1, 2, 4) if room / (len(nodes) * (-(-most // r) + 0.8)) >= 16), 8)
     columns = -(-most // rows)
+    needed = 40 + 9 * most if direct else 14 * (columns + 0.8)
+    while per_row > 1 and room / per_row < needed:
+        per_row = -(-per_row // 2)
+    pitch = min(room / per_row, 380.0)
     cell = min(40.0, pitch / (columns + 0.8))
     width = pitch - 8 if direct else cell * (columns + 0.4)
     circle = width / 2 - 30
-    found.radius = min(12.0, 0.36 * (2 * math.pi * circle / most if direct else cell))
-    switches = 34.0 if any(local) else 0.0
-    high = (2 * circle + 44 if direct else cell * rows + 10) + switches + 16
-    for k, (node, below) in enumerate(zip(nodes, local, strict=True)):
-        lines, column = divmod(k, per_row)
-        shown = min(per_row, len(nodes) - lines * per_row)
-        x = (WIDTH - pitch * shown) / 2 + (column + 0.5) * pitch
-        y = top + lines * (high + 14)
+    layout.radius = min(12.0, 0.36 * (2 * math.pi * circle / most if direct else cell))
+    high = (2 * circle + 44 if direct else cell * rows + 10) + (34.0 if any(local) else 0.0) + 16
+    for k, (node, switches) in enumerate(zip(nodes, local, strict=True)):
+        line, column = divmod(k, per_row)
+        x = WIDTH / 2 + (column + 0.5 - min(per_row, len(nodes) - line * per_row) / 2) * pitch
+        y = top + line * (high + 14)
         if len(nodes) > 1:
-            found.boxes.append(Box(x - width / 2, y, width, high, f"{k}"))
+            layout.boxes.append(Box(x - width / 2, y, width, high, node))
         if direct:
-            found.circle(node, x, y + circle + 22, circle)
-        for position, npu in enumerate(node):
-            if not direct:
-                row, at = divmod(position, columns)
-                found.at[npu] = (x + (at + 0.5 - columns / 2) * cell, y + 6 + (row + 0.5) * cell)
-        for position, switch in enumerate(below):
-            found.at[switch] = (x + (position + 0.5 - len(below) / 2) * width / len(below), y + high - 34)
-    found.height = top + (high + 14) * -(-len(nodes) // per_row) + 8
+            layout.place_on_circle(node, x, y + circle + 22, circle)
+        else:
+            for place, npu in enumerate(node):
+                row, column = divmod(place, columns)
+                layout.points[npu] = (x + (column + 0.5 - columns / 2) * cell, y + 6 + (row + 0.5) * cell)
+        for place, switch in enumerate(switches):
+            layout.points[switch] = (x + ((place + 0.5) / len(switches) - 0.5) * width, y + high - 34)
+    layout.height = top + (high + 14) * -(-len(nodes) // per_row) + 8
 
 
-def _spread(found: Layout, network: Network, switches: Sequence[int], y: float) -> None:
+def _spread(layout: Layout, neighbours: Mapping[int, set[int]], switches: Sequence[int], y: float) -> None:
     """Put the switches of a tier above the middle of what they are linked to; evenly if that is too close."""
-    middles: list[tuple[float, int]] = []
-    ends: dict[int, list[float]] = {switch: [] for switch in switches}
-    for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
-        if target in ends and source in found.at:
-            ends[target].append(found.at[source][0])
-    middles = sorted((sum(xs) / len(xs) if xs else WIDTH / 2, switch) for switch, xs in ends.items())
+    below = {switch: [layout.points[d][0] for d in neighbours[switch] if d in layout.points] for switch in switches}
+    middles = sorted((sum(xs) / len(xs), switch) for switch, xs in below.items())
     room = (WIDTH - 40) / len(middles)
-    gaps = [b[0] - a[0] for a, b in pairwise(middles)]
-    if min(gaps, default=WIDTH) >= min(room, 26):
-        found.at |= {switch: (x, y) for x, switch in middles}
+    if min((b - a for (a, _), (b, _) in pairwise(middles)), default=WIDTH) >= min(room, 26):
+        layout.points |= {switch: (x, y) for x, switch in middles}
         return
     pitch = min(room, 90.0)
     left = WIDTH / 2 - pitch * (len(middles) - 1) / 2
-    found.at |= {switch: (left + k * pitch, y) for k, switch in enumerate(switches)}
+    layout.points |= {switch: (left + k * pitch, y) for k, switch in enumerate(switches)}
 
 
 def node_label(name: str) -> str:
@@ -355,6 +276,6 @@ def node_numbers(network: Network) -> Int64Array | None:
     axes = axes_of(network)
     if axes is None or len(axes) < 2:
         return None
-    found = np.full(network.device_count, -1, np.int64)
-    found[: network.npu_count] = axes[-1]
-    return found
+    nodes = np.full(network.device_count, -1, np.int64)
+    nodes[: network.npu_count] = axes[-1]
+    return nodes

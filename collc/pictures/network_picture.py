@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
@@ -60,43 +62,30 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     bytes. Of large networks only a part is drawn; the picture says so.
     """
     layout = layout_of(network)
-    lines = [
-        line for line in _lines(network, load is not None) if line.source in layout.at and line.target in layout.at
-    ]
+    lines = [line for line in _lines(network, load is not None) if {line.source, line.target} <= layout.points.keys()]
     names, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
-    moved = {device: (x, y + top) for device, (x, y) in layout.at.items()}
-    boxes = [replace(box, y=box.y + top) for box in layout.boxes]
-    shape = _Shapes(network, layout, moved, load, boxes)
-    body = [
-        *names,
-        *(_box(network, layout, k, top) for k in range(len(layout.boxes))),
-        *shape.lines(lines),
-        *shape.devices(),
-    ]
-    height = layout.height + top
+    layout.move_down(top)
+    shapes = _Shapes(network, layout, load)
+    body = [*names, *(_frame_of_node(network, box) for box in layout.boxes), *shapes.lines(lines), *shapes.devices()]
+    height = layout.height
     for note in layout.notes:
         height += 18
-        body.append(text(layout.width / 2, height - 8, note, "muted small mid"))
+        body.append(text(WIDTH / 2, height - 8, note, "muted small mid"))
     switches = int(network.present[network.npu_count :].sum())
-    counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, "
-    description = counts + plural(network.link_count, "link")
-    return Picture(layout.width, height, join_lines(body), title or network.name, description)
+    counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, {plural(network.link_count, 'link')}"
+    return Picture(WIDTH, height, join_lines(body), title or network.name, counts)
 
 
 def _lines(network: Network, directed: bool) -> list[_Line]:
     """The lines: one for all links of one kind between two devices, or, `directed`, one for each direction."""
-    found: dict[tuple[int, int, int], list[int]] = {}
-    backward: set[tuple[int, int, int]] = set()
-    columns = (network.source, network.target, network.kind)
-    for link, (source, target, kind) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        key = (source, target, -1 if directed else kind)
-        if not directed and source > target:
-            key = (target, source, kind)
-            backward.add(key)
-        found.setdefault(key, []).append(link)
+    links_of: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    sources, targets, kinds = network.source.tolist(), network.target.tolist(), network.kind.tolist()
+    for link, (source, target, kind) in enumerate(zip(sources, targets, kinds, strict=True)):
+        ends = (source, target) if directed else (min(source, target), max(source, target))
+        links_of[*ends, -1 if directed else kind].append(link)
     return [
-        _Line(source, target, int(network.kind[links[0]]), links, (source, target, kind) in backward)
-        for (source, target, kind), links in found.items()
+        _Line(sources[links[0]], targets[links[0]], kinds[links[0]], links, len({sources[link] for link in links}) > 1)
+        for links in links_of.values()
     ]
 
 
@@ -105,10 +94,9 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
 
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
-    texts = (
-        ["any bandwidth"] if kind.bandwidth is None else [shown_rate(kind.bandwidth), rate_label(float(kind.bandwidth))]
-    )
-    rate = min(texts, key=len)
+    rate = "any bandwidth"
+    if kind.bandwidth is not None:
+        rate = min(shown_rate(kind.bandwidth), rate_label(float(kind.bandwidth)), key=len)
     return rate if kind.latency is None else f"{rate}, {format_time(kind.latency)}"
 
 
@@ -138,10 +126,10 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
 
 
 def _load_legend(load: Int64Array, layout: Layout) -> tuple[list[str], float]:
-    label = "bytes per link"
-    legend = list(color_bar(float(load.max(initial=0)), Axis(label, text=bytes_label)))
-    note = "each direction is drawn to its left" if layout.radius >= 4 else ""
-    return [*legend, *([text(layout.width - 14, 24, note, "muted small end")] if note else [])], 30
+    parts = list(color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label)))
+    if layout.radius >= 4:
+        parts.append(text(WIDTH - 14, 24, "each direction is drawn to its left", "muted small end"))
+    return parts, 30
 
 
 def _width(network: Network, kind: int) -> float:
@@ -156,55 +144,47 @@ def _width(network: Network, kind: int) -> float:
 # Shapes
 
 
-def _box(network: Network, layout: Layout, index: int, top: float) -> str:
+def _frame_of_node(network: Network, box: Box) -> str:
     """The frame of a node with its label: `gpu[3, *]`, or the name of the copy, `node[3]`."""
-    box = layout.boxes[index]
-    inside = [npu for npu, (x, _) in layout.at.items() if npu < network.npu_count and box.x <= x <= box.x + box.width]
-    inside = [npu for npu in inside if box.y <= layout.at[npu][1] <= box.y + box.height]
-    name = network.device_name(inside[0]) if inside else box.label
-    label = node_label(name)
-    host = network.real_name(inside[0]).rpartition("/")[0] if inside else ""
-    label = f"{label} ({host})" if host else label
-    if host and text_width(label, 10.5) > box.width - 4:
-        label = host
-    if text_width(label, 10.5) > box.width - 4:
-        label = "".join(re.findall(r"\[\d+", label)[:1])[1:] or label
-    shown = shorten(label, box.width - 4, 10.5)
-    frame = rect(box.x, box.y + top, box.width, box.height, "box", ' rx="8"')
-    return frame + text(box.x + box.width / 2, box.y + top + box.height - 6, shown, "muted small mid")
+    label = node_label(network.device_name(box.npus[0]))
+    host = network.real_name(box.npus[0]).rpartition("/")[0]
+    labels = [f"{label} ({host})", host] if host else [label]
+    labels.append("".join(re.findall(r"\[\d+", labels[-1])[:1])[1:] or labels[-1])
+    shown = next((words for words in labels if text_width(words, 10.5) <= box.width - 4), labels[-1])
+    frame = rect(box.x, box.y, box.width, box.height, "box", ' rx="8"')
+    label_y = box.y + box.height - 6
+    return frame + text(box.x + box.width / 2, label_y, shorten(shown, box.width - 4, 10.5), "muted small mid")
 
 
 @dataclass
 class _Shapes:
-    """The devices and lines of a network as elements. at, boxes: positions in the picture."""
+    """The devices and lines of a network as elements."""
 
     network: Network
     layout: Layout
-    at: dict[int, tuple[float, float]]
     load: Int64Array | None
-    boxes: list[Box]
 
     def lines(self, lines: list[_Line]) -> Iterator[str]:
         """All lines; if there are many, those that look alike as one shape without tooltips."""
+        points, load = self.layout.points, self.load
         position = _kinds_by_rate(self.network)
-        bends = self._bends(lines)
         most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
-        alike: dict[int, list[str]] = {}
-        most = 0 if self.load is None else int(self.load.max(initial=0))
-        load = self.load
+        shortest = min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
+        devices = np.array(list(points.values()))
+        alike: dict[int, list[str]] = defaultdict(list)
+        most = 0 if load is None else int(load.max(initial=0))
         carried = [0 if load is None else int(load[line.links].sum()) for line in lines]
-        order = sorted(range(len(lines)), key=lambda k: carried[k])  # so that the brightest are on top
-        for k in order:
+        for k in sorted(range(len(lines)), key=carried.__getitem__):  # so that the brightest are on top
             line = lines[k]
-            path = self._path(line, bends[k])
-            look = position[line.kind] if self.load is None else level_of(carried[k], most)
+            path = self._path(line, bends=self._must_bend(line, devices, shortest))
+            look = position[line.kind] if load is None else level_of(carried[k], most)
             if len(lines) > _MOST_TIPS:
-                alike.setdefault(look, []).append(path)
+                alike[look].append(path)
             else:
                 target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
                 yield mark(self._tip(line, carried[k]), self._draw(path, look, line.kind, most_wide) + target)
         for look in sorted(alike):
-            kind = next((kind for kind, at in position.items() if at == look), 0)
+            kind = next((kind for kind, place in position.items() if place == look), 0)
             yield self._draw("".join(alike[look]), look, kind, most_wide)
 
     def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
@@ -219,29 +199,21 @@ class _Shapes:
         names = [self.network.shown_name(device) for device in (line.source, line.target)]
         arrow = " and back" if line.both else ""
         lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
-        said = f"{names[0]} -> {names[1]}{arrow}{lanes}: {kind_label(self.network.kinds[line.kind])}"
-        return said if self.load is None else f"{said}; carries {bytes_label(carried)}"
+        words = f"{names[0]} -> {names[1]}{arrow}{lanes}: {kind_label(self.network.kinds[line.kind])}"
+        return words if self.load is None else f"{words}; carries {bytes_label(carried)}"
 
-    def _bends(self, lines: list[_Line]) -> list[bool]:
-        """Whether each line must bend, because it would lead through another device."""
-        if not self.layout.cell:
-            return [False] * len(lines)
-        devices = np.array(list(self.at.values()))
-        shortest = min((math.dist(self.at[line.source], self.at[line.target]) for line in lines), default=0.0)
-        found: list[bool] = []
-        for line in lines:
-            (ax, ay), (bx, by) = self.at[line.source], self.at[line.target]
-            length = math.hypot(bx - ax, by - ay)
-            if length <= 1.05 * shortest:
-                found.append(False)
-                continue
-            along = ((devices[:, 0] - ax) * (bx - ax) + (devices[:, 1] - ay) * (by - ay)) / length**2
-            off = np.abs((devices[:, 0] - ax) * (by - ay) - (devices[:, 1] - ay) * (bx - ax)) / length
-            found.append(bool(((along > 0.02) & (along < 0.98) & (off < self.layout.radius + 1)).any()))
-        return found
+    def _must_bend(self, line: _Line, devices: NDArray[np.float64], shortest: float) -> bool:
+        """Whether a line would lead through another device. shortest: the length of the shortest line."""
+        (ax, ay), (bx, by) = self.layout.points[line.source], self.layout.points[line.target]
+        length = math.hypot(bx - ax, by - ay)
+        if not self.layout.cell or length <= 1.05 * shortest:
+            return False
+        along = ((devices[:, 0] - ax) * (bx - ax) + (devices[:, 1] - ay) * (by - ay)) / length**2
+        off = np.abs((devices[:, 0] - ax) * (by - ay) - (devices[:, 1] - ay) * (bx - ax)) / length
+        return bool(((along > 0.02) & (along < 0.98) & (off < self.layout.radius + 1)).any())
 
-    def _path(self, line: _Line, bends: bool) -> str:
-        (ax, ay), (bx, by) = self.at[line.source], self.at[line.target]
+    def _path(self, line: _Line, *, bends: bool) -> str:
+        (ax, ay), (bx, by) = self.layout.points[line.source], self.layout.points[line.target]
         length = math.hypot(bx - ax, by - ay) or 1.0
         side_x, side_y = (by - ay) / length, -(bx - ax) / length  # to the left of the direction
         shift = min(2.4, self.layout.radius / 4) if self.load is not None else 0.0
@@ -261,12 +233,12 @@ class _Shapes:
 
     def devices(self) -> Iterator[str]:
         """All devices, with labels if they fit."""
-        tiers: dict[float, list[int]] = {}
-        for device, (x, y) in self.at.items():
+        tiers: dict[float, list[int]] = defaultdict(list)
+        for device, (x, y) in self.layout.points.items():
             if device < self.network.npu_count:
                 yield self._npu(device, x, y)
             else:
-                tiers.setdefault(y, []).append(device)
+                tiers[y].append(device)
         for y, switches in tiers.items():
             yield from self._tier(switches, y)
 
@@ -288,18 +260,18 @@ class _Shapes:
 
     def _tier(self, switches: list[int], y: float) -> Iterator[str]:
         """The switches at one height: with names if there is room, else those of the first and last beside them."""
-        xs = sorted(self.at[switch][0] for switch in switches)
+        xs = sorted(self.layout.points[switch][0] for switch in switches)
         room = min((b - a for a, b in pairwise(xs)), default=160.0)
         names = {switch: self.network.shown_name(switch) for switch in switches}
         named = max(text_width(name, 10.5) for name in names.values()) + 14 <= room
         for switch in switches:
-            x = self.at[switch][0]
+            x = self.layout.points[switch][0]
             half = (text_width(names[switch], 10.5) + 10) / 2 if named else min(9.0, 0.4 * room)
             ports = int((self.network.source == switch).sum())
             about = f"{names[switch]}, a switch with {plural(ports, 'link')}"
             shapes = rect(x - half, y - 10, 2 * half, 20, "switch", ' rx="4"')
             yield mark(about, shapes + (text(x, y + 4, names[switch], "small mid") if named else ""))
-        if not named and not any(box.y < y < box.y + box.height for box in self.boxes):
+        if not named and not any(box.y < y < box.y + box.height for box in self.layout.boxes):
             label = f"{names[switches[0]]} to {names[switches[-1]]}"
             if text_width(label, 10.5) + 30 < xs[0]:
                 yield text(xs[0] - 18, y + 4, label, "muted small end")

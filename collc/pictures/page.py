@@ -39,16 +39,7 @@ class Remarks:
     code: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """An `svg` element that has its own colours, on white."""
-
-    title: str
-    svg: str
-    caption: str = ""
-
-
-Block = Figure | Drawing | Table | Facts | Remarks
+Block = Figure | Table | Facts | Remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +128,12 @@ def _section(section: Section, ident: str) -> str:
 
 def _block(block: Block, ident: str) -> str:
     if isinstance(block, Figure):
-        return _figure(block, ident)
-    if isinstance(block, Drawing):
-        region = f'class="sheet" role="region" tabindex="0" aria-label={attribute(block.title)}'
+        title = block.picture.title
         caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""
-        return f"<figure><h3>{escape_text(block.title)}</h3><div {region}>{block.svg}</div>{caption}</figure>"
+        look = "picture sheet" if block.picture.width > 800 or block.picture.height > 1200 else "picture"
+        region = f'class="{look}" role="region" tabindex="0" aria-label={attribute(title)}'
+        picture = block.picture.inline(ident)
+        return f"<figure><h3>{escape_text(title)}</h3><div {region}>{picture}</div>{caption}</figure>"
     if isinstance(block, Table):
         return _table(block, ident)
     if isinstance(block, Facts):
@@ -155,13 +147,6 @@ def _block(block: Block, ident: str) -> str:
     kind = "pre" if block.code else "p"
     lines = "".join(f"<{kind}>{escape_text(line)}</{kind}>" for line in block.lines)
     return f'<div class="remarks{" wrong" if block.bad else ""}"><h3>{escape_text(block.title)}</h3>{lines}</div>'
-
-
-def _figure(block: Figure, ident: str) -> str:
-    title = block.picture.title
-    caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""
-    region = f'class="picture" role="region" tabindex="0" aria-label={attribute(title)}'
-    return f"<figure><h3>{escape_text(title)}</h3><div {region}>{block.picture.inline(ident)}</div>{caption}</figure>"
 
 
 def _table(block: Table, ident: str) -> str:

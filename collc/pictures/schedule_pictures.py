@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 
 from collc.base.units import format_time, shown_bytes
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hops_from
 from collc.pictures.axes import Axis, Range, bytes_label, percent_label, range_of, time_label
 from collc.pictures.charts import Series, heat_map, line_chart
 from collc.pictures.layout import node_label, node_numbers
@@ -88,18 +90,16 @@ def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
     """The legend of the colours: which NPU each stands for, if they are few. sums: how what is added is drawn."""
     owners = sorted(set(use.owner[rows].tolist()))
     added = f"{sums}: is added" if bool(use.reduce[rows].any()) else ""
-    parts = [text(_WIDTH - 26, 18, added, "muted small end")] if added else []
-    if len(owners) > SERIES:
-        words = f"colour: the NPU {use.owners} ({SERIES} colours repeat)"
-        return [*parts, text(_PAD, 18, words, "muted small")]
     words = f"the NPU {use.owners}:"
+    if len(owners) > SERIES:
+        words, owners = f"colour: the NPU {use.owners} ({SERIES} colours repeat)", []
+    parts = [text(_WIDTH - 26, 18, added, "muted small end")] if added else []
     parts.append(text(_PAD, 18, words, "muted small"))
     x, room = _PAD + text_width(words, 10.5) + 8, _WIDTH - 230 - text_width(added, 10.5)
     for owner in owners:
         name = use.network.shown_name(owner) if 0 <= owner < use.network.device_count else str(owner)
         name = shorten(name, room / len(owners) - 25, 10.5)
-        parts.append(rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'))
-        parts.append(text(x + 15, 18, name, "small"))
+        parts += [rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'), text(x + 15, 18, name, "small")]
         x += 15 + text_width(name, 10.5) + 10
     return parts
 
@@ -115,9 +115,10 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     network = use.network
     devices = _by_node(network, _nearest(network, MOST_ROWS))
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
-    rows = np.flatnonzero(inside)
-    notes = _notes(len(devices), int(network.present.sum()), min(len(rows), MOST_TRANSFERS), len(use))
-    rows = rows[:MOST_TRANSFERS]
+    rows = np.flatnonzero(inside)[:MOST_TRANSFERS]
+    present = int(network.present.sum())
+    notes = [f"the {len(devices)} of {present} devices nearest to the first NPU"] if len(devices) < present else []
+    notes += [f"{len(rows)} of {len(use)} transfers"] if len(rows) < len(use) else []
     time = int(use.arrive[rows].max(initial=0)) if notes else use.time
     labels = [network.device_name(device) for device in devices.tolist()]
     frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), 34)
@@ -134,14 +135,9 @@ def _nearest(network: Network, most: int) -> Int64Array:
     present = np.flatnonzero(network.present)
     if len(present) <= most:
         return present
-    offsets, links = network.out_links
-    found, seen = [int(present[0])], {int(present[0])}
-    for device in found:  # a list may grow while it is read
-        for target in network.target[links[offsets[device] : offsets[device + 1]]].tolist():
-            if target not in seen and len(found) < most:
-                seen.add(target)
-                found.append(target)
-    return np.sort(np.array(found, np.int64))
+    hops = hops_from(Digraph.of(network), int(present[0]))[present]
+    nearest = np.argsort(np.where(hops < 0, network.device_count, hops), kind="stable")[:most]
+    return np.sort(present[nearest])
 
 
 def _by_node(network: Network, devices: Int64Array) -> Int64Array:
@@ -164,13 +160,11 @@ def _by_node(network: Network, devices: Int64Array) -> Int64Array:
 def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int], width: float) -> str:
     """A transfer. width: of the line; many need thin ones."""
     link = int(use.link[row])
-    begin, arrive = int(use.begin[row]), int(use.arrive[row])
-    x1, y1 = frame.times.at(begin), frame.y(row_of[int(use.network.source[link])])
-    x2, y2 = frame.times.at(arrive), frame.y(row_of[int(use.network.target[link])])
+    x1, y1 = frame.times.at(int(use.begin[row])), frame.y(row_of[int(use.network.source[link])])
+    x2, y2 = frame.times.at(int(use.arrive[row])), frame.y(row_of[int(use.network.target[link])])
     color = int(use.owner[row]) % SERIES
     dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
-    path = f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"
-    stroke = f'<path class="s{color}" stroke-width="{number(width)}"{dashes} d="{path}"/>'
+    stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
     dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
     return mark(_tip(use, row), stroke + dot)
 
@@ -189,8 +183,7 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
     """A row for each link with a bar while it is occupied; of many links, those that are busy longest."""
     network = use.network
     used = np.flatnonzero(use.busy_per_link > 0)
-    most = MOST_ROWS
-    busiest = np.sort(used[np.argsort(-use.busy_per_link[used], kind="stable")][:most])
+    busiest = np.sort(used[np.argsort(-use.busy_per_link[used], kind="stable")][:MOST_ROWS])
     rows = np.flatnonzero(np.isin(use.link, busiest))
     notes: list[str] = []
     if len(busiest) < len(used):
@@ -234,15 +227,6 @@ def _blocks(use: LinkUse, rows: Int64Array, frame: _Frame, at: int) -> Iterator[
         shape = rect(x, frame.y(at) - high / 2, max(end - x, 0.8), high, "f0")
         yield mark(tip, shape)
         first = last + 1
-
-
-def _notes(shown: int, devices: int, drawn: int, transfers: int) -> list[str]:
-    found: list[str] = []
-    if shown < devices:
-        found.append(f"the {shown} of {devices} devices nearest to the first NPU")
-    if drawn < transfers:
-        found.append(f"{drawn} of {transfers} transfers")
-    return found
 
 
 def _finish(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, use: LinkUse) -> Picture:

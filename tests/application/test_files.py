@@ -102,6 +102,16 @@ def test_pipes_are_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_pipe_or_a_link_with_a_temporary_name_does_no_harm(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".a.ten.aaaaaaaa.draft.ten")  # reading it would wait for a writer
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / ".a.ten.bbbbbbbb.draft.ten").symlink_to("precious")
+    write_file(tmp_path / "a.ten", "new")
+    assert (tmp_path / "a.ten").read_text() == "new"
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system has no names for open files")
 def test_an_open_file_is_not_replaced(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:

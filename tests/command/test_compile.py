@@ -220,3 +220,12 @@ def test_an_error_in_json_is_json(collc) -> None:
     assert done.code == 1
     assert answer["schedules"] == []
     assert answer["diagnostics"][0]["line"] == 1
+
+
+def test_times_beyond_the_exact_floats(collc) -> None:
+    """The bound of a path of 2.5 hours and more is exact."""
+    text = HEAD + "topology t = mesh2d(4, 1, bandwidth: 1B/s, latency: 0.333335us)\n"
+    text += "schedule s on t { run broadcast(t.npus, size: 30007B) synthesize pccl() verify optimal }"
+    done = collc("compile", "p.coll", "--json", text=text)
+    assert done.code == 0
+    assert done.schedules[0]["time_ps"] == done.schedules[0]["bound_ps"] == 3 * (30_007 * 10**12 + 333_335)

@@ -128,6 +128,43 @@ def test_a_dimension_with_traffic_and_no_bandwidth(capsys: pytest.CaptureFixture
         assert [note["message"].split(",")[0] for note in message["notes"]] == ["dimension 0 has traffic"]
 
 
+HUGE = "require bandwidth[1] <= 9223372036854775807GB/s"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("objective", ["time", "cost", "time * cost"])
+@pytest.mark.parametrize(
+    "limit", ["require sum(bandwidth) == 60GB/s", "require bandwidth[0] <= 1GB/s  require time <= 2s"]
+)
+def test_a_limit_that_no_network_reaches_changes_nothing(
+    capsys: pytest.CaptureFixture[str], limit: str, objective: str
+) -> None:
+    code, answer = design(capsys, body(HUGE, limit, f"minimize {objective}"))
+    _, plain = design(capsys, body(limit, "require bandwidth[1] <= 1e6GB/s", f"minimize {objective}"))
+    key = "time_ns" if objective == "time" else "cost" if objective == "cost" else "performance_per_cost"
+    assert code == 0
+    assert answer["designs"][0][key] == pytest.approx(plain["designs"][0][key], rel=1e-3)
+
+
+@pytest.mark.parametrize("low", ["1.0001B/s", "2B/s"])
+def test_small_limits_contradict_each_other(capsys: pytest.CaptureFixture[str], low: str) -> None:
+    text = body(f"require bandwidth[0] >= {low}", "require bandwidth[0] <= 1B/s", "minimize cost")
+    code, answer = design(capsys, text)
+    assert (code, answer["diagnostics"][0]["code"]) == (3, "E0917")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("objective", ["time", "cost", "time * cost"])
+@pytest.mark.parametrize("digits", [0, 7, 9, 12, 15])
+def test_a_deadline_that_only_huge_bandwidths_meet(
+    capsys: pytest.CaptureFixture[str], digits: int, objective: str
+) -> None:
+    deadline = f"1.{'0' * digits}1ms" if digits else "1ms"
+    code, answer = design(capsys, body(HUGE, f"require time <= {deadline}", f"minimize {objective}"))
+    assert (code, *[one["code"] for one in answer["diagnostics"]]) in ((0,), (1, "E0924"), (3, "E0918"))
+    assert code or answer["designs"][0]["time_ns"] == pytest.approx(1e6, rel=1e-6)
+
+
 WITHOUT_SMART = """
 import std.topologies
 topology net = ring(4) * switched(8) * switched(2)

@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.design.dimensions import NetworkDimension, default_tiers
-from collc.design.problem import DesignProblem, Objective, Row
+from collc.design.problem import DesignProblem, NetworkDimension, Objective, Row, default_tiers
 from collc.design.time_expression import TimeExpression, collective_time, constant, weighted_sum
-from collc.source.elaboration.prices import default_prices
+from collc.source.elaboration.designs import default_prices
 
 NETWORKS = {
     "3D": (("ring", 16), ("fully_connected", 8), ("switched", 32)),

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from collc.design.convex import LinearTime, epigraph_of, values_of_maxima
-from collc.design.dimensions import NetworkDimension
+from collc.design.convex import LinearTime
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, NoDesign, NoDesignReason, Objective, Row
+from collc.design.problem import DesignProblem, NetworkDimension, NoDesign, NoDesignReason, Objective, Row
 from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum
 from tests.cpu_time import at_most
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
@@ -45,10 +44,10 @@ def random_problem(seed: int, objective: Objective) -> DesignProblem:
 
 def by_slsqp(wanted: DesignProblem, starts: list[np.ndarray]) -> float:
     """The least value that sequential quadratic programming finds, in the logarithms of bandwidths and maxima."""
-    epigraph, n = epigraph_of(wanted.time), len(wanted.unit_cost)
+    linear, n = LinearTime.of(wanted.time), len(wanted.unit_cost)
     best = float("inf")
     for start in starts:
-        maxima = values_of_maxima(epigraph, start)
+        maxima = np.array([maximum.value(start.tolist()) for maximum in linear.maxima])
         base = np.concatenate([start, maxima])
         scale = wanted.value(start.tolist())
 
@@ -56,20 +55,22 @@ def by_slsqp(wanted: DesignProblem, starts: list[np.ndarray]) -> float:
             values = base * np.exp(np.clip(z, -50, 50))
             return values[:n], values[n:]
 
+        def times(rates: np.ndarray, own: np.ndarray) -> np.ndarray:
+            return linear.constants + linear.bytes @ (1 / rates) + linear.weights @ own
+
         def total(z: np.ndarray, scale: float = scale) -> float:
             rates, own = split(z)
-            time = epigraph.time.constant + epigraph.time.bytes @ (1 / rates) + epigraph.time.maxima @ own
+            time = times(rates, own)[0]
             return (time if wanted.objective is Objective.TIME else time * wanted.cost(rates)) / scale
 
-        def slack(z: np.ndarray, number: int, option: LinearTime) -> float:
+        def slack(z: np.ndarray, option: int) -> float:
             rates, own = split(z)
-            time = option.constant + option.bytes @ (1 / rates) + option.maxima @ own
-            return float(np.log(own[number] / max(time, 1e-300)))
+            return float(np.log(own[linear.number[option]] / max(times(rates, own)[1 + option], 1e-300)))
 
         def room(z: np.ndarray, row: Row) -> float:
             return float(row.limit - row.coefficients @ split(z)[0]) / max(abs(row.limit), 1)
 
-        conditions = [{"type": "ineq", "fun": slack, "args": pair} for pair in epigraph.options]
+        conditions = [{"type": "ineq", "fun": slack, "args": (k,)} for k in range(len(linear.number))]
         conditions += [{"type": "eq" if r.equal else "ineq", "fun": room, "args": (r,)} for r in wanted.rows]
         options = {"maxiter": 500, "ftol": 1e-14}
         found = minimize(total, np.zeros(len(base)), method="SLSQP", constraints=conditions, options=options)

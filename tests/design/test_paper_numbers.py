@@ -7,13 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.design.closed_forms import smart
-from collc.design.dimensions import NetworkDimension
+from collc.design.comparison import smart
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, Objective, Row
+from collc.design.problem import DesignProblem, NetworkDimension, Objective, Row
 from collc.design.time_expression import collective_time
 from collc.design.training_time import traffic
-from collc.source.elaboration.prices import default_prices
+from collc.source.elaboration.designs import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 
 CASES = [

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from collc.design.closed_forms import by_message, smart
-from collc.design.dimensions import NetworkDimension
+from collc.design.comparison import by_message, smart
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, NoDesign, Objective, Row
+from collc.design.problem import DesignProblem, NetworkDimension, NoDesign, Objective, Row
 from collc.design.time_expression import TimeExpression, collective_time, weighted_sum
 from tests.design.test_optimize import random_problem
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from benchmarks.training import NETWORKS, WORKLOADS, iteration, standard_workloads
-from collc.design.dimensions import NetworkDimension
+from collc.design.problem import NetworkDimension
 from collc.design.training_time import training_time
 from collc.ten.training import LOOPS, LayerTraffic, TrainingLayer, Workload
 

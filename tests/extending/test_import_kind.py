@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.machines.importing import ImportSettings, import_machine
+from collc.application.machines.importing import import_machine
 from collc.base.diagnostics import SourceError
 from collc.machines import kinds, readers
+from collc.machines.reading import ImportOptions
 from tests.machines.formats import links, network_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -33,7 +34,7 @@ def probe(tmp_path, monkeypatch):
 def test_the_example_imports_a_machine(probe, tmp_path):
     path = tmp_path / "links.txt"
     path.write_text("gpu0 -> sw0 46.5GB/s 1.2us\nsw0 -> gpu1 46.5GB/s 1.2us\ngpu1 -> gpu0 2GB/s 5us\n")
-    network = network_of(import_machine(ImportSettings((path,))), "pod", tmp_path)
+    network = network_of(import_machine(ImportOptions((path,))), "pod", tmp_path)
     assert sorted(links(network)) == [
         (0, 2, 46_500_000_000, 1_200_000),
         (1, 0, 2_000_000_000, 5_000_000),
@@ -41,5 +42,5 @@ def test_the_example_imports_a_machine(probe, tmp_path):
     ]
     path.write_text("gpu0 -> gpu1 46.5GB/s 1.2us\ngpu1 -> gpu0 fast\n")
     with pytest.raises(SourceError, match="a link is expected") as caught:
-        import_machine(ImportSettings((path,)))
+        import_machine(ImportOptions((path,)))
     assert caught.value.diagnostics[0].span.line == 2

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from collc.graph import distances as module
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_from, distances_to, hop_counts, hops_from, two_nearest
-from collc.kernels import graph_distances as kernels
 from collc.ten.arrays import Int64Array
 from tests.cpu_time import at_most
 from tests.graph.graphs import as_networkx, digraphs, weighted_digraphs
@@ -26,6 +25,19 @@ def expected(graph: Digraph, length: Int64Array) -> list[list[int]]:
     return [[known[v].get(target, UNREACHABLE) for v in vertices] for target in vertices]
 
 
+@pytest.fixture(params=["plain", "SciPy"], autouse=True)
+def searches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All searches by one of the two."""
+    monkeypatch.setattr(module, "_SCIPY", {"plain": 1 << 60, "SciPy": 0}[request.param])
+
+
+def test_long_times_are_exact() -> None:
+    graph = Digraph(4, np.arange(3, dtype=np.int32), np.arange(1, 4, dtype=np.int32))
+    length = np.full(3, 10_001 * 10**12 + 333_333)
+    (found,) = distances_to(graph, length, np.array([3], np.int32))
+    assert found.tolist() == [n * int(length[0]) for n in (3, 2, 1, 0)]
+
+
 @given(weighted_digraphs())
 def test_distances_to_are_those_of_networkx(case: tuple[Digraph, Int64Array]) -> None:
     graph, length = case
@@ -33,20 +45,14 @@ def test_distances_to_are_those_of_networkx(case: tuple[Digraph, Int64Array]) ->
     assert distances_to(graph, length, every).tolist() == expected(graph, length)
 
 
-@pytest.mark.parametrize("equal", [True, False])
-def test_the_kernel_finds_the_same(equal: bool) -> None:
+def test_pieces_are_put_together() -> None:
     chance = np.random.default_rng(5)
     source, target = (chance.integers(0, 30, 70).astype(np.int32) for _ in range(2))
     graph, every = Digraph(31, source, target), np.arange(31, dtype=np.int32)
-    length = np.full(70, 3, np.int64) if equal else chance.integers(1, 9, 70)
-    plain = distances_to(graph, length, every)
-    name = "all_hops" if equal else "all_distances"
-    with patch.object(module, "_KERNEL_WORK", 0):
-        assert distances_to(graph, length, every).tolist() == plain.tolist()
-        with patch.object(module, "_PIECE", 4 * 70), patch.object(kernels, name, wraps=getattr(kernels, name)) as calls:
-            assert distances_to(graph, length, every).tolist() == plain.tolist()
-    assert calls.call_count == 8
-    assert plain.max() == UNREACHABLE
+    length = chance.integers(1, 9, 70)
+    whole = distances_to(graph, length, every)
+    with patch.object(module, "_PIECE", 4 * 70):
+        assert distances_to(graph, length, every).tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("equal", [True, False])
@@ -63,24 +69,6 @@ def test_long_paths_take_linear_time(equal: bool) -> None:
     assert np.array_equal(found, along[-1] - along)
     assert np.array_equal(first[7:], along[7:] - along[7])
     assert np.array_equal(second[7:], along[7:])
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-@given(case=weighted_digraphs(), data=st.data())
-def test_what_rounds_begin_is_ended_vertex_by_vertex(
-    rounds: int, case: tuple[Digraph, Int64Array], data: st.DataObject
-) -> None:
-    graph, length = case
-    every = np.arange(graph.vertex_count, dtype=np.int32)
-    vertex = st.integers(0, graph.vertex_count - 1)
-    sources = np.array(sorted(data.draw(st.sets(vertex, min_size=1))), np.int32)
-    plain = two_nearest(graph, length, sources)
-    with patch.object(module, "_ROUNDS", rounds):
-        assert distances_to(graph, length, every).tolist() == expected(graph, length)
-        ones = np.ones_like(length)
-        assert distances_to(graph, ones, every).tolist() == expected(graph, ones)
-        found = two_nearest(graph, length, sources)
-    assert [one.tolist() for one in found] == [one.tolist() for one in plain]
 
 
 @given(weighted_digraphs(), st.data())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from collc.application.machines.importing import ImportSettings, import_machine
+from collc.application.machines.importing import import_machine
+from collc.machines.reading import ImportOptions
 from collc.ten.network import Network
 from tests.machines.formats import network_of
 
@@ -23,7 +24,7 @@ def imported(tmp_path):
                 kind, text = settings[key]
                 (tmp_path / key).write_text(text)
                 settings[key] = f"{kind}:{tmp_path / key}"
-        given = ImportSettings(tuple(paths), name=name, definitions=definitions or {}, **settings)
+        given = ImportOptions(tuple(paths), name=name, definitions=definitions or {}, **settings)
         program = import_machine(given)
         return network_of(program, name, tmp_path), program
 

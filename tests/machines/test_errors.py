@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from collc.application.machines.importing import ImportSettings, import_machine
+from collc.application.machines.importing import import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
+from collc.machines.reading import ImportOptions
 from tests.machines import formats
 from tests.machines.formats import links, network_of
 
@@ -48,7 +49,7 @@ def without_line(text, line):
 def run(tmp_path, text, **settings):
     path = tmp_path / "file"
     path.write_text(text)
-    return import_machine(ImportSettings((path,), **settings))
+    return import_machine(ImportOptions((path,), **settings))
 
 
 WRONG = [
@@ -234,8 +235,8 @@ def test_two_files_ask_what_joins_them(tmp_path):
         paths.append(tmp_path / f"n{at}.xml")
         paths[-1].write_text(NODE)
     with pytest.raises(UsageError, match="no file says how they are connected"):
-        import_machine(ImportSettings(tuple(paths)))
-    text = import_machine(ImportSettings(tuple(paths), fabric="switch"))
+        import_machine(ImportOptions(tuple(paths)))
+    text = import_machine(ImportOptions(tuple(paths), fabric="switch"))
     assert network_of(text, "pod", tmp_path).npu_count == 4
 
 
@@ -293,12 +294,12 @@ def test_the_spine_of_rails_is_assumed(tmp_path):
     nodes = [tmp_path / "n0.xml", tmp_path / "n1.xml"]
     for node in nodes:
         node.write_text(NODE)
-    text = import_machine(ImportSettings(tuple(nodes), fabric="rails"))
+    text = import_machine(ImportOptions(tuple(nodes), fabric="rails"))
     assert "param uplink: rate = 96GB/s" in text
     head = " ".join(text.partition("\n\n")[0].split("\n# "))
     assert "uplink_latency and uplink." in head
     assert "no cable" not in head
-    said = import_machine(ImportSettings(tuple(nodes), fabric="rails", definitions={"uplink": "50GB/s"}))
+    said = import_machine(ImportOptions(tuple(nodes), fabric="rails", definitions={"uplink": "50GB/s"}))
     assert "let uplink = 50GB/s" in said
 
 

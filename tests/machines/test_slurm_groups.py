@@ -9,10 +9,11 @@ from itertools import product
 import networkx as nx
 import pytest
 
-from collc.application.machines.importing import ImportSettings, import_machine
+from collc.application.machines.importing import import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
 from collc.machines.host_groups import neighbours
 from collc.machines.patterns import loops
+from collc.machines.reading import ImportOptions
 from tests.machines.formats import links, network_of
 
 NIC = {"nic": "400Gb/s", "nic_latency": "1us"}
@@ -52,7 +53,7 @@ REGIONS = """- topology: t
 
 def run(tmp_path, text, **settings):
     (tmp_path / "file").write_text(text)
-    return import_machine(ImportSettings((tmp_path / "file",), **settings))
+    return import_machine(ImportOptions((tmp_path / "file",), **settings))
 
 
 def network(tmp_path, text, **settings):

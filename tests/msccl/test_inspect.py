@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from collc.application.file_kinds import call_for
+from collc.application.show.threadblock_picture import threadblock_picture
 from collc.base.diagnostics import CheckFailed, UsageError
+from collc.command.cli import main
 from collc.msccl.inspecting.inspect_file import inspect_file
 from collc.msccl.inspecting.inspect_plan import inspect_plan
 from collc.msccl.inspecting.inspection import ranges
 from collc.msccl.lowering.lower import lower
 from collc.msccl.plans.plan import plan_of
 from tests import support
+from tests.pictures.drawn import overlaps, texts, tips
 
 from .lowering import ring_all_reduce as ring_module
 from .lowering import scheduled, xml_of
-from .programs import all_to_all, direct_all_reduce, direct_gather, ring_all_reduce, write
+from .programs import Block, File, Gpu, all_to_all, direct_all_reduce, direct_gather, ring_all_reduce, write
 
 
 def test_ring_all_reduce(tmp_path):
@@ -53,20 +55,32 @@ def test_chain_of_a_program_that_never_ends(tmp_path):
     assert inspect_file(write(tmp_path / "f.xml", file)).totals["chain"] == 0
 
 
+@pytest.mark.parametrize("deps", [-1, 99])
+def test_a_dependency_on_no_step(tmp_path, deps):
+    """The contract refuses it, and so the program has no chain; in the last threadblock nothing moves a counter."""
+    gpus = [
+        Gpu((1, 2, 0), [Block().add("cpy", ("i", 0), ("o", 0), dep=(1, deps)), Block().add("cpy", ("i", 0), ("o", 1))])
+    ]
+    path = write(tmp_path / "f.xml", File("allgather", 2, gpus * 2))
+    assert inspect_file(path).totals["chain"] == 0
+    assert main(["inspect", str(path), "--svg", str(tmp_path / "f.svg")]) == 0
+    assert main(["show", str(path), "-o", str(tmp_path / "f.html")]) == 4
+
+
 def test_the_picture_is_xml_with_a_box_for_every_step(tmp_path):
     file = all_to_all(4)
     file.name = "a<b"
     text = file.text().replace("a<b", "a>b")
-    picture = ElementTree.fromstring(inspect_file(write(tmp_path / "f.xml", text)).svg())
-    groups = picture.findall("{http://www.w3.org/2000/svg}g")
-    assert len(groups) == 4 * 7
-    assert any("waits" in (node.text or "") or "reads" in (node.text or "") for node in picture.iter())
+    picture = threadblock_picture(inspect_file(write(tmp_path / "f.xml", text)))
+    assert len(tips(picture)) == 4 * 7
+    assert any("waits" in tip or "reads" in tip for tip in tips(picture))
 
 
 def test_large_files_are_drawn_in_part(tmp_path):
-    picture = inspect_file(write(tmp_path / "f.xml", all_to_all(20))).svg()
-    assert "GPUs 0 .. 15 of 20" in picture
-    assert "GPU 16" not in picture
+    picture = threadblock_picture(inspect_file(write(tmp_path / "f.xml", all_to_all(20))))
+    assert "the first 16 of 20 GPUs are drawn" in texts(picture)
+    assert "GPU 16" not in picture.body
+    assert overlaps(picture) == []
 
 
 def test_errors(tmp_path):
@@ -91,8 +105,7 @@ def test_plans(tmp_path):
     assert found.totals["coll"] == "allreduce"
     # 6 hops of 4 chunks, and each receiver says once that it has begun
     assert found.totals["signals"] == 4 * 6 + 4
-    boxes = ElementTree.fromstring(found.svg()).findall("{http://www.w3.org/2000/svg}g")
-    assert len(boxes) == found.totals["operations"]
+    assert len(tips(threadblock_picture(found))) == found.totals["operations"]
     with pytest.raises(CheckFailed):
         inspect_plan(write(path, '{"name": 3}'))
 

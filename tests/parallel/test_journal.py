@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,54 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught, opened_journal(tmp_path / "file" / "j", "a"):
         pass
     assert caught.value.diagnostics[0].code == "U0203"
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "hard link", "pipe", "other text", "other JSON"])
+def test_what_is_no_journal_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+    path, other = tmp_path / "j", tmp_path / "precious"
+    if kind != "link to nothing":
+        other.write_text("precious\n" if kind != "other JSON" else '{"task": "x", "result": 1}\n')
+    before = other.read_bytes() if other.exists() else None
+    if kind.startswith("link"):
+        path.symlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.hardlink_to(other)
+    with pytest.raises(UsageError) as caught, opened_journal(path, "a"):
+        pass
+    assert caught.value.diagnostics[0].code == "U0203"
+    assert "journal" in caught.value.diagnostics[0].message
+    assert (other.read_bytes() if other.exists() else None) == before
+    assert os.path.lexists(path)
+
+
+def test_a_full_disk_leaves_no_empty_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "j"
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(UsageError) as caught, opened_journal(path, "a"):
+        pass
+    assert "No space left" in caught.value.diagnostics[0].message
+    assert "space" in caught.value.diagnostics[0].hint
+    assert not path.exists()
+
+
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "j", os.write
+
+    def nearly_full(handle: int, data: bytes) -> int:
+        if b"second" in data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, data)
+
+    with opened_journal(path, "a") as journal:
+        journal.add("first", 1)
+        monkeypatch.setattr(os, "write", nearly_full)
+        with pytest.raises(UsageError):
+            journal.add("second", 2)
+    monkeypatch.undo()
+    with opened_journal(path, "a") as journal:
+        assert journal.done == {"first": 1}

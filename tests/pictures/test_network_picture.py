@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from collc.pictures.layout import layout_of, node_label
+from collc.pictures.layout import WIDTH, layout_of, node_label
 from collc.pictures.network_picture import network_picture
 from collc.source.elaboration.elaborate import load_topology
 from collc.ten.network import Network
@@ -76,12 +76,12 @@ def crowded(found: dict[int, tuple[float, float]], least: float) -> list[tuple[i
 def test_every_device_and_link_is_drawn(networks: dict[str, Network], name: str) -> None:
     net = networks[name]
     layout = layout_of(net)
-    assert set(layout.at) == set(range(net.device_count))
-    npus = {device: at for device, at in layout.at.items() if device < net.npu_count}
+    assert set(layout.points) == set(range(net.device_count))
+    npus = {device: point for device, point in layout.points.items() if device < net.npu_count}
     assert layout.radius >= 1.5
     assert crowded(npus, 1.9 * layout.radius) == []
-    assert crowded(layout.at, 1.5 * layout.radius) == []
-    assert all(0 < x < layout.width and 0 < y < layout.height for x, y in layout.at.values())
+    assert crowded(layout.points, 1.5 * layout.radius) == []
+    assert all(0 < x < WIDTH and 0 < y < layout.height for x, y in layout.points.values())
     picture = network_picture(net)
     assert overlaps(picture) == []
     drawn = root_of(picture)

@@ -9,7 +9,7 @@ from lxml import html
 from collc.base.tables import Table
 from collc.pictures.axes import Axis
 from collc.pictures.charts import Bars, bar_chart
-from collc.pictures.page import Drawing, Facts, Figure, Page, Panel, Remarks, Section
+from collc.pictures.page import Facts, Figure, Page, Panel, Remarks, Section
 
 EVIL = '</title><script>alert(1)</script><img src=x onerror=alert(2)>"&\x00'
 
@@ -18,7 +18,6 @@ def page(name: str = "a", sections: int = 2) -> str:
     picture = bar_chart([name], [Bars(name, [1])], title=name, value=Axis(name))
     blocks = [
         Figure(picture, name),
-        Drawing(name, "<svg></svg>", name),
         Table((name, "outcome"), [(name, "ok"), (name, "failed")], name),
         Facts([(name, name, name), (name, name, "")]),
         Remarks(name, [name], bad=True, code=True),

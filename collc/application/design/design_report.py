@@ -16,7 +16,7 @@ from collc.graph.dimensions import KINDS
 
 if TYPE_CHECKING:
     from collc.design.comparison import Alternative
-    from collc.design.dimensions import NetworkDimension
+    from collc.design.problem import NetworkDimension
 
 
 def _rates(bandwidth: Sequence[float]) -> str:

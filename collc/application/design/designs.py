@@ -22,8 +22,7 @@ from collc.source.program import DesignRequest, Program
 
 if TYPE_CHECKING:
     from collc.design.comparison import Communication
-    from collc.design.dimensions import NetworkDimension
-    from collc.design.problem import DesignProblem, ExactRow, NoDesign
+    from collc.design.problem import DesignProblem, ExactRow, NetworkDimension, NoDesign
 
 PICOSECONDS: Final = 1000
 """In a nanosecond."""
@@ -171,8 +170,7 @@ def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
     import numpy as np
 
     from collc.design.comparison import Communication
-    from collc.design.dimensions import dimensions_of
-    from collc.design.problem import DesignProblem, Objective, rows_of
+    from collc.design.problem import DesignProblem, Objective, dimensions_of, rows_of
     from collc.design.time_expression import weighted_sum
     from collc.design.training_time import communication_time, group_traffic, training_time
 
@@ -233,6 +231,11 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
         case NoDesignReason.NO_COMPUTE:
             message = "the workloads have no compute time, so that time * cost does not grow with the bandwidths"
             hint = "fix the sum: require sum(bandwidth) == 1000GB/s"
+        case NoDesignReason.NUMBERS:
+            message = f"the solver finds no bandwidths for '{request.name}', since its numbers are too far apart"
+            hint = "leave out limits that no network reaches; a deadline must be well above the least time"
+            notes = _notes(request, "this is a constraint of the design")
+            return SourceError(Diagnostic("E0924", message, request.objective_span, notes, hint))
     notes = _notes(request, "this does not limit it")
     return SourceError(Diagnostic("E0919", message, request.objective_span, notes, hint))
 

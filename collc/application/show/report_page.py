@@ -15,7 +15,7 @@ from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
-from collc.pictures.page import Block, Drawing, Facts, Figure, Page, Panel, Remarks, Section
+from collc.pictures.page import Block, Facts, Figure, Page, Panel, Remarks, Section
 from collc.pictures.picture import Picture
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
 from collc.ten.network import Network
@@ -58,9 +58,9 @@ def subject_section(subject: Subject) -> Section:
             Panel("Load", _load(subject.use)),
             Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
-    if subject.drawing:
+    if subject.threadblocks is not None:
         caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
-        panels.append(Panel("Threadblocks", [Drawing("Threadblocks and their steps", subject.drawing, caption)]))
+        panels.append(Panel("Threadblocks", [Figure(subject.threadblocks, caption)]))
     return Section(subject.name, subject.summary, badge, panels)
 
 

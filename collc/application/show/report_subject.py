@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collc.application.compile.compile_report import ScheduleReport
     from collc.emit.output import RunRanks
     from collc.pictures.link_use import LinkUse
+    from collc.pictures.picture import Picture
 
 MOST_NPUS: Final = 64
 """NPUs up to which alternatives are simulated: 3 s of CPU time; All-Reduce over 128 takes 11 s."""
@@ -43,7 +44,7 @@ class Subject:
     the schedule / bound). checks: the outcome of each check. reasons: why some were skipped. messages: errors and
     warnings. notes: remarks. ranks: of files for runtimes, by run. network: None for a file without one. use: when
     links carry what; None if that is not known. alternatives: what the schedule is compared with, by time. remark: why
-    it is compared with nothing. drawing: threadblocks of a file for a runtime, as SVG.
+    it is compared with nothing. threadblocks: of a file for a runtime.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Subject:
     use: LinkUse | None = None
     alternatives: tuple[Alternative, ...] = ()
     remark: str = ""
-    drawing: str = ""
+    threadblocks: Picture | None = None
 
     @property
     def failed_checks(self) -> list[str]:
@@ -127,7 +128,9 @@ def alternatives_of(module: Module, network: Network, progress: Progress) -> tup
     return tuple(sorted(alternatives, key=lambda one: (one.time_ps is None, one.time_ps or 0))), ""
 
 
-def subject_of_program(path: Path, found: FileReport, drawing: str, use: LinkUse | None, size: int | None) -> Subject:
+def subject_of_program(
+    path: Path, found: FileReport, threadblocks: Picture | None, use: LinkUse | None, size: int | None
+) -> Subject:
     """The subject of a file for a runtime, its checks, and a simulation of it if there is one. size: its buffer."""
     facts: list[Fact] = []
     if use is not None:
@@ -142,7 +145,7 @@ def subject_of_program(path: Path, found: FileReport, drawing: str, use: LinkUse
         messages=found.diagnostics,
         network=None if use is None else use.network,
         use=use,
-        drawing=drawing,
+        threadblocks=threadblocks,
     )
 
 

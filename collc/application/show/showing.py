@@ -185,6 +185,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """A file for a runtime, with its checks, its threadblocks and, on a network, its simulation."""
+    from collc.application.show.threadblock_picture import threadblock_picture
     from collc.application.verify.file_verification import Expectation, verify_file
 
     _check_settings(path, settings)
@@ -193,11 +194,11 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
     if not checked.summary:
         checked.raise_if_failed()
     try:
-        drawing = str(call_for(path, "inspect", settings.profile).svg())
+        threadblocks = threadblock_picture(call_for(path, "inspect", settings.profile))
     except CheckFailed:
-        drawing = ""
+        threadblocks = None
     use = _simulated_use(path, settings) if settings.on is not None and checked.ok else None
-    return (subject_of_program(path, checked, drawing, use, settings.size),), ()
+    return (subject_of_program(path, checked, threadblocks, use, settings.size),), ()
 
 
 def _check_settings(path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False) -> None:
@@ -234,7 +235,7 @@ def _schedule_subjects(
     requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress
 ) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
-    from collc.application.compile.planning import BuildInput
+    from collc.application.compile.build_input import BuildInput
     from collc.application.compile.schedule_build import build_schedule
 
     with tempfile.TemporaryDirectory() as folder:

@@ -8,12 +8,13 @@ The set of files of one design.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from collc.design.problem import ExactRow
-from collc.design.time_expression import Maximum, TimeExpression
+from collc.design.time_expression import Maximum, TimeExpression, maxima_of
 from collc.emit.libra.inputs import input_files, obstacle
 from collc.emit.libra.model import LibraModel, json_text
 from collc.emit.libra.smt import smt_text
@@ -45,10 +46,10 @@ def lp_text(model: LibraModel) -> str:
 
     B_i is the bandwidth of dimension i, x_i at least 1 / B_i, m_k a maximum, T the time and C the cost.
     """
-    terms = _LinearTime(model.time)
-    rows = [f" time: T{terms.minus(model.time, MEGA)} >= {_decimal(model.time.constant / MEGA)}"]
-    for name, option in [(name, option) for maximum, name in terms.maxima.items() for option in maximum.options]:
-        rows.append(f" {name}_option: {name}{terms.minus(option)} >= {_decimal(option.constant)}")
+    maxima = maxima_of(model.time)
+    rows = [f" time: T{_minus(model.time, maxima, MEGA)} >= {_decimal(model.time.constant / MEGA)}"]
+    for option, k in [(option, k) for maximum, k in maxima.items() for option in maximum.options]:
+        rows.append(f" m{k}_option: m{k}{_minus(option, maxima)} >= {_decimal(option.constant)}")
     cost = "".join(f" - {_decimal(d.unit_cost / KILO)} B{k}" for k, d in enumerate(model.dimensions))
     rows.append(f" cost: C{cost} = 0")
     for k, row in enumerate(map(_scaled, model.rows)):
@@ -85,25 +86,10 @@ def _numbered(rows: list[str]) -> list[str]:
     return found
 
 
-class _LinearTime:
-    """The names of the maxima of a time, inner ones first."""
-
-    def __init__(self, time: TimeExpression) -> None:
-        self.maxima: dict[Maximum, str] = {}
-        self._name(time)
-
-    def _name(self, time: TimeExpression) -> None:
-        for _, maximum in time.maxima:
-            if maximum not in self.maxima:
-                for option in maximum.options:
-                    self._name(option)
-                self.maxima[maximum] = f"m{len(self.maxima)}"
-
-    def minus(self, time: TimeExpression, unit: int = 1) -> str:
-        """A time without its constant, divided by `unit` and subtracted: " - 3 x0 - 2 m1"."""
-        sizes = [_signed(-size / unit, f"x{k}") for k, size in enumerate(time.bytes) if size]
-        inner = [_signed(-weight / unit, self.maxima[maximum]) for weight, maximum in time.maxima]
-        return "".join([*sizes, *inner])
+def _minus(time: TimeExpression, maxima: Mapping[Maximum, int], unit: int = 1) -> str:
+    """A time without its constant, divided by `unit` and subtracted: " - 3 x0 - 2 m1"."""
+    sizes = [_signed(-size / unit, f"x{k}") for k, size in enumerate(time.bytes) if size]
+    return "".join([*sizes, *(_signed(-weight / unit, f"m{maxima[maximum]}") for weight, maximum in time.maxima)])
 
 
 def _scaled(row: ExactRow) -> ExactRow:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from collc.design.dimensions import NetworkDimension
-from collc.design.problem import ExactRow
+from collc.design.problem import ExactRow, NetworkDimension
 from collc.design.time_expression import TimeExpression
 from collc.ten.training import PartCosts, Workload
 

@@ -10,7 +10,7 @@ are those at which the linear program has the same least value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isinf
@@ -18,10 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from collc.design.convex import ConvexProblem, ConvexSolution, solve
+from collc.design.convex import ConvexSolution, solve
 from collc.design.optimize import DesignSearch
 from collc.design.problem import DesignProblem, Objective, rows_of
-from collc.design.time_expression import Maximum, TimeExpression
+from collc.design.time_expression import Maximum, TimeExpression, maxima_of
 from collc.emit.libra.model import LibraModel
 
 MARGIN: Final = 1e-8
@@ -42,28 +42,25 @@ class CostRange:
 def cost_ranges(problem: DesignProblem, limit: float) -> tuple[CostRange, ...]:
     """Ranges from 0 to inf, in none of which time * cost <= limit (ns * dollars); () if one of them has a design."""
     search = DesignSearch(problem)
-    base = search.base
-    by_cost, by_time = replace(base, time_weight=0.0, cost_weight=1.0), replace(search.without_growing(), deadline=None)
-    cheapest, fastest = solve(by_cost), solve(by_time)
+    cheapest, fastest = solve(search.by_cost), solve(search.by_time)
     if cheapest is None or fastest is None or min(cheapest.bound, fastest.bound) <= 0:
         return ()
     low = _cost_in_digits(cheapest.bound * (1 - MARGIN))
     high = _cost_in_digits(max(limit / (fastest.bound * (1 - 2 * MARGIN)), low))
-    found = [CostRange(0.0, low, _tangent_points(by_cost, cheapest))]
+    found = [CostRange(0.0, low, _tangent_points(cheapest))]
     waiting = [(low, high)] if low < high else []
     while waiting:
         low, high = waiting.pop()
         weight = limit / low / high
-        mixed = replace(base, cost_weight=weight)
-        least = solve(mixed)
+        least = solve(replace(search.base, cost_weight=weight))
         if least is not None and least.bound > weight * (low + high) * (1 + MARGIN):
-            found.append(CostRange(low, high, _tangent_points(mixed, least)))
+            found.append(CostRange(low, high, _tangent_points(least)))
             continue
         middle = _cost_in_digits((low * high) ** 0.5)
         if not low < middle < high or len(found) + len(waiting) > MOST_RANGES:
             return ()
         waiting += [(middle, high), (low, middle)]
-    return (*found, CostRange(found[-1].high, float("inf"), _tangent_points(by_time, fastest)))
+    return (*found, CostRange(found[-1].high, float("inf"), _tangent_points(fastest)))
 
 
 def _cost_in_digits(cost: float) -> float:
@@ -71,14 +68,11 @@ def _cost_in_digits(cost: float) -> float:
     return float(f"{cost:.9g}")
 
 
-def _tangent_points(problem: ConvexProblem, found: ConvexSolution) -> tuple[float, ...]:
+def _tangent_points(solution: ConvexSolution) -> tuple[float, ...]:
     """The bandwidths at which a / B + g B is least: with tangents there, linear arithmetic gives the bound."""
-    slope = problem.cost_weight * problem.unit_cost
-    for price, row in zip(found.prices, problem.rows, strict=True):
-        slope = slope + price * row.coefficients
-    known = (found.pressure > 0) & (slope > 0)
-    points = np.sqrt(np.where(known, found.pressure, 1.0) / np.where(known, slope, 1.0))
-    return tuple(np.where(known, points, 0.0).tolist())
+    known = (solution.pressure > 0) & (solution.slope > 0)
+    points = np.sqrt(np.where(known, solution.pressure, 0.0) / np.where(known, solution.slope, 1.0))
+    return tuple(points.tolist())
 
 
 SLACK: Final = Fraction(1, 10**6)
@@ -104,14 +98,16 @@ def smt_text(model: LibraModel) -> str:
         *(f"(declare-const B{k} Real)" for k in range(len(model.dimensions))),
         *(f"(declare-const x{k} Real)" for k, used in enumerate(model.time.used) if used),
     ]
-    names: dict[Maximum, str] = {}
-    time = _time(model.time, names, lines, 10**6)
+    maxima = maxima_of(model.time)
+    for maximum, k in maxima.items():
+        lines.append(f"(declare-const m{k} Real)")
+        lines += [f"(assert (>= m{k} {_time(option, maxima)}))" for option in maximum.options]
     lines += [f"(assert (>= B{k} 0))" for k in range(len(model.dimensions))]
     lines += [f"(assert (> x{k} 0))" for k, used in enumerate(model.time.used) if used]
     for row in model.rows:
         operator = row.operator.replace("==", "=")
         lines.append(f"(assert ({operator} {_sum(row.coefficients)} {_number(row.limit)}))")
-    lines.append(f"(define-fun time () Real {time})")
+    lines.append(f"(define-fun time () Real {_time(model.time, maxima, 10**6)})")
     lines.append(f"(define-fun cost () Real {_sum([d.unit_cost for d in model.dimensions])})")
     if model.deadline is not None:
         lines.append(f"(assert (<= time {_number(model.deadline / 10**6)}))")
@@ -201,18 +197,11 @@ def _problem(model: LibraModel) -> DesignProblem:
     return DesignProblem(model.dimensions, model.time, unit_cost, rows, deadline, Objective(model.objective))
 
 
-def _time(time: TimeExpression, names: dict[Maximum, str], lines: list[str], unit: int = 1) -> str:
-    """A time over `unit` as a term; declares its maxima."""
+def _time(time: TimeExpression, maxima: Mapping[Maximum, int], unit: int = 1) -> str:
+    """A time over `unit` as a term."""
     parts = [_number(time.constant / unit)] if time.constant else []
     parts += [f"(* {_number(size / unit)} x{k})" for k, size in enumerate(time.bytes) if size]
-    for weight, maximum in time.maxima:
-        if maximum not in names:
-            options = [_time(option, names, lines) for option in maximum.options]
-            name = names[maximum] = f"m{len(names)}"
-            lines.append(f"(declare-const {name} Real)")
-            lines += [f"(assert (>= {name} {option}))" for option in options]
-        parts.append(f"(* {_number(weight / unit)} {names[maximum]})")
-    return _sum_of(parts)
+    return _sum_of([*parts, *(f"(* {_number(weight / unit)} m{maxima[m]})" for weight, m in time.maxima)])
 
 
 def _sum(coefficients: list[Fraction] | tuple[Fraction, ...]) -> str:

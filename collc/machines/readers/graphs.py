@@ -54,7 +54,7 @@ class _Attributes:
         return Fraction(str(value))
 
     def edges(self, graph: Any) -> list[Edge]:  # noqa: ANN401
-        capacity, latency = self.options.capacity, self.options.latency
+        capacity, latency = self.options.capacity_unit, self.options.latency_unit
         if capacity is None:
             hint = "name it with its unit: --capacity bandwidth=GB/s"
             raise option_error("a graph does not say which attribute of an edge is its bandwidth", hint)
@@ -78,13 +78,13 @@ def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:
     """
     graph = _graphml(source) if source.text.lstrip().startswith("<") else _node_link(source)
     edges = _Attributes(source, options).edges(graph)
-    if options.npu is None:
+    if options.npu_attribute is None:
         known = sorted({str(name) for _, values in graph.nodes(data=True) for name in values})
         hint = "name an attribute of the nodes that does: --npu type=gpu; --npu all if all are"
         raise option_error(
             f"a graph does not say which nodes are NPUs (attributes: {', '.join(known) or 'none'})", hint
         )
-    name, wanted = options.npu
+    name, wanted = options.npu_attribute
     npus = [str(node) for node, values in graph.nodes(data=True) if name == "all" or str(values.get(name)) == wanted]
     if not npus:
         raise flaw(f"no node has {name} = {wanted}", line_span(source, 1))

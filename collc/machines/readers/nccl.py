@@ -148,8 +148,8 @@ def _gpu(reader: _Reader, pci: Element, gpu: Element | None, host: str, path: tu
             switch_links += count
         else:
             peers[target] = peers.get(target, 0) + count
-    if reader.options.nvlink is not None and not peers:
-        switch_links = reader.options.nvlink
+    if reader.options.switch_links is not None and not peers:
+        switch_links = reader.options.switch_links
     if gpu is None or not gpu.get("rank"):
         reader.without_rank.append(bus)
     rank = -1 if gpu is None else _number(reader, gpu, "rank", "0") if gpu.get("rank") else -1
@@ -191,7 +191,7 @@ def _host(reader: _Reader, host: str) -> Host:
     gpus = [gpu for _, gpu in sorted(reader.gpus[host].values(), key=lambda found: found[0])]
     nics = [_card(ports) for ports in reader.nics[host].values()]
     gpus = _with_options(reader, gpus)
-    if len(gpus) > 1 and reader.options.nvlink is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+    if len(gpus) > 1 and reader.options.switch_links is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
         raise option_error(
             message, "give the number from each GPU to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
@@ -222,7 +222,7 @@ def _note_one_sided(reader: _Reader, gpus: list[HostGpu]) -> None:
 
 def _with_options(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:
     """The GPUs with the NVLinks that the options give them."""
-    if reader.options.mesh and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+    if reader.options.nvlink == "dgx1" and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         return with_mesh(gpus)
     if not reader.options.mirror:
         return gpus

@@ -71,10 +71,10 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
         direct = sum(links[row].values()) <= links_of(sm)
         peers = tuple((other, count) for other, count in links[row].items() if count) if direct else ()
         switch = 0 if direct else max(links[row].values())
-        if options.nvlink is not None and not peers:
-            switch = options.nvlink
+        if options.switch_links is not None and not peers:
+            switch = options.switch_links
         found.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
-    if options.mesh and not any(gpu.peers or gpu.switch_links for gpu in found):
+    if options.nvlink == "dgx1" and not any(gpu.peers or gpu.switch_links for gpu in found):
         found = with_mesh(found)
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     said = f"assumed: 16 lanes of PCIe of {options.gpu} as NCCL counts"

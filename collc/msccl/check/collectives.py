@@ -8,7 +8,7 @@ times as much at the root.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,27 +120,24 @@ def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, r
     return MemoryLayout(base, int(ends[-1]) if gpus else 0, inplace)
 
 
-def wanted_copy(coll: str, rank: int, ranks: int, total: int, root: int) -> list[Contribution] | None:
-    """The contributions that the output chunks 0, 1, ... of a rank must be copies of; None: they may hold anything."""
-    share = total // ranks
-    if coll == "allgather":
-        return [(source, x) for source in range(ranks) for x in range(share)]
-    if coll == "alltoall":
-        return [(source, rank * share + x) for source in range(ranks) for x in range(share)]
-    if coll == "broadcast":
-        return [(root, x) for x in range(total)]
-    if coll == "scatter":
-        return [(root, rank * total + x) for x in range(total)]
-    if coll == "gather" and rank == root:
-        return [(source, x) for source in range(ranks) for x in range(total)]
-    return None
+def wanted_output(coll: str, rank: int, ranks: int, total: int, root: int) -> tuple[Sequence[int], range] | None:
+    """Whose input chunks the output of a rank must hold: ranks, and the chunks of each of them.
 
-
-def wanted_sums(coll: str, rank: int, ranks: int, total: int, root: int) -> range | None:
-    """The input chunks whose sums over all ranks the output of a rank must hold; None: it may hold anything."""
+    Of a collective in `REDUCING` the output holds, for each chunk, its sum over these ranks; of others, copies of the
+    chunks by rank and then by chunk. None: it may hold anything.
+    """
+    if coll in ("gather", "reduce") and rank != root:
+        return None
     share = total // ranks
-    if coll == "allreduce" or (coll == "reduce" and rank == root):
-        return range(total)
-    if coll == "reducescatter":
-        return range(rank * share, (rank + 1) * share)
-    return None
+    whole, part, everyone = range(total), range(rank * share, (rank + 1) * share), range(ranks)
+    wanted: dict[str, tuple[Sequence[int], range]] = {
+        "allreduce": (everyone, whole),
+        "reduce": (everyone, whole),
+        "reducescatter": (everyone, part),
+        "allgather": (everyone, range(share)),
+        "gather": (everyone, whole),
+        "alltoall": (everyone, part),
+        "broadcast": ((root,), whole),
+        "scatter": ((root,), range(rank * total, (rank + 1) * total)),
+    }
+    return wanted.get(coll)

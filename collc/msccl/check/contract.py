@@ -6,96 +6,166 @@ runtime hangs, crashes or computes something else. Here all rules are checked fo
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.msccl.check.collectives import NAMES, TOTAL, ExpectedResult, buffer_sizes
-from collc.msccl.check.connections import Connections, connect
-from collc.msccl.check.findings import Finding, Findings
-from collc.msccl.check.limits import (
-    LARGE_SCRATCH_BYTES,
-    MAX_BUFFER,
-    MAX_CHANNELS,
-    MAX_CHILDREN,
-    MAX_CHUNKS,
-    MAX_NODES,
-    MAX_OFFSET,
-    MAX_SCRATCH_BYTES,
-)
+from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH, FileProgram
-from collc.msccl.check.step_rules import SHOWN, ContractRules, check_steps
-from collc.msccl.interpreter.operations import WRITES
+from collc.msccl.interpreter.operations import READS_SOURCE, READS_TARGET, RECEIVES, SENDS, STEP_KINDS, WRITES, StepKind
 from collc.ten.arrays import BoolArray
+
+_SHOWN: Final = 4 * (PER_CODE + 1)
+"""Findings of one rule at most, so that the message "more of this kind" appears."""
 
 NEVER_CALLED: Final = ("gather", "scatter")
 """Collectives that the executor loads and never selects, since it has no function of NCCL for them."""
 
+# Limits of the runtimes (docs/msccl-contract.md, sections 4 and 5), and of the check itself.
+MAX_STEPS: Final = {"executor": 64, "old": 256, "rccl": 64}
+"""Steps of one threadblock, by profile."""
+MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216, "rccl": 64}
+"""Threadblocks of one GPU, by profile."""
+MAX_CHANNELS: Final = {"executor": 32, "old": 32, "rccl": 128}
+"""By profile."""
+MAX_PEERS_PER_CHANNEL: Final = 32
+"""Threadblocks of one GPU that send, and that receive, on one channel."""
+MAX_FUSED: Final = 16
+"""Consecutive `re` steps that the runtimes fuse."""
+MAX_AWAITED: Final = 127
+"""The last threadblock that a dependency of the executor can name."""
+MAX_NODES: Final = 4095
+"""Elements that one rank keeps of a file."""
+MAX_CHILDREN: Final = 1024
+"""Children of one element."""
+MAX_OFFSET: Final = 2**15 - 1
+MAX_BUFFER: Final = MAX_OFFSET + MAX_COUNT
+"""Chunks of one buffer that steps can reach."""
+MAX_SCRATCH_BYTES: Final = 80 * 2**30
+"""Scratch of one GPU: all memory of an A100 or H100, the largest GPUs that the old runtime supports."""
+LARGE_SCRATCH_BYTES: Final = 2**30
+"""Scratch of one GPU above which a file for the old runtime gets a warning."""
+MAX_CHUNKS: Final = 2**24
+"""Chunks in the buffers of all GPUs together; a limit of the check, not of the runtimes."""
 
-class FileRules(ContractRules):
-    """Rules for the algo element and the gpu elements."""
+Rows = Mapping[str, NDArray[Any]]
+"""Columns of a table."""
 
-    def _report_algo(
+
+def check_contract(program: FileProgram, findings: Findings, coll: str) -> None:
+    """Add every broken rule to the findings. coll: canonical name of the collective that the file must do."""
+    rules = _Contract(program, findings)
+    rules.check_algo()
+    rules.check_sizes(coll)
+    rules.check_buffers(coll)
+    rules.check_scratch()
+    rules.check_threadblocks()
+    rules.check_ends()
+    rules.check_steps()
+    rules.check_offsets()
+    rules.check_dependencies()
+    rules.check_nops()
+    rules.check_fused_reductions()
+    rules.check_nodes()
+
+
+def check_selection(program: FileProgram, findings: Findings) -> None:
+    """Add to the findings why the runtime may never select the file: the rules for the algo element alone."""
+    _Contract(program, findings).check_algo()
+
+
+class _Contract:
+    """The rules for a program; what breaks them is added to the findings.
+
+    Arguments of the methods that report: `attribute` is the attribute that is wrong, `text` says what is wrong and
+    `expected` what should be there; with `breaks` the program cannot be executed; `warning`: a runtime takes the file.
+    """
+
+    def __init__(self, program: FileProgram, findings: Findings) -> None:
+        self.program: FileProgram = program
+        self.findings: Findings = findings
+
+    def report(
         self,
-        attribute: str,
+        code: str,
         text: str,
+        location: FileLocation,
         expected: str,
         *,
         breaks: bool = False,
         warning: bool = False,
         hint: str = "",
-        code: str = "X0110",
+        also: tuple[tuple[str, FileLocation], ...] = (),
     ) -> None:
-        location = self.program.algo_attribute(attribute)
-        self.report(code, text, location, expected, breaks=breaks, warning=warning, hint=hint)
+        """Report one location. also: other locations that matter, each with what it is."""
+        self.findings.add(Finding("contract", code, text, location, expected, hint, warning, also), breaks=breaks)
 
-    def _report_buffer(self, wrong: BoolArray, buffer: int, what: str, expected: str, *, warning: bool = False) -> None:
-        """Report the size of a buffer of the gpus with True in `wrong`. what: is said of it."""
-        name, declared = f"{BUFFERS[buffer]}_chunks", self.program.chunks[:, buffer]
-        for gpu in np.flatnonzero(wrong)[:SHOWN].tolist():
-            location, text = self.program.gpu_location(gpu, name), f"{name} is {declared[gpu]}, {what}"
-            self.report("X0116", text, location, expected, breaks=not warning, warning=warning)
+    def report_algo(self, attribute: str, text: str, expected: str, code: str = "X0110", **more: Any) -> None:  # noqa: ANN401
+        """Report an attribute of the algo element. more: as for `report`."""
+        self.report(code, text, self.program.algo_attribute(attribute), expected, **more)
 
-    def algo(self) -> None:
-        """The attributes of the algo element: collective, channels, placement and range of sizes."""
+    def report_rows(
+        self,
+        element: str,
+        code: str,
+        attribute: str,
+        wrong: BoolArray,
+        text: str,
+        expected: str,
+        columns: Rows | None = None,
+        **more: Any,  # noqa: ANN401
+    ) -> None:
+        """Report the elements with True in `wrong`: "gpu", "tb" or "step".
+
+        text, expected: with attributes of the element and names of `columns` in braces. more: as for `report`.
+        """
         program = self.program
-        names = NAMES[program.profile]
+        location_of = {"gpu": program.gpu_location, "tb": program.tb_location, "step": program.step_location}[element]
+        table = {"gpu": {}, "tb": vars(program.tbs), "step": vars(program.steps)}[element] | dict(columns or {})
+        for row in np.flatnonzero(wrong)[:_SHOWN].tolist():
+            values = {name: column[row] for name, column in table.items()}
+            self.report(code, text.format(**values), location_of(row, attribute), expected.format(**values), **more)
+
+    def report_buffer(self, wrong: BoolArray, buffer: int, what: str, expected: str, *, warning: bool = False) -> None:
+        """Report the size of a buffer of the gpus with True in `wrong`. what: is said of it."""
+        name, columns = f"{BUFFERS[buffer]}_chunks", {"size": self.program.chunks[:, buffer]}
+        more = {"breaks": not warning, "warning": warning}
+        self.report_rows("gpu", "X0116", name, wrong, f"{name} is {{size}}, {what}", expected, columns, **more)
+
+    def check_algo(self) -> None:
+        """The attributes of the algo element: collective, channels, placement and range of sizes."""
+        program, report, names = self.program, self.report_algo, NAMES[self.program.profile]
         if program.coll not in names:
             rule, hint = f"one of {', '.join(names)}", self._hint_of_runtime()
-            self._report_algo("coll", f'coll "{program.coll}"', rule, breaks=True, hint=hint)
+            report("coll", f'coll "{program.coll}"', rule, breaks=True, hint=hint)
         elif program.coll in NEVER_CALLED and program.profile == "executor":
             text = f'coll "{program.coll}": the executor loads the file and never selects it: NCCL has no such call'
             hint = "the Executor of MSCCL++ runs it as a plan ('emit mscclpp')"
-            self._report_algo("coll", text, "a collective that NCCL has a call for", warning=True, hint=hint)
-        most = MAX_CHANNELS[program.profile]
+            report("coll", text, "a collective that NCCL has a call for", warning=True, hint=hint)
+        most, total = MAX_CHANNELS[program.profile], program.nchunksperloop
         if not 1 <= program.nchannels <= most:
-            self._report_algo("nchannels", f"{program.nchannels} channels", f"1 .. {most}")
-        if program.nchunksperloop < 1:
-            self._report_algo(
-                "nchunksperloop", f"nchunksperloop is {program.nchunksperloop}", "at least 1", breaks=True
-            )
+            report("nchannels", f"{program.nchannels} channels", f"1 .. {most}")
+        if total < 1:
+            report("nchunksperloop", f"nchunksperloop is {total}", "at least 1", breaks=True)
         if not program.inplace and not program.outofplace:
-            self._report_algo("outofplace", "neither in place nor out of place: never selected", "one of the flags 1")
+            report("outofplace", "neither in place nor out of place: never selected", "one of the flags 1")
         if program.old and program.inplace and program.outofplace:
             text = "the old runtime reads only inplace: it selects this file for calls in place, never out of place"
             hint = 'for calls out of place, write a second file with inplace="0"'
-            self._report_algo("outofplace", text, "one placement in a file", warning=True, hint=hint)
+            report("outofplace", text, "one placement in a file", warning=True, hint=hint)
         if program.min_bytes < 0 or program.max_bytes < 0:
-            self._report_algo("minBytes", "negative size", "sizes from 0")
-        limit = program.size_limit
+            report("minBytes", "negative size", "sizes from 0")
+        limit, least = program.size_limit, max(1, -(-program.min_bytes // max(1, total))) * max(1, total)
         if limit is not None and limit < program.min_bytes:
-            self._report_algo("maxBytes", "no size is in range: never selected", "minBytes up to maxBytes")
-        elif limit is not None:
-            self._whole_size(limit)
-
-    def _whole_size(self, limit: int) -> None:
-        """The runtime selects the file only for sizes that are multiples of nchunksperloop."""
-        program, total = self.program, max(1, self.program.nchunksperloop)
-        least = max(1, -(-program.min_bytes // total)) * total
-        if least > limit:
+            report("maxBytes", "no size is in range: never selected", "minBytes up to maxBytes")
+        elif limit is not None and least > limit:  # it selects the file only for multiples of nchunksperloop
             span = f"from {program.min_bytes} to {limit}"
-            text = f"no multiple of nchunksperloop = {total} bytes is {span}: never selected"
-            self._report_algo("maxBytes", text, f"a size of {least} bytes in range", warning=True)
+            text = f"no multiple of nchunksperloop = {max(1, total)} bytes is {span}: never selected"
+            report("maxBytes", text, f"a size of {least} bytes in range", warning=True)
 
     def _hint_of_runtime(self) -> str:
         """The hint for a collective that only the other runtime knows."""
@@ -107,71 +177,61 @@ class FileRules(ContractRules):
         knows = next((name for name in PROFILES if self.program.coll in NAMES[name]), "")
         return f"another runtime knows it: --profile {knows}" if knows else ""
 
-    def sizes(self, coll: str) -> None:
+    def check_sizes(self, coll: str) -> None:
         """Refuse buffers that are too large to be meant, before arrays of their size are allocated."""
         program, total = self.program, self.program.nchunksperloop
         declared = np.clip(program.chunks, 0, None)
         reach = f"at most {MAX_BUFFER}: offsets end at {MAX_OFFSET}, counts at {MAX_COUNT}"
         for buffer in range(len(BUFFERS)):
-            self._report_buffer(declared[:, buffer] > MAX_BUFFER, buffer, "more than steps can reach", reach)
+            self.report_buffer(declared[:, buffer] > MAX_BUFFER, buffer, "more than steps can reach", reach)
         sizes = buffer_sizes(coll, program.ngpus, max(1, total)) or (total, 0)
         if max(sizes) > MAX_BUFFER:
             text = f"nchunksperloop is {total}: {max(sizes)} chunks in one buffer, more than steps can reach"
-            self._report_algo("nchunksperloop", text, reach, breaks=True)
+            self.report_algo("nchunksperloop", text, reach, breaks=True)
         if self.findings.broken:
             return
         # `symbolic.layout_of` enlarges the buffers of the file to those of the collective.
         slots = int(declared[:, SCRATCH].sum())
         for buffer, size in enumerate(sizes):
-            named = declared[:, buffer]
             only_root = coll == ("scatter", "gather")[buffer]
+            named = declared[:, buffer]
             slots += int(named.sum()) + size if only_root else int(np.maximum(named, size).sum())
         if slots > MAX_CHUNKS:
             text = f"{slots} chunks in the buffers of {program.ngpus} ranks"
-            self._report_algo("nchunksperloop", text, f"at most {MAX_CHUNKS} to be checked", breaks=True)
+            self.report_algo("nchunksperloop", text, f"at most {MAX_CHUNKS} to be checked", breaks=True)
 
-    def buffers(self, coll: str) -> None:
-        """The sizes of buffers in the file, against those that the runtime derives from the collective."""
+    def check_buffers(self, coll: str) -> None:
+        """The sizes of buffers in the file, against those that the runtime derives from the collective.
+
+        The buffers of a custom file have the sizes in the file, which must suffice; in place, a buffer that is a part
+        of the other one must not extend beyond its part. Buffers that only the root needs are left to the check of the
+        result.
+        """
         program, total = self.program, self.program.nchunksperloop
         for buffer in range(len(BUFFERS)):
-            self._report_buffer(program.chunks[:, buffer] < 0, buffer, "which is negative", "at least 0")
+            self.report_buffer(program.chunks[:, buffer] < 0, buffer, "which is negative", "at least 0")
         if coll in TOTAL and total % program.ngpus:
-            text = f"nchunksperloop is {total}"
-            self._report_algo("nchunksperloop", text, f"a multiple of ngpus = {program.ngpus} for {coll}", breaks=True)
+            rule = f"a multiple of ngpus = {program.ngpus} for {coll}"
+            self.report_algo("nchunksperloop", f"nchunksperloop is {total}", rule, breaks=True)
             return
-        sizes = buffer_sizes(coll, program.ngpus, max(1, total))
-        if sizes is None:
-            return
-        if program.coll == "custom":
-            self._custom_buffers(coll, sizes)
-            return
-        for buffer, size in enumerate(sizes):
-            declared = program.chunks[:, buffer]
-            free = coll == ("scatter", "gather")[buffer]
-            exact = program.profile == "old" and not free
-            wrong = (declared != size) if exact else (declared > size)
-            what = f"but {coll} over {program.ngpus} ranks has {size}"
-            self._report_buffer(wrong, buffer, what, f"{size} (nchunksperloop is {total})")
-            if not (exact or free):
-                short = (declared < size) & (declared > 0)
-                self._report_buffer(short, buffer, f"less than the {size} that {coll} has", str(size), warning=True)
-
-    def _custom_buffers(self, coll: str, sizes: tuple[int, int]) -> None:
-        """The buffers of a custom file have the sizes in the file, which must suffice for the collective.
-
-        Buffers that only the root needs are left to the check of the result. In place, a buffer that is a part of the
-        other one must not extend beyond its part.
-        """
-        program = self.program
         only_root = {"broadcast": INPUT, "scatter": INPUT, "reduce": OUTPUT, "gather": OUTPUT}.get(coll)
         part = {"allgather": INPUT, "gather": INPUT, "reducescatter": OUTPUT, "scatter": OUTPUT}.get(coll)
-        for buffer, size in enumerate(sizes):
-            declared, exact = program.chunks[:, buffer], program.inplace and buffer == part
-            wrong = (declared < size) & (buffer != only_root) | (exact & (declared > size))
-            rule = f"{'' if exact else 'at least '}{size} (nchunksperloop is {program.nchunksperloop})"
-            self._report_buffer(wrong, buffer, f"but {coll} over {program.ngpus} ranks has {size}", rule)
+        for buffer, size in enumerate(buffer_sizes(coll, program.ngpus, max(1, total)) or ()):
+            declared, rule = program.chunks[:, buffer], f"{size} (nchunksperloop is {total})"
+            what = f"but {coll} over {program.ngpus} ranks has {size}"
+            if program.coll == "custom":
+                exact = program.inplace and buffer == part
+                wrong = (declared < size) & (buffer != only_root) | (exact & (declared > size))
+                self.report_buffer(wrong, buffer, what, rule if exact else f"at least {rule}")
+                continue
+            free = coll == ("scatter", "gather")[buffer]
+            exact = program.old and not free
+            self.report_buffer((declared != size) if exact else (declared > size), buffer, what, rule)
+            if not (exact or free):
+                short, what = (declared < size) & (declared > 0), f"less than the {size} that {coll} has"
+                self.report_buffer(short, buffer, what, str(size), warning=True)
 
-    def scratch(self) -> None:
+    def check_scratch(self) -> None:
         """The scratch that the old runtime allocates when it starts (docs/msccl-contract.md, section 5)."""
         program = self.program
         if not program.old or self.findings.broken:
@@ -181,58 +241,172 @@ class FileRules(ContractRules):
         needed = program.max_bytes * scratch[gpu] // program.nchunksperloop
         if needed <= LARGE_SCRATCH_BYTES:
             return
-        text = f"the old runtime allocates {_size_text(needed)} of scratch on gpu {gpu} when it starts"
+        power = min((needed.bit_length() - 1) // 10, 6)
+        size = f"{needed / 2 ** (10 * power):.1f} {'KMGTPE'[power - 1]}iB"
+        text = f"the old runtime allocates {size} of scratch on gpu {gpu} when it starts"
         most = MAX_SCRATCH_BYTES if needed > MAX_SCRATCH_BYTES else LARGE_SCRATCH_BYTES
-        rule = f"at most {most >> 30} GiB"
         hint = f'maxBytes="{LARGE_SCRATCH_BYTES * program.nchunksperloop // scratch[gpu]}" keeps it to 1 GiB'
-        self._report_algo("maxBytes", text, rule, warning=needed <= MAX_SCRATCH_BYTES, hint=hint, code="X0121")
+        warning = needed <= MAX_SCRATCH_BYTES
+        self.report_algo("maxBytes", text, f"at most {most >> 30} GiB", "X0121", warning=warning, hint=hint)
 
-    def nodes(self) -> None:
-        """The elements that one rank keeps: the algo, all gpus, its own threadblocks and steps."""
-        program = self.program
-        if program.ngpus > MAX_CHILDREN:
-            self._report_algo(
-                "ngpus", f"{program.ngpus} gpu elements", f"at most {MAX_CHILDREN} children of one element"
+    def check_threadblocks(self) -> None:
+        """Peers and channels of threadblocks, and how many there are."""
+        program, tbs = self.program, self.program.tbs
+        report = partial(self.report_rows, "tb", "X0111", breaks=True)
+        for name, peers in (("send", tbs.send), ("recv", tbs.recv)):
+            report(name, peers == tbs.gpu, f"{name} peer is the gpu itself", "another gpu")
+            wrong, rule = (peers < -1) | (peers >= program.ngpus), f"-1 or 0 .. {program.ngpus - 1}"
+            report(name, wrong, name + " peer {peer}", rule, {"peer": peers})
+        rule = f"0 .. {program.nchannels - 1} (nchannels, also for threadblocks that only copy)"
+        report("chan", (tbs.chan < 0) | (tbs.chan >= program.nchannels), "channel {chan}", rule)
+        limit, counts = MAX_THREADBLOCKS[program.profile], np.diff(program.gpu_first)
+        rule, columns = f"at most {limit}", {"count": counts}
+        self.report_rows("gpu", "X0111", "", counts > limit, "{count} threadblocks", rule, columns)
+        for name, peers in (("send", tbs.send), ("recv", tbs.recv)):
+            pairs, counts = np.unique(np.stack([tbs.gpu, tbs.chan])[:, peers >= 0], axis=1, return_counts=True)
+            for pair in np.flatnonzero(counts > MAX_PEERS_PER_CHANNEL)[:_SHOWN]:
+                text = f"{counts[pair]} threadblocks with a {name} peer on channel {pairs[1, pair]}"
+                location = program.gpu_location(int(pairs[0, pair]))
+                self.report("X0111", text, location, f"at most {MAX_PEERS_PER_CHANNEL} per channel")
+
+    def check_ends(self) -> None:
+        """Every connection has exactly one threadblock at each end; the runtimes hang while they connect otherwise."""
+        program, steps, connections = self.program, self.program.steps, self.program.connections
+        sender = "send", "receives", connections.of_sender, connections.sender, connections.receiver, SENDS
+        receiver = "recv", "sends", connections.of_receiver, connections.receiver, connections.sender, RECEIVES
+        for name, _, number_of, first, _, _ in (sender, receiver):
+            rows = np.flatnonzero(number_of >= 0)
+            for row in rows[first[number_of[rows]] != rows][:_SHOWN].tolist():
+                number = int(number_of[row])
+                text = f"two threadblocks on one connection ({connections.name(number)}) at the {name}ing side"
+                other = (("the other one", program.tb_location(int(first[number]), name)),)
+                hint = "put one of them on another channel"
+                self.report("X0112", text, program.tb_location(row, name), "one", breaks=True, also=other, hint=hint)
+        for name, verb, _, here, there, moves in (sender, receiver):
+            active = np.bincount(steps.tb[moves[steps.kind]], minlength=len(program.tbs)) > 0
+            for number in np.flatnonzero(there < 0)[:_SHOWN].tolist():
+                row = int(here[number])
+                text = f"no threadblock {verb} on this connection ({connections.name(number)})"
+                self.report("X0112", text, program.tb_location(row, name), "one", breaks=bool(active[row]))
+
+    def check_steps(self) -> None:
+        """Position, count, dependency flag and peers of steps, and how many there are."""
+        program, steps, kind = self.program, self.program.steps, self.program.steps.kind
+        report = partial(self.report_rows, "step", "X0113")
+        report("s", steps.s != program.position, "s is {s}", "its position in the threadblock")
+        wrong = (kind != StepKind.NOP) & ((steps.cnt < 1) | (steps.cnt > MAX_COUNT))
+        report("cnt", wrong, "cnt is {cnt}", f"1 .. {MAX_COUNT}", breaks=True)
+        report("hasdep", (steps.hasdep != 0) & (steps.hasdep != 1), "hasdep is {hasdep}", "0 or 1")
+        names = {"type": np.array(list(STEP_KINDS))[kind]}
+        for moves, peers, peer in ((SENDS, program.tbs.send, "send"), (RECEIVES, program.tbs.recv, "recv")):
+            text, rule = f"{{type}} in a threadblock without a {peer} peer", f"{peer} >= 0 in the <tb>"
+            report("type", moves[kind] & (peers[steps.tb] < 0), text, rule, names, breaks=True)
+        limit, lengths = MAX_STEPS[program.profile], np.diff(program.tbs.first)
+        rule, columns = f"at most {limit} ({program.profile}), nops counted", {"length": lengths}
+        self.report_rows("tb", "X0113", "", lengths > limit, "{length} steps", rule, columns)
+        if program.profile == "rccl":  # it loads files with fused operations, and the first call that selects one fails
+            fused = ~np.isin(kind, (StepKind.S, StepKind.R, StepKind.CPY, StepKind.RE, StepKind.NOP))
+            rule = "s, r, cpy, re or nop; a sum is an r to scratch, then a re"
+            report("type", fused, "RCCL does not run {type}", rule, names)
+
+    def check_offsets(self) -> None:
+        """Every slot that a step reads or writes is inside its buffer."""
+        program, steps, kind = self.program, self.program.steps, self.program.steps.kind
+        for name, buffer, offset, used in (
+            ("src", steps.srcbuf, steps.srcoff, READS_SOURCE[kind]),
+            ("dst", steps.dstbuf, steps.dstoff, READS_TARGET[kind] | WRITES[kind]),
+        ):
+            report = partial(self.report_rows, "step", "X0114", f"{name}off")
+            size, end = program.chunks[program.step_gpu, buffer], offset.astype(np.int64) + steps.cnt
+            columns = {"offset": offset, "size": size, "last": end - 1, "buffer": np.array(BUFFERS)[buffer]}
+            report((offset < -(2**15)) | (offset > MAX_OFFSET), "offset {offset}", "16 bits", columns)
+            text, rule = (
+                f"{name} is {{buffer}}[{{offset}} .. {{last}}], outside the buffer",
+                "within the {size} chunks of ",
             )
-        counts = np.bincount(program.step_gpu, minlength=program.ngpus) + np.diff(program.gpu_first)
-        for gpu in np.flatnonzero(counts + 1 + program.ngpus > MAX_NODES)[:SHOWN]:
-            total = int(counts[gpu]) + 1 + program.ngpus
-            text = f"{total} nodes when this rank loads the file"
-            hint = "fewer chunks or instances, or counts above 1"
-            self.report("X0117", text, program.gpu_location(int(gpu)), f"at most {MAX_NODES}", hint=hint)
+            report(used & ((offset < 0) | (end > size)), text, rule + "{buffer}", columns, breaks=True)
 
+    def check_dependencies(self) -> None:
+        """Every dependency names a step of the same gpu that moves its counter: a real step with hasdep."""
+        program, steps, gpu = self.program, self.program.steps, self.program.step_gpu
+        report = partial(self.report_rows, "step", "X0115")
+        depends, last = steps.depid >= 0, np.diff(program.gpu_first)[gpu] - 1
+        report("depid", steps.depid < -1, "depid is {depid}", "-1 or a threadblock")
+        text = "deps without a depid: no dependency at all"
+        report("deps", ~depends & (steps.deps >= 0), text, "depid, or deps -1", warning=True)
+        missing, columns = steps.depid > last, {"last": last}
+        report("depid", missing, "no threadblock {depid}", "0 .. {last}", columns, breaks=True)
+        if not program.old:
+            text = f"depends on a threadblock above {MAX_AWAITED}; the runtime keeps 8 bits"
+            report("depid", steps.depid > MAX_AWAITED, text, f"at most {MAX_AWAITED}")
+        on = program.gpu_first[gpu] + np.where(depends & ~missing, steps.depid, 0)
+        columns = {"last": np.diff(program.tbs.first)[on] - 1}
+        outside = depends & ~missing & ((steps.deps < 0) | (steps.deps > columns["last"]))
+        text = "threadblock {depid} has no step {deps}"
+        report("deps", outside, text, "0 .. {last}", columns, breaks=True)
+        rows = np.flatnonzero(depends & ~missing & ~outside)
+        target = program.tbs.first[on[rows]] + steps.deps[rows]
+        silent = (steps.hasdep[target] != 1) | (steps.kind[target] == StepKind.NOP)
+        for row, awaited in list(zip(rows[silent].tolist(), target[silent].tolist(), strict=True))[:_SHOWN]:
+            nop = steps.kind[awaited] == StepKind.NOP
+            what = "is a nop, which moves no counter" if nop else 'has hasdep="0", so its counter does not move'
+            text = f"depends on step {steps.deps[row]} of threadblock {steps.depid[row]}, which {what}"
+            hint = f'set hasdep="1" on that step (line {steps.line[awaited]})'
+            other = (("the step depended on", program.step_location(awaited, "hasdep")),)
+            location = program.step_location(row, "depid")
+            self.report("X0115", text, location, 'a step with hasdep="1"', also=other, hint=hint)
 
-def _size_text(size: int) -> str:
-    """The text of a size of at least 1 GiB: `1.5 GiB`, `2.0 EiB`."""
-    power = min((size.bit_length() - 1) // 10, 6)
-    return f"{size / 2 ** (10 * power):.1f} {'KMGTPE'[power - 1]}iB"
+    def check_nops(self) -> None:
+        """Every nop has a dependency, and so has the real step that follows it."""
+        steps = self.program.steps
+        report = partial(self.report_rows, "step", "X0118")
+        nop, depends = steps.kind == StepKind.NOP, steps.depid >= 0
+        last = np.append(steps.tb[1:] != steps.tb[:-1], [True])[: len(steps)]
+        follows = np.append([False], nop[:-1] & ~last[:-1])[: len(steps)]
+        text = "nop without a dependency: the runtime miscounts the steps after it"
+        report("depid", nop & ~depends, text, "one dependency on every nop")
+        report("type", nop & last, "nop at the end of a threadblock", "a real step after it")
+        text = "step after a nop without a dependency of its own: the runtime refuses the file"
+        report("depid", follows & ~nop & ~depends, text, "the last dependency on this step")
 
+    def check_fused_reductions(self) -> None:
+        """Consecutive `re` steps that the parser fuses into one must have one count, and be at most 16.
 
-def check_contract(program: FileProgram, connections: Connections, findings: Findings, coll: str) -> None:
-    """Add every broken rule to the findings. coll: canonical name of the collective that the file must do."""
-    rules = FileRules(program, connections, findings)
-    rules.algo()
-    rules.sizes(coll)
-    rules.buffers(coll)
-    rules.scratch()
-    check_steps(program, connections, findings)
-    rules.nodes()
+        It fuses those with equal buffers and destination and no dependency between.
+        """
+        program, steps = self.program, self.program.steps
+        previous, run = -2, 0
+        for row in np.flatnonzero(steps.kind == StepKind.RE).tolist():
+            same = (steps.tb, steps.dstbuf, steps.dstoff, steps.srcbuf)
+            fused = row == previous + 1 and all(column[previous] == column[row] for column in same)
+            fused = bool(fused and steps.depid[row] < 0 and steps.hasdep[previous] == 0)
+            run = run + 1 if fused else 1
+            if fused and steps.cnt[row] != steps.cnt[previous]:
+                text = "fused with the re before it, whose cnt differs: the runtime takes one count for both"
+                self.report("X0119", text, program.step_location(row, "cnt"), f"cnt {steps.cnt[previous]}")
+            if run == MAX_FUSED + 1:
+                text = f"more than {MAX_FUSED} re in a row are fused into one"
+                hint = 'set hasdep="1" on one of them to break the row'
+                self.report("X0119", text, program.step_location(row, "type"), f"at most {MAX_FUSED}", hint=hint)
+            previous = row
 
-
-def check_selection(program: FileProgram, findings: Findings) -> None:
-    """Add to the findings why the runtime may never select the file: the rules for the algo element alone."""
-    FileRules(program, connect(program), findings).algo()
+    def check_nodes(self) -> None:
+        """The elements that one rank keeps: the algo, all gpus, its own threadblocks and steps."""
+        program, ranks = self.program, self.program.ngpus
+        if ranks > MAX_CHILDREN:
+            self.report_algo("ngpus", f"{ranks} gpu elements", f"at most {MAX_CHILDREN} children of one element")
+        counts = np.bincount(program.step_gpu, minlength=ranks) + np.diff(program.gpu_first) + 1 + ranks
+        text, hint = "{count} nodes when this rank loads the file", "fewer chunks or instances, or counts above 1"
+        rule, columns = f"at most {MAX_NODES}", {"count": counts}
+        self.report_rows("gpu", "X0117", "", counts > MAX_NODES, text, rule, columns, hint=hint)
 
 
 def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:
     """The buffers of every rank have room for the chunks of a custom collective."""
     inputs = {given for want in expected.outputs.values() for given in want.contributions}
     for buffer, used in ((INPUT, inputs), (OUTPUT, set(expected.outputs))):
-        needed: dict[int, int] = {}
-        for rank, slot in used:
-            needed[rank] = max(needed.get(rank, 0), slot + 1)
         name = f"{BUFFERS[buffer]}_chunks"
-        for rank, count in sorted(needed.items()):
+        for rank, count in sorted({rank: slot + 1 for rank, slot in sorted(used)}.items()):
             if rank >= program.ngpus:
                 location = program.algo_attribute("ngpus")
                 text = f"ngpus is {program.ngpus}, but the collective has rank {rank}"
@@ -243,12 +417,11 @@ def check_room(program: FileProgram, expected: ExpectedResult, findings: Finding
                 findings.add(Finding("contract", "X0116", text, location, f"at least {count}"), breaks=True)
 
 
-def overwritten_inputs(program: FileProgram, findings: Findings) -> None:
+def check_overwritten_inputs(program: FileProgram, findings: Findings) -> None:
     """Warn of a file for calls out of place that writes to the input buffer, since that changes the caller's data."""
     steps = program.steps
     rows = np.flatnonzero(WRITES[steps.kind] & (steps.dstbuf == INPUT))
     if len(rows) and program.outofplace:
         text = f"out of place, {len(rows)} steps write to the input buffer, which belongs to the caller"
-        location = program.step_location(int(rows[0]), "dstbuf")
-        finding = Finding("contract", "X0120", text, location, "o or s", 'outofplace="0", or scratch', warning=True)
-        findings.add(finding)
+        location, hint = program.step_location(int(rows[0]), "dstbuf"), 'outofplace="0", or scratch'
+        findings.add(Finding("contract", "X0120", text, location, "o or s", hint, warning=True))

@@ -6,14 +6,16 @@ A step with cnt k is ceil(k / M) messages, M = clamp(message bytes / chunk bytes
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check.model import CAPACITY, MAX_COUNT, FileProgram
-from collc.msccl.interpreter.operations import RECEIVES, SENDS, StepKind
-from collc.msccl.interpreter.replay import Blocked, StepWaits, replay
+from collc.msccl.interpreter.operations import StepKind
+from collc.msccl.interpreter.replay import Blocked, replay
 
 SHOWN_CYCLE: Final = 8
 
@@ -23,7 +25,7 @@ def chunks_per_message(message_bytes: int, chunk_bytes: int) -> int:
     return max(1, min(MAX_COUNT, message_bytes // max(1, chunk_bytes)))
 
 
-def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> int | None:
+def check_deadlock(program: FileProgram, findings: Findings) -> int | None:
     """Replay the program for every M. Returns the largest size in bytes up to which it ends, also outside its range.
 
     None: it ends at every size; 0: at none.
@@ -40,7 +42,7 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
     for merge in range(MAX_COUNT, 0, -1):
         key = tuple((-(-kinds // merge)).tolist())
         if key not in known:
-            known[key] = replay(waits, (-(-counts // merge)).tolist(), CAPACITY[program.proto])[1]
+            known[key] = replay(program.waits, (-(-counts // merge)).tolist(), CAPACITY[program.proto])[1]
         if known[key]:
             halts[merge] = known[key]
     safe = None if not halts else 0 if MAX_COUNT in halts else total * (effective // (max(halts) + 1))
@@ -50,34 +52,21 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
     return safe
 
 
-def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) -> bool:
+def check_matches(program: FileProgram, findings: Findings) -> bool:
     """Whether the j-th send and the j-th receive of every connection carry the same number of chunks."""
-    steps = program.steps
-    out = np.flatnonzero(SENDS[steps.kind])
-    into = np.flatnonzero(RECEIVES[steps.kind])
-    lines: list[tuple[int, int, int]] = []
-    by: list[dict[int, list[int]]] = [{}, {}]
-    for side, rows, of in ((0, out.tolist(), waits.sends), (1, into.tolist(), waits.receives)):
-        for row in rows:
-            by[side].setdefault(of[row], []).append(row)
-    for number in sorted(by[0].keys() | by[1].keys()):
-        sent, taken = by[0].get(number, []), by[1].get(number, [])
-        if len(sent) == len(taken) and (steps.cnt[sent] == steps.cnt[taken]).all():
-            continue
-        first_difference = next(
-            (k for k, (a, b) in enumerate(zip(sent, taken, strict=False)) if steps.cnt[a] != steps.cnt[b]),
-            min(len(sent), len(taken)),
-        )
-        lines.append(
-            (
-                number,
-                sent[first_difference] if first_difference < len(sent) else -1,
-                taken[first_difference] if first_difference < len(taken) else -1,
-            )
-        )
-    for _, sent, taken in lines:
-        findings.add(_mismatch(program, sent, taken))
-    return not lines
+    steps, matched = program.steps, True
+    rows_of: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for side, connections in enumerate((program.waits.sends, program.waits.receives)):
+        for row, number in enumerate(connections):
+            rows_of[number][side].append(row)
+    rows_of.pop(-1, None)
+    for number in sorted(rows_of):
+        for sent, taken in zip_longest(*rows_of[number], fillvalue=-1):
+            if min(sent, taken) < 0 or steps.cnt[sent] != steps.cnt[taken]:
+                findings.add(_mismatch(program, sent, taken))
+                matched = False
+                break
+    return matched
 
 
 def _mismatch(program: FileProgram, sent: int, taken: int) -> Finding:
@@ -86,13 +75,10 @@ def _mismatch(program: FileProgram, sent: int, taken: int) -> Finding:
         text = f"sends {steps.cnt[sent]} chunks, but the matching receive takes {steps.cnt[taken]}"
         other = (("the receive", program.step_location(taken, "cnt")),)
         return Finding("result", "X0130", text, program.step_location(sent, "cnt"), "equal counts", also=other)
-    if sent >= 0:
-        location = program.step_location(sent, "type")
-        return Finding(
-            "result", "X0130", "sends, but no step of the peer receives it", location, "one receive per send"
-        )
-    location = program.step_location(taken, "type")
-    return Finding("result", "X0130", "receives, but no step of the peer sends it", location, "one send per receive")
+    moves, other, takes = ("sends", "receives", "receive") if sent >= 0 else ("receives", "sends", "send")
+    location = program.step_location(max(sent, taken), "type")
+    text = f"{moves}, but no step of the peer {other} it"
+    return Finding("result", "X0130", text, location, f"one {takes} per {moves[:-1]}")
 
 
 def _finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int | None) -> Finding:

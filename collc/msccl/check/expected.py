@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
-from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk, wanted_copy
+from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.symbolic import call_of, execute
-from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 
@@ -28,13 +28,11 @@ IMPLIED: Final = ("send", "recv", "alltoallv")
 """Collectives whose result is derived from the file."""
 
 
-def implied_result(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, findings: Findings
-) -> ExpectedResult | None:
+def implied_result(program: FileProgram, coll: str, findings: Findings) -> ExpectedResult | None:
     """The result that the program must have; None, with a finding, if it can have none."""
     if coll == "alltoallv":
         return _equal_blocks(program, findings)
-    return _pairs(program, waits, order, coll, findings)
+    return _pairs(program, coll, findings)
 
 
 def _equal_blocks(program: FileProgram, findings: Findings) -> ExpectedResult | None:
@@ -47,17 +45,18 @@ def _equal_blocks(program: FileProgram, findings: Findings) -> ExpectedResult | 
         rule = f"nchunksperloop = {total} of each, the same number for each of the {ranks} ranks"
         findings.add(Finding("contract", "X0116", text, program.gpu_location(gpu), rule))
         return None
-    wants: dict[tuple[int, int], WantedChunk] = {}
-    for rank in range(ranks):
-        copies = wanted_copy("alltoall", rank, ranks, total, -1) or ()
-        wants.update({(rank, slot): WantedChunk(frozenset((copy,))) for slot, copy in enumerate(copies)})
-    return ExpectedResult(wants)
+    share = total // ranks
+    blocks = product(range(ranks), range(ranks), range(share))
+    return ExpectedResult(
+        {
+            (target, source * share + k): WantedChunk(frozenset(((source, target * share + k),)))
+            for target, source, k in blocks
+        }
+    )
 
 
-def _pairs(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, findings: Findings
-) -> ExpectedResult | None:
-    state = execute(program, waits, order, call_of(program, coll, -1, inplace=not program.outofplace))
+def _pairs(program: FileProgram, coll: str, findings: Findings) -> ExpectedResult | None:
+    state = execute(program, call_of(program, coll, -1, inplace=not program.outofplace))
     firsts = {state.values.input(rank, 0): rank for rank in range(program.ngpus) if program.chunks[rank, INPUT]}
     wants: dict[tuple[int, int], WantedChunk] = {}
     for target in range(program.ngpus):

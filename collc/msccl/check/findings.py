@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
@@ -75,10 +76,6 @@ class Findings:
             self.failed.add(finding.check)
         self.broken |= breaks
 
-    def count_more(self, check: Check, code: str, count: int) -> None:
-        """Count findings without a message; at least `PER_CODE` of their code have been added before."""
-        self.counts[check, code] += count
-
     def answers(self, ran: Set[Check]) -> dict[Check, Outcome]:
         """The outcome of every check; ran: those that were made."""
         return {check: "failed" if check in self.failed else "ok" if check in ran else "skipped" for check in CHECKS}
@@ -115,9 +112,8 @@ class Verdict(Generic[SummaryT_co]):
 
 def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     """The findings as messages; with spans if the file has at most `SPAN_LIMIT` bytes."""
-    source = _source(path)
-    lines = _Lines(path, source)
-    out = [_diagnostic(finding, lines, source) for finding in findings.kept]
+    spans = _Spans(path)
+    out = [_diagnostic(finding, spans) for finding in findings.kept]
     for (check, code), count in findings.counts.items():
         if count > PER_CODE:
             rest = count - PER_CODE
@@ -142,77 +138,44 @@ def errors_of(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     return tuple(message for message in diagnostics(findings, path) if not message.warning)
 
 
-def locate(finding: Finding, path: Path) -> tuple[int, int]:
-    """Line and column of a finding, those of its attribute if it names one."""
-    return _Lines(path, None).point(finding.location)[:2]
-
-
-def _diagnostic(finding: Finding, lines: _Lines, source: SourceFile | None) -> Diagnostic:
+def _diagnostic(finding: Finding, spans: _Spans) -> Diagnostic:
     place = str(finding.location)
     message = f"{place}: {finding.message}" if place else finding.message
-    notes: list[Note] = []
-    span, remark = lines.span(finding.location, source)
-    if remark:
-        notes.append(Note(remark))
+    span, remark = spans.span(finding.location)
+    notes = [Note(remark)] if remark else []
     if finding.expected:
         notes.append(Note(f"expected: {finding.expected}"))
     for text, location in finding.also:
-        other, remark = lines.span(location, source)
+        other, remark = spans.span(location)
         suffix = f" ({remark})" if remark else ""
         notes.append(Note(f"{location}: {text}{suffix}", other))
     return Diagnostic(finding.code, message, span, tuple(notes), finding.hint, finding.warning)
 
 
-def _source(path: Path) -> SourceFile | None:
-    try:
-        if path.stat().st_size > SPAN_LIMIT:
-            return None
-        return SourceFile(str(path), path.read_bytes().decode("utf-8", "replace"))
-    except OSError:
-        return None
+class _Spans:
+    """The text of a file, and where its lines begin; no text if it is too large for messages or can't be read."""
 
-
-class _Lines:
-    """The lines of a file, read again from disk if its text is too large for messages."""
-
-    def __init__(self, path: Path, source: SourceFile | None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path: Path = path
-        self.starts: list[int] | None = None
-        self.lines: list[str] | None = None
-        if source is not None:
-            self.lines = source.text.split("\n")
-            self.starts = [0]
-            for line in self.lines:
-                self.starts.append(self.starts[-1] + len(line) + 1)
+        self.source: SourceFile | None = None
+        with suppress(OSError):
+            if path.stat().st_size <= SPAN_LIMIT:
+                self.source = SourceFile(str(path), path.read_bytes().decode("utf-8", "replace"))
+        text = "" if self.source is None else self.source.text
+        self.starts: list[int] = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def line(self, number: int) -> str:
-        """Line `number`, from 1; empty if there is none."""
-        if self.lines is not None:
-            return self.lines[number - 1] if number <= len(self.lines) else ""
-        with self.path.open("rb") as stream:
-            return next(islice(stream, number - 1, None), b"")[:65536].decode("utf-8", "replace").rstrip("\n")
-
-    def point(self, location: FileLocation) -> tuple[int, int, int]:
-        """Line, column and length of the element or attribute at a location."""
+    def span(self, location: FileLocation) -> tuple[Span | None, str]:
+        """The span of an element or attribute and "", or None and `FILE:LINE:COLUMN` of the element without a text."""
         if not location.line:
-            return 0, 0, 0
-        text = self.line(location.line)
-        begin = location.column - 1
-        end = text.find(">", begin)
-        end = len(text) if end < 0 else end + 1
-        if location.attribute:
-            begin_of_attribute = text.find(f' {location.attribute}="', begin)
-            if 0 <= begin_of_attribute < end:
-                close = text.find('"', begin_of_attribute + len(location.attribute) + 3)
-                return location.line, begin_of_attribute + 2, max(1, close - begin_of_attribute)
-        return location.line, location.column, max(1, end - begin)
-
-    def span(self, location: FileLocation, source: SourceFile | None) -> tuple[Span | None, str]:
-        """A span and "", or None and `FILE:LINE:COLUMN` if the text of the file is too large for messages."""
-        line, column, length = self.point(location)
-        if not line:
             return None, ""
-        if source is None or self.starts is None:
-            return None, f"{self.path}:{line}:{column}"
-        start = self.starts[line - 1] + column - 1
-        return Span(source, start, start + length), ""
+        if self.source is None:
+            return None, f"{self.path}:{location.line}:{location.column}"
+        text, number = self.source.text, min(location.line, len(self.starts))
+        begin = self.starts[number - 1] + location.column - 1
+        line_end = [*self.starts, len(text) + 1][number] - 1
+        end = text.find(">", begin, line_end) + 1 or line_end
+        name = f' {location.attribute}="'
+        attribute = text.find(name, begin, end) if location.attribute else -1
+        if attribute >= 0:
+            begin, end = attribute + 1, text.find('"', attribute + len(name)) + 1
+        return Span(self.source, begin, max(begin + 1, end)), ""

@@ -8,9 +8,6 @@ leaves the same bytes and counts as a read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from collc.msccl.check.collectives import MemoryLayout
@@ -22,47 +19,20 @@ from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import BoolArray, Int64Array
 
 
-@dataclass(frozen=True, eq=False)
-class ChunkEvents:
-    """One event a step and chunk, numbered in one possible order.
-
-    step, chunk: int64[events]. start: int64[steps], the first event of each step, whose events follow one another.
-    order: program order, messages and dependencies.
-    """
-
-    step: Int64Array
-    chunk: Int64Array
-    start: Int64Array
-    order: EventOrder
-
-
-def check_races(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], layout: MemoryLayout, findings: Findings
-) -> None:
-    """Find races in one placement; `order`: all steps in one possible order."""
+def check_races(program: FileProgram, layout: MemoryLayout, findings: Findings) -> None:
+    """Find races in one placement of a program that ends."""
     _check_overlaps(program, layout, findings)
-    events = _chunk_events(program, waits, order)
-    slot, event, write = _accesses(program, events, layout)
+    step, chunk, events = _chunk_events(program)
+    slot, event, write = _accesses(program, step, chunk, layout)
     before, after = conflicting_accesses(slot, write)
-    tb = program.steps.tb[events.step[event]] if len(event) else event
+    tb = program.steps.tb[step[event]] if len(event) else event
     rows = np.flatnonzero(tb[before] != tb[after])
-    before, after = before[rows], after[rows]
-    known = _known_by_dependencies(program, waits, order)
-    base = program.tbs.first[program.gpu_first]
-    steps = events.step[event[before]].tolist(), events.step[event[after]].tolist()
-    first_of_gpu: list[int] = base[program.step_gpu[steps[0]]].tolist()
-    asked = [
-        row
-        for row, (first, second, start) in enumerate(zip(*steps, first_of_gpu, strict=True))
-        if not known[second] >> (first - start) & 1
-    ]
-    pairs = list(zip(event[before[asked]].tolist(), event[after[asked]].tolist(), strict=True))
+    first, second = event[before[rows]].tolist(), event[after[rows]].tolist()
     racing: dict[tuple[int, int], int] = {}
-    for number in events.order.unordered_pairs(pairs):
-        row = asked[number]
-        racing.setdefault((steps[0][row], steps[1][row]), row)
-    for (first, second), row in racing.items():
-        findings.add(_finding(program, layout, first, second, int(slot[before[row]])))
+    for number in events.unordered_pairs(list(zip(first, second, strict=True))):
+        racing.setdefault((int(step[first[number]]), int(step[second[number]])), int(slot[before[rows[number]]]))
+    for steps, place in racing.items():
+        findings.add(_finding(program, layout, *steps, place))
 
 
 def _finding(program: FileProgram, layout: MemoryLayout, first: int, second: int, slot: int) -> Finding:
@@ -79,26 +49,29 @@ def _finding(program: FileProgram, layout: MemoryLayout, first: int, second: int
     return Finding("race", "X0150", text, program.step_location(first), "an order of the two", hint, also=other)
 
 
-def _chunk_events(program: FileProgram, waits: StepWaits, order: Sequence[int]) -> ChunkEvents:
-    steps = program.steps
-    taken = np.asarray(order, np.int64)
+def _chunk_events(program: FileProgram) -> tuple[Int64Array, Int64Array, EventOrder]:
+    """The step and the chunk of each event, one a step and chunk, numbered in one possible order; and what orders them.
+
+    These are program order, messages and dependencies.
+    """
+    steps, waits = program.steps, program.waits
+    taken = np.asarray(program.unlimited_run[0], np.int64)
     counts = np.maximum(1, np.where(steps.kind == StepKind.NOP, 1, steps.cnt)).astype(np.int64)
     ends = np.cumsum(counts[taken])
     start = np.zeros(len(steps), np.int64)
     start[taken] = ends - counts[taken]
     step = np.repeat(taken, counts[taken])
-    number = np.arange(len(step))
     by_tb = np.argsort(steps.tb[step] if len(step) else step, kind="stable")
     same = steps.tb[step[by_tb[1:]]] == steps.tb[step[by_tb[:-1]]]
     edges = [
         (by_tb[1:][same], by_tb[:-1][same]),
         _message_edges(waits, counts, start),
-        _dependency_edges(program, waits, counts, start),
+        _dependency_edges(program, counts, start),
     ]
     after, before = (np.concatenate(column) for column in zip(*edges, strict=True))
     by_event = np.argsort(after, kind="stable")
     first: list[int] = np.searchsorted(after[by_event], np.arange(len(step) + 1)).tolist()
-    return ChunkEvents(step, number - start[step], start, EventOrder(first, before[by_event].tolist()))
+    return step, np.arange(len(step)) - start[step], EventOrder(first, before[by_event].tolist())
 
 
 def _message_edges(waits: StepWaits, counts: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -114,10 +87,9 @@ def _message_edges(waits: StepWaits, counts: Int64Array, start: Int64Array) -> t
     return columns[0], columns[1]
 
 
-def _dependency_edges(
-    program: FileProgram, waits: StepWaits, counts: Int64Array, start: Int64Array
-) -> tuple[Int64Array, Int64Array]:
+def _dependency_edges(program: FileProgram, counts: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(first event of the step, last event of the step that frees it: the first to move the counter far enough)."""
+    waits = program.waits
     on_tb = np.asarray(waits.needs_tb, np.int64)
     rows = np.flatnonzero(on_tb >= 0)
     sets = np.flatnonzero(np.asarray(waits.sets))
@@ -141,42 +113,21 @@ def _certainly_done(program: FileProgram) -> Int64Array:
 
 
 def _accesses(
-    program: FileProgram, events: ChunkEvents, layout: MemoryLayout
+    program: FileProgram, step: Int64Array, chunk: Int64Array, layout: MemoryLayout
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
     """(slot, event, writes) of every access, by slot and then in order; an event that reads and writes a slot once."""
     steps = program.steps
-    kind = steps.kind[events.step]
-    every = np.arange(len(events.step))
-    columns: list[tuple[Int64Array, Int64Array, BoolArray]] = []
-    source, target = (first[events.step] + events.chunk for first in program.operand_slots(layout.base))
+    kind = steps.kind[step]
+    every = np.arange(len(step))
+    source, target = (first[step] + chunk for first in program.operand_slots(layout.base))
     itself = (kind == StepKind.CPY) & (source == target)
     writes, updates = WRITES[kind] & ~itself, READS_TARGET[kind]
     reads = READS_SOURCE[kind] & ~((writes | updates) & (source == target))
-    columns.append((source[reads], every[reads], np.zeros(int(reads.sum()), np.bool_)))
-    columns.append((target[writes], every[writes], np.ones(int(writes.sum()), np.bool_)))
-    slot, event, write = (np.concatenate(column) for column in zip(*columns, strict=True))
+    slot = np.concatenate([source[reads], target[writes]])
+    event = np.concatenate([every[reads], every[writes]])
+    write = np.arange(len(slot)) >= reads.sum()
     by = np.lexsort((event, slot))
     return slot[by], event[by], write[by]
-
-
-def _known_by_dependencies(program: FileProgram, waits: StepWaits, order: Sequence[int]) -> list[int]:
-    """By step, the steps of its gpu that have certainly ended when it begins, from the dependencies within the gpu.
-
-    Bit k stands for the k-th step of the gpu. `order`: all steps in one possible order.
-    """
-    known = [0] * len(program.steps)
-    certain: list[int] = _certainly_done(program).tolist()
-    base: list[int] = program.tbs.first[program.gpu_first[program.step_gpu]].tolist()
-    for step in order:
-        mask = known[step - 1] if step > waits.first[waits.tb[step]] else 0
-        on = waits.needs_tb[step]
-        if on >= 0:
-            source = waits.sets.index(True, waits.first[on] + waits.needs_step[step])
-            mask |= known[source]
-            if certain[source] >= 0:
-                mask |= (2 << certain[source] - base[step]) - (1 << waits.first[on] - base[step])
-        known[step] = mask
-    return known
 
 
 def _check_overlaps(program: FileProgram, layout: MemoryLayout, findings: Findings) -> None:

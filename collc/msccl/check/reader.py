@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_o
 from collc.msccl.check.model import BUFFERS, CAPACITY, FileProgram, Profile, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
 from collc.msccl.interpreter.operations import STEP_KINDS
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int32Array
 
 CHILD: Final[dict[str, str]] = {"": "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
@@ -71,18 +72,15 @@ def parse_file(path: Path, profile: Profile, findings: Findings) -> FileProgram 
 class Reader:
     """Reads one file, and adds what is wrong with it to the findings.
 
-    columns: by element and attribute, with the line and column of each element and the row of its parent. open: the
-    elements that are not closed. ignored: how many unknown elements are open.
+    rows: by element, one row of numbers for each: `REQUIRED`, line, column, and the row of its parent. open: the
+    elements that are not closed. ignored: how many unknown elements are open. location: of the last element.
     """
 
     def __init__(self, profile: Profile, findings: Findings) -> None:
         self.profile: Profile = profile
         self.findings: Findings = findings
-        self.columns: dict[str, dict[str, array[int]]] = {
-            element: {name: array("i") for name in (*REQUIRED[element], "line", "column", "parent")}
-            for element in ("gpu", "tb", "step")
-        }
-        self.first: array[int] = array("q")
+        self.rows: dict[str, array[int]] = {element: array("i") for element in ("gpu", "tb", "step")}
+        self.counts: Counter[str] = Counter()
         self.algo: dict[str, str] = {}
         self.algo_location: FileLocation = NOWHERE
         self.numbers: dict[str, int] = {}
@@ -138,7 +136,7 @@ class Reader:
             self.open.append(tag)
 
     def _add(self, tag: Tag) -> None:
-        """Add an element to the columns; the algo element to the numbers."""
+        """Add an element to the rows; the algo element to the numbers."""
         begin, here = (tag.line, tag.column), self.location
         if tag.name == "algo":
             self.location = FileLocation(*begin)
@@ -148,16 +146,16 @@ class Reader:
             self.location = FileLocation(*begin, here.gpu, here.tb, here.step + 1)
         else:
             number = c_integer(tag.attributes.get("id", "")) or 0
-            gpu, tb = (number, -1) if tag.name == "gpu" else (here.gpu, number)
-            self.location = FileLocation(*begin, gpu, tb)
-        columns = self.columns[tag.name]
-        if tag.name == "tb":
-            self.first.append(len(self.columns["step"]["s"]))
-        for name in REQUIRED[tag.name]:
-            columns[name].append(self._word(tag, name) if name in _WORDS else self._number(tag, name))
-        parents = {"gpu": 0, "tb": len(self.columns["gpu"]["id"]) - 1, "step": len(self.first) - 1}
-        for name, value in (("line", tag.line), ("column", tag.column), ("parent", parents[tag.name])):
-            columns[name].append(value)
+            self.location = FileLocation(*begin, *((number, -1) if tag.name == "gpu" else (here.gpu, number)))
+        names = REQUIRED[tag.name]
+        numbers = [self._word(tag, name) if name in _WORDS else self._number(tag, name) for name in names]
+        parent = {"gpu": "", "tb": "gpu", "step": "tb"}[tag.name]
+        self.rows[tag.name].extend((*numbers, *begin, self.counts[parent] - 1))
+        self.counts[tag.name] += 1
+
+    def _columns(self, element: str) -> dict[str, Int32Array]:
+        names = (*REQUIRED[element], "line", "column", "parent")
+        return dict(zip(names, np.array(self.rows[element], np.int32).reshape(-1, len(names)).T, strict=True))
 
     def _algo(self, tag: Tag) -> None:
         self.algo, self.algo_location = tag.attributes, self.location
@@ -220,25 +218,18 @@ class Reader:
 
     def _program(self) -> FileProgram | None:
         """The program, with gpus and threadblocks sorted by id; None if the ids are not contiguous."""
-        columns = {
-            element: {name: np.array(column, np.int32) for name, column in of_element.items()}
-            for element, of_element in self.columns.items()
-        }
-        gpus, tbs, steps = columns["gpu"], columns["tb"], columns["step"]
+        gpus, tbs, steps = (self._columns(element) for element in self.rows)
         ngpus = self.numbers["ngpus"]
-        if not self._contiguous_gpus(ngpus):
+        if not self._contiguous_gpus(gpus, ngpus):
             return None
         tbs["gpu"] = gpus["id"][tbs.pop("parent")]
-        first = np.array([*self.first, len(steps["s"])], np.int64)
         order = np.lexsort((tbs["id"], tbs["gpu"]))
         tbs = {name: column[order] for name, column in tbs.items()}
         if not self._contiguous_threadblocks(tbs):
             return None
-        lengths = np.diff(first)[order]
-        new_first = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        take: Int64Array = np.repeat(first[:-1][order] - new_first[:-1], lengths) + np.arange(int(new_first[-1]))
-        del steps["parent"]
-        steps = {"kind" if name == "type" else name: column[take] for name, column in steps.items()}
+        tb = np.argsort(order).astype(np.int32)[steps.pop("parent")]
+        by_tb = np.argsort(tb, kind="stable")
+        steps = {"kind" if name == "type" else name: column[by_tb] for name, column in steps.items()}
         by_id = np.argsort(gpus["id"])
         chunks = np.stack([gpus[f"{buffer}_chunks"] for buffer in BUFFERS], axis=1).astype(np.int64)
         return FileProgram(
@@ -256,40 +247,35 @@ class Reader:
             gpu_lines=gpus["line"][by_id],
             gpu_columns=gpus["column"][by_id],
             algo_location=self.algo_location,
-            tbs=Threadblocks(first=new_first, **tbs),
-            steps=Steps(tb=np.repeat(np.arange(len(order), dtype=np.int32), lengths), **steps),
+            tbs=Threadblocks(first=np.searchsorted(tb[by_tb], np.arange(len(order) + 1)), **tbs),
+            steps=Steps(tb=tb[by_tb], **steps),
             profile=self.profile,
             redop=self.algo.get("redop", ""),
         )
 
-    def _contiguous_gpus(self, ngpus: int) -> bool:
+    def _contiguous_gpus(self, gpus: dict[str, Int32Array], ngpus: int) -> bool:
         seen: set[int] = set()
-        gpus = self.columns["gpu"]
-        for identity, line, column in zip(gpus["id"], gpus["line"], gpus["column"], strict=True):
+        for identity, line, column in zip(*(gpus[name].tolist() for name in ("id", "line", "column")), strict=True):
             location = FileLocation(line, column, identity, attribute="id")
             if identity in seen:
                 self._report("X0107", f"two gpus with id {identity}", location, "unique ids")
             elif not 0 <= identity < ngpus:
                 self._report("X0107", f"gpu id {identity}", location, f"0 .. {ngpus - 1} (ngpus)")
             seen.add(identity)
-        missing = [str(gpu) for gpu in range(min(ngpus, 2**16)) if gpu not in seen] if len(gpus["id"]) < ngpus else []
-        if missing:
+        missing = [str(gpu) for gpu in range(min(ngpus, 2**16)) if gpu not in seen]
+        if missing and len(gpus["id"]) < ngpus:
             text = f"no <gpu> with id {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}"
             self._report("X0107", text, self.algo_location, f"{ngpus} gpus (ngpus)")
         elif ngpus < 1:
             self._report("X0107", f"ngpus is {ngpus}", self.algo_location, "at least 1")
         return not self.findings.broken
 
-    def _contiguous_threadblocks(self, tbs: dict[str, np.ndarray]) -> bool:
-        if not len(tbs["gpu"]):
-            return True
-        gpu = tbs["gpu"]
+    def _contiguous_threadblocks(self, tbs: dict[str, Int32Array]) -> bool:
+        gpu, ids = tbs["gpu"], tbs["id"]
         expected = np.arange(len(gpu)) - np.searchsorted(gpu, gpu)
-        for row in np.flatnonzero(tbs["id"] != expected)[:20]:
-            identity = int(tbs["id"][row])
-            location = FileLocation(
-                int(tbs["line"][row]), int(tbs["column"][row]), int(gpu[row]), identity, attribute="id"
-            )
-            text = f"threadblock id {identity} is not the next in order"
-            self._report("X0107", text, location, f"{expected[row]}: ids unique and contiguous from 0")
+        for row in np.flatnonzero(ids != expected)[:20].tolist():
+            place = (int(column[row]) for column in (tbs["line"], tbs["column"], gpu, ids))
+            text = f"threadblock id {ids[row]} is not the next in order"
+            location, rule = FileLocation(*place, attribute="id"), f"{expected[row]}: ids unique and contiguous from 0"
+            self._report("X0107", text, location, rule)
         return not self.findings.broken

@@ -14,8 +14,7 @@ from collc.msccl.check.collectives import (
     ExpectedResult,
     MemoryLayout,
     buffer_sizes,
-    wanted_copy,
-    wanted_sums,
+    wanted_output,
 )
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT
@@ -24,9 +23,6 @@ from collc.msccl.check.values import UNDEFINED, SymbolicValues
 ROOT_WORK: Final = 4_000_000
 """Most steps and slots that are executed to find a root that was not given; a rank counts as `RANK_WORK` slots."""
 RANK_WORK: Final = 50
-
-_SAME_OUTPUT: Final = ("allgather", "allreduce", "broadcast")
-"""Collectives whose output is the same on all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +91,21 @@ def check_outputs(
     findings: Findings,
 ) -> None:
     """Add wrong output slots, by rank and slot, to the findings."""
+    values, placement = state.values, "in place" if call.inplace else "out of place"
+    root = f", root {call.root}" if call.coll in ROOTED else ""
     for wrong, count in _wrong_by_rank(call, state, PER_CODE + 1):
         for miss in wrong:
-            findings.add(_finding(call, state.values, miss, code, location_of(miss)))
-        findings.count_more("result", code, count - len(wrong))
-
-
-def _finding(
-    call: CollectiveCall, values: SymbolicValues, miss: WrongOutput, code: str, location: FileLocation
-) -> Finding:
-    placement = "in place" if call.inplace else "out of place"
-    root = f", root {call.root}" if call.coll in ROOTED else ""
-    text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
-    details = values.difference(miss.value, miss.wanted)
-    detail = f" ({details})" if details else ""
-    wanted = f"{values.describe(miss.wanted)} ({call.coll}, {placement}{root})"
-    return Finding("result", code, text + detail, location, wanted)
+            details = values.difference(miss.value, miss.wanted)
+            text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
+            wanted = f"{values.describe(miss.wanted)} ({call.coll}, {placement}{root})"
+            detail = f" ({details})" if details else ""
+            findings.add(Finding("result", code, text + detail, location_of(miss), wanted))
+        findings.counts["result", code] += count - len(wrong)
 
 
 def _wrong_by_rank(call: CollectiveCall, state: SymbolicState, shown: int) -> Iterator[tuple[list[WrongOutput], int]]:
     """For each rank with wrong slots, the first of them, at most `shown`, and their number."""
+    last: tuple[Sequence[int], range] | None = None
     wanted: list[int] = []
     for rank in range(call.ranks):
         if call.expected is not None:
@@ -122,8 +113,9 @@ def _wrong_by_rank(call: CollectiveCall, state: SymbolicState, shown: int) -> It
             if wrong:
                 yield wrong[:shown], len(wrong)
             continue
-        if not rank or call.coll not in _SAME_OUTPUT:
-            wanted = _wanted_values(call, rank, state.values)
+        rule = wanted_output(call.coll, rank, call.ranks, call.total, call.root)
+        if rule != last:  # many ranks want the same
+            last, wanted = rule, _wanted_values(call.coll, rule, state.values)
         values = state.output(rank, len(wanted))
         if values != wanted:
             pairs = enumerate(zip(values, wanted, strict=True))
@@ -131,13 +123,12 @@ def _wrong_by_rank(call: CollectiveCall, state: SymbolicState, shown: int) -> It
             yield list(islice(slots, shown)), sum(map(ne, values, wanted))
 
 
-def _wanted_values(call: CollectiveCall, rank: int, values: SymbolicValues) -> list[int]:
-    if call.coll in REDUCING:
-        chunks = wanted_sums(call.coll, rank, call.ranks, call.total, call.root)
-        everyone = (1 << call.ranks) - 1
-        return [values.number((((chunk, everyone),), ())) for chunk in chunks or ()]
-    copies = wanted_copy(call.coll, rank, call.ranks, call.total, call.root)
-    return [values.input(source, chunk) for source, chunk in copies or ()]
+def _wanted_values(coll: str, rule: tuple[Sequence[int], range] | None, values: SymbolicValues) -> list[int]:
+    ranks, chunks = rule or ((), range(0))
+    if coll in REDUCING:
+        everyone = (1 << len(ranks)) - 1
+        return [values.number((((chunk, everyone),), ())) for chunk in chunks]
+    return [values.input(rank, chunk) for rank in ranks for chunk in chunks]
 
 
 def _wrong_custom_outputs(rank: int, expected: ExpectedResult, state: SymbolicState) -> list[WrongOutput]:
@@ -160,18 +151,12 @@ def find_root(call: CollectiveCall, execute: Callable[[CollectiveCall], Symbolic
 
     steps: how many steps an execution has.
     """
-    tried = replace(call, root=0)
-    state = execute(tried)
-    if is_right(tried, state):
-        return 0
+    state = execute(replace(call, root=0))
     votes = _votes(call, state)
     likely = sorted(range(call.ranks), key=lambda rank: -votes[rank])
     work = steps + state.layout.size + RANK_WORK * call.ranks
-    for root in likely[: max(1, ROOT_WORK // work)]:
-        tried = replace(call, root=root)
-        if is_right(tried, execute(tried)):
-            return root
-    return likely[0]
+    tried = (replace(call, root=root) for root in likely[: max(1, ROOT_WORK // work)])
+    return next((rooted.root for rooted in tried if is_right(rooted, execute(rooted))), likely[0])
 
 
 def _votes(call: CollectiveCall, state: SymbolicState) -> list[int]:

@@ -36,31 +36,21 @@ class SharedUse:
 
 
 @dataclass
-class PacketUse:
-    """The accesses of packets in one execution, as events.
-
-    written: the event of each write, and its operation. read: those of its reads.
-    """
-
-    written: dict[Packet, tuple[int, Operation]] = field(default_factory=dict["Packet", "tuple[int, Operation]"])
-    read: dict[Packet, list[tuple[int, Operation]]] = field(default_factory=lambda: defaultdict(list))
-
-
-@dataclass
 class History:
     """The events of one execution.
 
     before: for each event its direct predecessors. carried: those whose packets it read: they come before it, but what
-    came before them is not visible. packets: their accesses. done: operations in order of execution, each with the
-    event at which it touches memory. begins, ends: for each gpu the events that its program begins and ends. halted:
-    operations that never run, the first of each threadblock that waits forever. left: channels with more signals than
-    waits, and the difference. spent: semaphores that do not end at their initial values. shared_uses: operations of
-    several threadblocks whose order must not be arbitrary.
+    came before them is not visible. written, read: the accesses of packets, each with its event. done: operations in
+    order of execution, each with the event at which it touches memory. begins, ends: for each gpu the events that its
+    program begins and ends. halted: operations that never run, the first of each threadblock that waits forever. left:
+    channels with more signals than waits, and the difference. spent: semaphores that do not end at their initial
+    values. shared_uses: operations of several threadblocks whose order must not be arbitrary.
     """
 
     before: list[list[int]] = field(default_factory=list[list[int]])
     carried: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    packets: PacketUse = field(default_factory=PacketUse)
+    written: dict[Packet, tuple[int, Operation]] = field(default_factory=dict["Packet", "tuple[int, Operation]"])
+    read: dict[Packet, list[tuple[int, Operation]]] = field(default_factory=lambda: defaultdict(list))
     done: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
     begins: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
@@ -115,7 +105,7 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
 
     def can_begin(self, op: Operation) -> bool:
         """See PlanInterpreter."""
-        return all(packet in self.history.packets.written for packet in op.packets_read)
+        return all(packet in self.history.written for packet in op.packets_read)
 
     def execute(self, op: Operation, received: list[list[int]]) -> None:
         """See PlanInterpreter."""
@@ -165,12 +155,11 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
 
     def _record_packets(self, op: Operation, event: int, touches: int) -> None:
         """Record the packets of an operation. It has waited for those that it reads; a port reads them again later."""
-        use = self.history.packets
         for packet in op.packets_read:
-            self.history.carried.setdefault(event, []).append(use.written[packet][0])
-            use.read[packet].append((touches, op))
+            self.history.carried.setdefault(event, []).append(self.history.written[packet][0])
+            self.history.read[packet].append((touches, op))
         for packet in op.packets_written:
-            use.written[packet] = touches, op
+            self.history.written[packet] = touches, op
 
     def meet(self, threadblocks: list[int]) -> None:
         """See PlanInterpreter."""

@@ -42,8 +42,8 @@ def check_counts(plan: Plan, coll: str, findings: Findings) -> bool:
     return not findings.broken
 
 
-def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:
-    """The layout of the buffers, with the chunks that the collective has, and the chunks of the total buffer.
+def memory_of(plan: Plan, coll: str, root: int) -> MemoryLayout:
+    """The layout of the buffers, with the chunks that the collective has.
 
     A fourth buffer of each gpu holds its packets, as many as it has scratch chunks.
     """
@@ -55,7 +55,7 @@ def memory_of(plan: Plan, coll: str, root: int) -> tuple[MemoryLayout, int]:
     layout = memory_layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root))
     packets = layout.size + np.cumsum(chunks[:, 2]) - chunks[:, 2]
     base = np.column_stack([layout.base, packets])
-    return replace(layout, base=base, size=layout.size + int(chunks[:, 2].sum())), total
+    return replace(layout, base=base, size=layout.size + int(chunks[:, 2].sum()))
 
 
 def address(layout: MemoryLayout, slots: SlotRange) -> int:

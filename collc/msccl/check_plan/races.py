@@ -14,7 +14,7 @@ import numpy as np
 from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.happens_before import EventOrder, conflicting_accesses
-from collc.msccl.check_plan.events import History, PacketUse, SharedUse
+from collc.msccl.check_plan.events import History, SharedUse
 from collc.msccl.check_plan.memory import address
 from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, SCRATCH, DataMove, Operation, Plan, SlotRange
 
@@ -140,7 +140,7 @@ def _find_launch_races(
                 text = f"{op.name} may touch the buffers of gpu {gpu} before that gpu's program has begun"
                 rule = "a credit: a signal of the owner, awaited before"
                 findings.add(Finding("race", "X0414", text, op.location, rule))
-    _find_reused_packets(plan, history.packets, history.ends, started, finished, findings)
+    _find_reused_packets(plan, history, started, finished, findings)
     pieces = sorted(accesses)
     for gpu, chunks in enumerate(plan.chunks):
         begin = int(layout.base[gpu, SCRATCH])
@@ -162,15 +162,15 @@ def _find_reused_scratch(accesses: list[_Access], started: list[int], finished: 
 
 
 def _find_reused_packets(
-    plan: Plan, use: PacketUse, ends: list[int], started: list[int], finished: list[int], findings: Findings
+    plan: Plan, history: History, started: list[int], finished: list[int], findings: Findings
 ) -> None:
     """Report packets that a later launch may overwrite before they were read (X0414).
 
     started: for each event, the gpus whose programs have begun before, as bits; finished: those that end after it.
     """
-    for packet, (event, op) in use.written.items():
-        begun = started[event] | (started[ends[op.location.gpu]] if plan.doubled else 0)
-        for then, reader in use.read[packet]:
+    for packet, (event, op) in history.written.items():
+        begun = started[event] | (started[history.ends[op.location.gpu]] if plan.doubled else 0)
+        for then, reader in history.read[packet]:
             if not finished[then] & begun:
                 name = f"packet {packet[1]} of gpu {packet[0]}"
                 text = f"{op.name} may overwrite {name}, which {reader.name} of an earlier run still needs"

@@ -95,7 +95,7 @@ def _check_execution(plan: Plan, call: CollectiveCall, root: int | None, finding
 
 def execute_plan(plan: Plan, history: History, call: CollectiveCall) -> SymbolicState:
     """Execute the operations on symbols. Returns the memory after them."""
-    layout = memory_of(plan, call.coll, call.root)[0]
+    layout = memory_of(plan, call.coll, call.root)
     sizes = (call.expected is None and buffer_sizes(call.coll, call.ranks, call.total)) or (0, 0)
     inputs, outputs = ([max(chunks[side], sizes[side]) for chunks in plan.chunks] for side in (0, 1))
     state = SymbolicState.initial(call, layout, inputs, outputs)

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.connections import connect, waits_of
-from collc.msccl.check.contract import check_selection
+from collc.msccl.check.collectives import canonical
+from collc.msccl.check.contract import check_contract, check_selection
 from collc.msccl.check.findings import Findings, diagnostics
 from collc.msccl.check.model import BUFFERS, FileProgram, Profile
 from collc.msccl.check.reader import read_file
@@ -17,19 +17,7 @@ from collc.msccl.inspecting.inspection import DrawnGpu, DrawnStep, Inspection
 from collc.msccl.interpreter.operations import READS_SOURCE, RECEIVES, SENDS, WRITES, StepKind
 from collc.msccl.interpreter.replay import longest_chain
 
-COLORS: Final = {
-    "s": "#8fb4dc",
-    "r": "#9fd5d0",
-    "rcs": "#98cf8f",
-    "rrs": "#fbbf77",
-    "rrc": "#f5e08a",
-    "rrcs": "#f0989a",
-    "cpy": "#cfcfcf",
-    "re": "#d3a9cb",
-    "nop": "#f2f2f2",
-}
-"""Colours of operations, light enough for black letters."""
-
+COLORS: Final = {"s": 0, "r": 5, "rcs": 2, "rrs": 1, "rrc": 4, "rrcs": 3, "cpy": 6, "re": 7, "nop": -1}
 
 COLUMNS: Final = {
     "gpu": "gpu",
@@ -49,11 +37,12 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
 
     messages: chunks sent over all connections. fused: share of the moving steps that receive and send at once (rcs,
     rrs, rrcs), in percent. chain: steps on the longest chain of program order, messages and dependencies, 0 if the
-    program never ends.
+    program never ends or its contract is broken.
     """
     findings = Findings()
     program = read_file(path, profile, findings)
-    connections, kinds = connect(program), program.steps.kind
+    kinds, mistakes = program.steps.kind, Findings()
+    check_contract(program, mistakes, canonical(program.coll))
     check_selection(program, findings)
     moving = SENDS[kinds] | RECEIVES[kinds]
     both = SENDS[kinds] & RECEIVES[kinds]
@@ -62,14 +51,14 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
         "coll": program.coll,
         "proto": program.proto,
         "nchunksperloop": program.nchunksperloop,
-        "connections": len(connections),
+        "connections": len(program.connections),
         "channels": len(np.unique(program.tbs.chan)),
         "threadblocks": len(program.tbs),
         "steps": len(program.steps),
         "messages": int(program.steps.cnt[SENDS[kinds]].sum()),
         "scratch": int(program.chunks[:, 2].sum()),
         "fused": int(100 * both.sum() // max(1, int(moving.sum()))),
-        "chain": _chain(program),
+        "chain": 0 if mistakes.broken else longest_chain(program.waits),
     }
     gpus = [_row(program, gpu) for gpu in range(program.ngpus)]
     warnings = tuple(message for message in diagnostics(findings, path) if message.warning)
@@ -95,16 +84,6 @@ def _row(program: FileProgram, gpu: int) -> dict[str, object]:
         "dependencies": int((program.steps.depid[steps] >= 0).sum()),
         "chunks": tuple(program.chunks[gpu].tolist()),
     }
-
-
-def _chain(program: FileProgram) -> int:
-    """Steps on the longest chain; 0 if the program cannot run."""
-    waits = waits_of(program, connect(program))
-    steps, tbs = program.steps, program.tbs
-    count = np.diff(program.gpu_first)[program.step_gpu]
-    peers = (~SENDS[steps.kind] | (tbs.send[steps.tb] >= 0)) & (~RECEIVES[steps.kind] | (tbs.recv[steps.tb] >= 0))
-    sound = (steps.depid < count).all() and peers.all() and -1 not in (*waits.sender, *waits.receiver)
-    return longest_chain(waits) if sound else 0
 
 
 def _drawn_gpu(program: FileProgram, gpu: int) -> DrawnGpu:

@@ -16,19 +16,15 @@ BUFFERS: Final = (*PLAIN_BUFFERS, "p")
 """Names of buffers by number; the last one holds packets."""
 
 COLORS: Final = {
-    **dict.fromkeys(("put", "pws", "get"), "#8fb4dc"),
-    **dict.fromkeys(("re", "rre"), "#f5e08a"),
-    **dict.fromkeys(("res", "rres"), "#f0989a"),
-    **dict.fromkeys(("ppkt", "rppkt", "gstore"), "#8fb4dc"),
-    **dict.fromkeys(("repkt", "recpkt"), "#f5e08a"),
-    **dict.fromkeys(("respkt", "recspkt", "glres"), "#f0989a"),
-    **dict.fromkeys(("copy", "cpkt", "upkt"), "#cfcfcf"),
-    **dict.fromkeys(("signal", "rlxsignal"), "#98cf8f"),
-    **dict.fromkeys(("wait", "rlxwait"), "#9fd5d0"),
-    **dict.fromkeys(("sem_acquire", "sem_release", "barrier", "flush"), "#d3a9cb"),
-    "nop": "#f2f2f2",
+    **dict.fromkeys(("put", "pws", "get", "ppkt", "rppkt", "gstore"), 0),
+    **dict.fromkeys(("re", "rre", "repkt", "recpkt"), 4),
+    **dict.fromkeys(("res", "rres", "respkt", "recspkt", "glres"), 3),
+    **dict.fromkeys(("copy", "cpkt", "upkt"), 6),
+    **dict.fromkeys(("signal", "rlxsignal"), 2),
+    **dict.fromkeys(("wait", "rlxwait"), 5),
+    **dict.fromkeys(("sem_acquire", "sem_release", "barrier", "flush"), 1),
+    "nop": -1,
 }
-"""Colours of operations, light enough for black letters."""
 
 COLUMNS: Final = {
     "gpu": "gpu",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
@@ -31,20 +31,8 @@ class Memory(Generic[Data]):
         self.slots[slot : slot + len(data)] = data
 
 
-class Transport(Protocol[Data]):
-    """What carries messages. Messages of a connection arrive in the order in which they were sent."""
-
-    def send(self, connection: int, message: Data) -> None:
-        """Send a message."""
-        ...
-
-    def receive(self, connection: int) -> Data:
-        """Take the next message."""
-        ...
-
-
 class Queues(Generic[Data]):
-    """The transport inside one process: a queue for each connection."""
+    """The transport of messages inside one process: a queue for each connection, which keeps their order."""
 
     def __init__(self, connections: int) -> None:
         self._queues: list[deque[Data]] = [deque() for _ in range(connections)]
@@ -76,7 +64,7 @@ class StepData(Generic[Data]):
 
     operands: Operands
     memory: Memory[Data]
-    transport: Transport[Data]
+    transport: Queues[Data]
 
     def move(self, step: int, first: int, end: int) -> None:
         """Execute a step for its chunks from `first` to before `end`, which are one message if it sends or receives."""

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, TOTAL, canonical
+from collc.msccl.check.collectives import KNOWN, REDUCING, TOTAL, MemoryLayout, canonical, wanted_output
+from collc.msccl.check.model import INPUT, OUTPUT
+from collc.msccl.check.results import CollectiveCall
 
 Array = NDArray[Any]
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
@@ -86,52 +88,89 @@ def unknown_result(collective: str) -> UsageError:
     return UsageError(Diagnostic("X0202", f"the result of collective '{collective}' is not known", hint=hint))
 
 
-def random_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """Random inputs whose sums do not overflow; shape: (chunks, elements)."""
-    if dtype.kind == "f":
-        return generator.uniform(0.5, 1.5, shape).astype(dtype)
-    return generator.integers(0, 100, shape, dtype=dtype)
+class RunData:
+    """The memory of all gpus in a run, with random inputs for each launch, and what the outputs must be.
+
+    memory: (slots, elements); what was never written is NaN, or random numbers for integers. inputs, expected: by
+    launch and rank; None: the output may hold anything. wrong, error: of the outputs that have been compared.
+    """
+
+    def __init__(
+        self,
+        call: CollectiveCall,
+        layout: MemoryLayout,
+        input_chunks: Sequence[int],
+        dtype: np.dtype[Any],
+        elements: int,
+        op: str,
+        seed: int,
+        launches: int = 1,
+    ) -> None:
+        """Raise UsageError (X0205) if the buffers are too large."""
+        self.call: CollectiveCall = call
+        self.layout: MemoryLayout = layout
+        self.op: str = op
+        self.seed: int = seed
+        unit = call.total // (call.ranks if call.coll in TOTAL else 1)
+        _check_size(layout.size + launches * sum(input_chunks), elements, dtype.itemsize, unit)
+        self.count: int = elements * unit
+        self.generator: np.random.Generator = np.random.default_rng(seed)
+        self.memory: Array = np.empty((layout.size, elements), dtype)
+        self.clear(0, layout.size)
+        self.inputs: list[list[Array]] = [
+            [self._random_input((chunks, elements), dtype) for chunks in input_chunks] for _ in range(launches)
+        ]
+        self.expected: list[list[Array | None]] = [_expected_outputs(call, op, inputs) for inputs in self.inputs]
+        self.wrong: list[WrongChunk] = []
+        self.error: float = 0.0
+
+    def _random_input(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+        """Numbers whose sums do not overflow."""
+        if dtype.kind == "f":
+            return self.generator.uniform(0.5, 1.5, shape).astype(dtype)
+        return self.generator.integers(0, 100, shape, dtype=dtype)
+
+    def clear(self, begin: int, end: int) -> None:
+        """Let slots hold what memory holds that was never written."""
+        rows = self.memory[begin:end]
+        rows[:] = np.nan if rows.dtype.kind == "f" else self.generator.integers(100, 127, rows.shape, dtype=rows.dtype)
+
+    def fill_input(self, launch: int, rank: int) -> None:
+        """Store the input of a rank."""
+        data, begin = self.inputs[launch][rank], int(self.layout.base[rank, INPUT])
+        self.memory[begin : begin + len(data)] = data
+
+    def compare_output(self, launch: int, rank: int) -> None:
+        """Record the chunks that differ by more than another order of sums explains, and the largest relative error."""
+        expected, begin = self.expected[launch][rank], int(self.layout.base[rank, OUTPUT])
+        if expected is None:
+            return
+        got = self.memory[begin : begin + len(expected)]
+        bad = got != expected
+        if got.dtype.kind == "f" and self.op not in ("max", "min"):
+            off = np.abs(got.astype(np.float64) - expected) / np.abs(expected.astype(np.float64))
+            bad = ~(off <= 2 * self.call.ranks * float(np.finfo(got.dtype).eps))
+            self.error = max(self.error, float(np.max(off, initial=0.0)))
+        for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
+            element = int(np.argmax(bad[chunk]))
+            self.wrong.append(WrongChunk(rank, chunk, float(got[chunk, element]), float(expected[chunk, element])))
+
+    def report(self, messages: int, hung: Sequence[tuple[int, int, int]]) -> RunReport:
+        """The report of the run. messages, hung: as in it."""
+        op, wrong = self.op if self.call.coll in REDUCING else None, tuple(self.wrong[:SHOWN])
+        place, dtype = self.call.inplace, self.memory.dtype.name
+        return RunReport(place, self.seed, dtype, op, self.count, messages, tuple(hung), wrong, self.error)
 
 
-def undefined_data(generator: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """The contents of memory that was never written: NaN, or random numbers for integers."""
-    return np.full(shape, np.nan, dtype) if dtype.kind == "f" else generator.integers(100, 127, shape, dtype=dtype)
-
-
-def expected_data(coll: str, root: int, op: str, inputs: Sequence[Array]) -> list[Array | None]:
-    """The output of every rank, (chunks, elements); None: it may hold anything. coll: one of `KNOWN`."""
-    ranks = len(inputs)
-    if coll in ("allreduce", "reducescatter", "reduce"):
-        total: Array = OPS[op].reduce(np.stack(inputs), axis=0, dtype=inputs[0].dtype)
-        if coll == "allreduce":
-            return [total] * ranks
-        if coll == "reduce":
-            return [total if rank == root else None for rank in range(ranks)]
-        return list(np.split(total, ranks))
-    if coll == "alltoall":
-        parts = [np.split(data, ranks) for data in inputs]
-        return [np.concatenate([part[rank] for part in parts]) for rank in range(ranks)]
-    if coll == "scatter":
-        return list(np.split(inputs[root], ranks))
-    if coll == "broadcast":
-        return [inputs[root]] * ranks
-    gathered = np.concatenate(inputs)
-    return [gathered if coll == "allgather" or rank == root else None for rank in range(ranks)]
-
-
-def compare_outputs(rank: int, got: Array, expected: Array, ranks: int, op: str) -> tuple[list[WrongChunk], float]:
-    """The chunks of a rank that differ by more than another order of sums explains, and the largest relative error."""
-    if got.dtype.kind != "f" or op in ("max", "min"):
-        bad, error = got != expected, 0.0
-    else:
-        wide, target = got.astype(np.float64), expected.astype(np.float64)
-        off = np.abs(wide - target) / np.abs(target)
-        bad, error = ~(off <= 2 * ranks * float(np.finfo(got.dtype).eps)), float(np.max(off, initial=0.0))
-    wrong: list[WrongChunk] = []
-    for chunk in np.flatnonzero(bad.any(axis=1)).tolist():
-        element = int(np.argmax(bad[chunk]))
-        wrong.append(WrongChunk(rank, chunk, float(got[chunk, element]), float(expected[chunk, element])))
-    return wrong, error
+def _expected_outputs(call: CollectiveCall, op: str, inputs: Sequence[Array]) -> list[Array | None]:
+    """The output of every rank, (chunks, elements), as NumPy computes it; None: it may hold anything."""
+    made: dict[tuple[Sequence[int], range], Array] = {}
+    rules = [wanted_output(call.coll, rank, call.ranks, call.total, call.root) for rank in range(call.ranks)]
+    for ranks, chunks in {rule for rule in rules if rule is not None}:
+        parts = [inputs[rank][chunks.start : chunks.stop] for rank in ranks]
+        sums = call.coll in REDUCING
+        made[ranks, chunks] = OPS[op].reduce(parts, axis=0, dtype=parts[0].dtype) if sums else np.concatenate(parts)
+    return [None if rule is None else made[rule] for rule in rules]
 
 
 def chunk_elements(count: int | None, coll: str, ranks: int, chunks: int, default: int) -> int:
@@ -154,7 +193,7 @@ MOST_BYTES: Final = 2**30
 """Bytes of the buffers of all gpus; results, messages and the comparison take up to five times as much again."""
 
 
-def check_size(slots: int, elements: int, itemsize: int, unit: int) -> None:
+def _check_size(slots: int, elements: int, itemsize: int, unit: int) -> None:
     """Raise UsageError (X0205) if `slots` slots of `elements` elements of `itemsize` bytes are too large.
 
     unit: elements of --count for one element in each slot.

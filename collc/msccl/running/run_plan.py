@@ -12,35 +12,24 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, TOTAL, MemoryLayout, buffer_sizes, canonical
+from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, buffer_sizes, canonical
 from collc.msccl.check.findings import Findings, check_root, errors_of
+from collc.msccl.check.model import INPUT, OUTPUT
+from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
-from collc.msccl.running.data import (
-    OPS,
-    SHOWN,
-    Array,
-    RunReport,
-    WrongChunk,
-    check_choices,
-    check_size,
-    chunk_elements,
-    compare_outputs,
-    expected_data,
-    random_data,
-    undefined_data,
-    unknown_result,
-)
+from collc.msccl.running.data import OPS, Array, RunData, RunReport, check_choices, chunk_elements, unknown_result
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
@@ -78,10 +67,22 @@ def run_plan_file(
     if op not in (None, "sum") and (coll in REDUCING or adds):
         text = f"MSCCL++ always adds, whatever the operation of a call: {path} has no run with {op}"
         raise UsageError(Diagnostic("X0207", text, hint="leave the op out; MSCCL files take it from the call"))
-    elements = chunk_elements(count, coll, len(plan.chunks), max(1, total_chunks(plan, coll)), 2)
-    used_root = _root(path, plan, coll, root)
+    if coll not in ROOTED:
+        root = -1
+    elif root is None:
+        summary = check_plan(path, collective=coll).summary
+        root = 0 if summary is None else max(0, summary.root)
+    check_root(max(root, 0), len(plan.chunks), path)
+    total = total_chunks(plan, coll)
+    elements = chunk_elements(count, coll, len(plan.chunks), max(1, total), 2)
+    call = CollectiveCall(coll, len(plan.chunks), total, root, plan.inplace)
+    layout = memory_of(plan, coll, root)
+    least = (buffer_sizes(coll, call.ranks, total) or (0, 0))[INPUT]
+    inputs, launches = [max(least, chunks[INPUT]) for chunks in plan.chunks], LAUNCHES[plan.protocol]
     return [
-        _DataInterpreter(plan, coll, used_root, np.dtype(dtype), elements, op or "sum", seed + k).report()
+        _DataInterpreter(
+            plan, RunData(call, layout, inputs, np.dtype(dtype), elements, op or "sum", seed + k, launches)
+        ).report()
         for k in range(runs)
     ]
 
@@ -99,16 +100,6 @@ def _load(path: Path, collective: str | None) -> tuple[Plan, str]:
         locate(findings, path)
         raise CheckFailed(*errors_of(findings, path))
     return plan, coll
-
-
-def _root(path: Path, plan: Plan, coll: str, root: int | None) -> int:
-    if coll not in ROOTED:
-        return -1
-    if root is None:
-        summary = check_plan(path, collective=coll).summary
-        return 0 if summary is None else max(0, summary.root)
-    check_root(root, len(plan.chunks), path)
-    return root
 
 
 class _PartialMove(NamedTuple):
@@ -156,45 +147,18 @@ class _DataInterpreter(PlanInterpreter[None]):
     the channels whose queues must be empty before it goes on.
     """
 
-    def __init__(
-        self, plan: Plan, coll: str, root: int, dtype: np.dtype[Any], elements: int, op: str, seed: int
-    ) -> None:
+    def __init__(self, plan: Plan, data: RunData) -> None:
         self.ports: _PortTransport = _PortTransport(plan)
         super().__init__(plan, self.ports)
-        ranks = range(len(plan.chunks))
-        self.coll: str = coll
-        self.root: int = root
-        self.op: str = op
-        self.seed: int = seed
-        self.random: random.Random = random.Random(seed)
-        self.generator: np.random.Generator = np.random.default_rng(seed)
-        self.launches: int = LAUNCHES[plan.protocol]
-        self.layout: MemoryLayout = memory_of(plan, coll, root)[0]
-        self.sizes: tuple[int, int] = buffer_sizes(coll, len(plan.chunks), total_chunks(plan, coll)) or (0, 0)
-        factor = len(plan.chunks) if coll in TOTAL else 1
-        self.count: int = elements * total_chunks(plan, coll) // factor
-        slots = self.layout.size + self.launches * sum(map(self._inputs, ranks))
-        check_size(slots, elements, dtype.itemsize, total_chunks(plan, coll) // factor)
+        self.data: RunData = data
+        self.random: random.Random = random.Random(data.seed)
+        elements = data.memory.shape[1]
         self.parts: list[slice] = [slice(0, elements // 2), slice(elements // 2, elements)][elements < 2 :]
-        self.memory: Array = undefined_data(self.generator, (self.layout.size, elements), dtype)
-        self.inputs: list[list[Array]] = [
-            [random_data(self.generator, (self._inputs(rank), elements), dtype) for rank in ranks]
-            for _ in range(self.launches)
-        ]
-        self.expected: list[list[Array | None]] = [
-            expected_data(coll, root, op, [data[: self.sizes[0]] for data in inputs]) for inputs in self.inputs
-        ]
         self.pending: list[list[_PartialMove]] = [[] for _ in plan.threadblocks]
         self.drains: list[list[Channel]] = [[] for _ in plan.threadblocks]
         self.launched: list[int] = [0] * len(plan.chunks)
         self.finished: list[int] = [0] * len(plan.chunks)
         self.packets: dict[tuple[int, int, int], tuple[int, Array]] = {}
-        self.wrong: list[WrongChunk] = []
-        self.error: float = 0.0
-
-    def _inputs(self, rank: int) -> int:
-        """Input chunks of a rank, at least those of the collective."""
-        return max(self.plan.chunks[rank][0], self.sizes[0])
 
     def report(self) -> RunReport:
         """Execute all launches, with random order of events."""
@@ -224,10 +188,9 @@ class _DataInterpreter(PlanInterpreter[None]):
             active.pop()
             if not active and progress:
                 active, progress = self._unfinished_threadblocks(), False
-        hung = tuple(self._location(tb) for tb in self._unfinished_threadblocks())
-        op = self.op if self.coll in REDUCING else None
-        settings = self.plan.inplace, self.seed, self.memory.dtype.name, op, self.count
-        return RunReport(*settings, self.ports.messages, hung, tuple(self.wrong[:SHOWN]), self.error)
+        stuck = [self.plan.threadblocks[tb] for tb in self._unfinished_threadblocks()]
+        places = [ops[min(self.position[ops[0].tb], len(ops) - 1)].location for ops in stuck]
+        return self.data.report(self.ports.messages, [(place.gpu, place.tb, place.step) for place in places])
 
     def _unfinished_threadblocks(self) -> list[int]:
         return [tb for tb in range(len(self.position)) if not self._has_ended(tb)]
@@ -238,36 +201,23 @@ class _DataInterpreter(PlanInterpreter[None]):
     def _is_draining(self, tb: int) -> bool:
         return any(channel in self.ports.queues for channel in self.drains[tb])
 
-    def _location(self, tb: int) -> tuple[int, int, int]:
-        """The place of a threadblock that hangs: (gpu, threadblock, operation)."""
-        ops = self.plan.threadblocks[tb]
-        stuck = ops[min(self.position[tb], len(ops) - 1)].location
-        return stuck.gpu, stuck.tb, stuck.step
-
     def _launch(self, rank: int) -> None:
         """Overwrite the output, fill the input, and start the program, as a caller does."""
-        launch, (begin_in, begin_out) = self.launched[rank], self.layout.base[rank, :2].tolist()
-        outputs = max(self.plan.chunks[rank][1], self.sizes[1])
-        rows = self.memory[begin_out : begin_out + outputs]
-        rows[:] = undefined_data(self.generator, (len(rows), rows.shape[1]), rows.dtype)
-        data = self.inputs[launch][rank]
-        self.memory[begin_in : begin_in + len(data)] = data
+        call, begin = self.data.call, int(self.data.layout.base[rank, OUTPUT])
+        sizes = buffer_sizes(call.coll, call.ranks, call.total) or (0, 0)
+        self.data.clear(begin, begin + max(self.plan.chunks[rank][OUTPUT], sizes[OUTPUT]))
+        self.data.fill_input(self.launched[rank], rank)
         self.launched[rank] += 1
         for tb in self.blocks[rank]:
             self.position[tb] = 0
 
     def _settle(self, rank: int) -> None:
         """If the program of a rank is over, compare its output and launch it again."""
-        while self.finished[rank] < self.launches and all(map(self._has_ended, self.blocks[rank])):
+        launches = len(self.data.inputs)
+        while self.finished[rank] < launches and all(map(self._has_ended, self.blocks[rank])):
             self.finished[rank] += 1
-            wanted = self.expected[self.launched[rank] - 1][rank]
-            if wanted is not None:
-                begin = int(self.layout.base[rank, 1])
-                output = self.memory[begin : begin + len(wanted)]
-                wrong, error = compare_outputs(rank, output, wanted, len(self.launched), self.op)
-                self.wrong += wrong
-                self.error = max(self.error, error)
-            if self.launched[rank] < self.launches:
+            self.data.compare_output(self.launched[rank] - 1, rank)
+            if self.launched[rank] < launches:
                 self._launch(rank)
 
     def _advance(self, tb: int) -> bool:
@@ -331,7 +281,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         """The packets of some slots: position, which of the scratch buffers, and first element; none of plain ones."""
         if slots.buffer != PACKETS:
             return []
-        begin, half = address(self.layout, slots), part.launch % 2 if self.plan.doubled else 0
+        begin, half = address(self.data.layout, slots), part.launch % 2 if self.plan.doubled else 0
         return [(begin + k, half, part.elements.start) for k in range(slots.size)]
 
     def _queue(self, op: Operation) -> None:
@@ -346,24 +296,20 @@ class _DataInterpreter(PlanInterpreter[None]):
                 self.ports.enqueue(channel, [None])
 
     def _do_part(self, part: _PartialMove) -> None:
-        memory, columns = self.memory, part.elements
-        operands = [self._data(slots, part) for slots in part.move.sources]
-        data = operands[0]
-        for more in operands[1:]:
-            data = OPS[self.op](data, more)
+        data = reduce(OPS[self.data.op], (self._read(slots, part) for slots in part.move.sources))
         for target in part.move.targets:
             keys = self._keys(target, part)
             for key, row in zip(keys, data, strict=False):
                 self.packets[key] = part.launch, row.copy()
             if not keys:
-                memory[self._rows(target), columns] = data
+                self.data.memory[self._rows(target), part.elements] = data
 
-    def _data(self, slots: SlotRange, part: _PartialMove) -> Array:
+    def _read(self, slots: SlotRange, part: _PartialMove) -> Array:
         keys = self._keys(slots, part)
         if keys:
             return np.stack([self.packets[key][1] for key in keys])
-        return self.memory[self._rows(slots), part.elements].copy()
+        return self.data.memory[self._rows(slots), part.elements].copy()
 
     def _rows(self, slots: SlotRange) -> slice:
-        begin = address(self.layout, slots)
+        begin = address(self.data.layout, slots)
         return slice(begin, begin + slots.size)

@@ -147,6 +147,8 @@ def find_model(text: str, effort: Effort, end: float, work: int | None) -> froze
         certificate, true = solve(text, limits, propositional=True)
     except Interrupted:
         raise Undecided("before it was stopped") from None
+    except Undecided as why:
+        raise Undecided(f"since {why}") from why
     if certificate.answer == "unknown":
         raise _undecided_at(end, effort)
     return true if certificate.answer == "sat" else None
