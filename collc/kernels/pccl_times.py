@@ -166,21 +166,10 @@ def plan_by_times(
 
 
 def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python each call costs as much as its work
-    condition: int,
-    size: int,
-    target: int,
-    tie_seed: int,
-    non_minimal: int,
-    count: int,
-    search: int,
-    targets: int,
-    network: TimedNetwork,
-    links: Links,
-    buffers: Buffers,
-    scratch: TimedScratch,
-    departures: list[tuple[int, int, int]],
-    work: MutableSequence[int],
-) -> tuple[int, int]:
+    condition: int, size: int, target: int, tie_seed: int, non_minimal: int, count: int, search: int, targets: int,
+    network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
+    departures: list[tuple[int, int, int]], work: MutableSequence[int],
+) -> tuple[int, int]:  # fmt: skip
     """Looks for the path of earliest arrival by A*: (target, 0), or a switch that is full and until when.
 
     count: devices of the tree. search, targets: the numbers of this search, and of its target.
@@ -253,14 +242,9 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
 
 
 def _between_departures(
-    links: Links,
-    link: int,
-    start: int,
-    length: int,
-    departure: int,
-    departures: list[tuple[int, int, int]],
+    links: Links, link: int, start: int, length: int, departure: int, departures: list[tuple[int, int, int]],
     work: MutableSequence[int],
-) -> int:
+) -> int:  # fmt: skip
     """The first start from `start` on at which a switch does not send the chunk over another link."""
     moved = True
     while moved:
@@ -276,17 +260,9 @@ def _between_departures(
 
 
 def _full_until(
-    condition: int,
-    device: int,
-    start: int,
-    length: Sequence[int],
-    total: Sequence[int],
-    link: int,
-    network: TimedNetwork,
-    links: Links,
-    buffers: Buffers,
-    scratch: TimedScratch,
-) -> int:
+    condition: int, device: int, start: int, length: Sequence[int], total: Sequence[int], link: int,
+    network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
+) -> int:  # fmt: skip
     """-1 if a switch has a slot for the chunk until it departs at `start`; else when the chunk may arrive first."""
     low, least, tail = scratch.left_until[device], length[link], 0
     high = start if network.inverted else start + length[link]
@@ -324,17 +300,9 @@ def _path(
 
 @inlined
 def _book(
-    condition: int,
-    size: int,
-    path: list[int],
-    count: int,
-    network: TimedNetwork,
-    links: Links,
-    buffers: Buffers,
-    planned: PlannedTransfers,
-    scratch: TimedScratch,
-    departures: list[tuple[int, int, int]],
-) -> int:
+    condition: int, size: int, path: list[int], count: int, network: TimedNetwork, links: Links, buffers: Buffers,
+    planned: PlannedTransfers, scratch: TimedScratch, departures: list[tuple[int, int, int]],
+) -> int:  # fmt: skip
     """Reserves links and buffer slots for a path, and adds its devices to the tree; how many that has then."""
     npus, busy, total = network.npus, network.busy[size], network.total[size]
     visitor, left_until, last_until = scratch.visitor, scratch.left_until, scratch.last_until
