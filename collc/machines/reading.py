@@ -19,8 +19,6 @@ from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
-MAX_DEPTH: Final = 256
-"""Elements of XML inside one another."""
 GIGA: Final = 10**9
 MICRO: Final = Fraction(1, 10**6)
 
@@ -259,7 +257,7 @@ def parse_xml(source: SourceFile) -> Element:
     unfinished: list[tuple[str, int, dict[str, str], list[Element]]] = [("", 0, {}, tops)]
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
-        if len(unfinished) > MAX_DEPTH:
+        if len(unfinished) > 256:
             raise flaw(f"{source.name} is nested too deeply", line_span(source, parser.CurrentLineNumber))
         unfinished.append((tag.rpartition("}")[2], parser.CurrentLineNumber, attributes, []))
 
