@@ -28,7 +28,7 @@ class ImportOptions:
 
     kind: of `files`; None: by their content. name: of the topology. node, fabric: as KIND:FILE, or FILE; fabric also as
     in `importing.FABRICS`. nodes: the hosts to take, in this order; () for all. gpu: name of a GPU model
-    (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of each GPU to NVSwitches, 0
+    (`hosts.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of each GPU to NVSwitches, 0
     for none; or those of a DGX-1. mirror: NVLinks that a file has in one direction are in both. pcie: keep or drop
     paths over PCIe; None: drop them if NVLinks join all GPUs. definitions: `-D`, rates and latencies by name. npu:
     `attribute=value` of the nodes of a graph that are NPUs. capacity, latency: `attribute=unit` of its edges. chunk:

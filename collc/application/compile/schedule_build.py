@@ -26,7 +26,7 @@ from collc.application.schedule_times import check_possible, queueing_note, step
 from collc.application.settings import OUTPUT_HINT
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.outcome import Outcome
+from collc.base.messages import Outcome
 from collc.emit.kinds import EMIT_KINDS
 from collc.ten.demand import Demand
 from collc.ten.module import Module

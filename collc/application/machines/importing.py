@@ -15,9 +15,8 @@ from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
 from collc.base.wording import did_you_mean, listed, plural
 from collc.machines.fabrics import Fabric, fabric_without_file, machine_of
-from collc.machines.gpu_models import MODELS
 from collc.machines.host_groups import HostGroups, cabled_groups, join_of, switched_groups
-from collc.machines.hosts import Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
+from collc.machines.hosts import MODELS, Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
 from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of, kinds_of
 from collc.machines.machine import LinkKind, Machine, with_domains
 from collc.machines.program import program_text

@@ -9,9 +9,8 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.disjoint_sets import DisjointSets
-from collc.machines.graph_machine import Edge, first_names, graph_machine
 from collc.machines.kinds import ImportKind
-from collc.machines.machine import Machine
+from collc.machines.machine import Edge, Machine, first_names, graph_machine
 from collc.machines.reading import Element, ImportOptions, check_devices, element_span, flaw, parse_xml
 
 _PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
