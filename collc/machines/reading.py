@@ -18,6 +18,7 @@ from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
+MAX_HOSTS: Final = MAX_DEVICES // 10
 GIGA: Final = 10**9
 MICRO: Final = Fraction(1, 10**6)
 

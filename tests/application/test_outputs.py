@@ -114,6 +114,13 @@ def test_the_names_of_both_files_cannot_be_used_again(tmp_path: Path, name: str)
     assert (message.code, message.message) == ("U0204", f"two files are called {name}")
 
 
+def test_names_that_differ_in_case_only_are_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "p.coll").write_text(ALL_REDUCE.format('emit ten("A.ten") emit ten("a.ten") emit ten("b.ten")'))
+    report = collc.compile(tmp_path / "p.coll", output=tmp_path)
+    (message,) = [found for found in report.all_diagnostics if found.code == "U0210"]
+    assert (message.warning, message.message) == (True, "A.ten and a.ten are one file on systems that ignore case")
+
+
 def test_a_gather_for_the_executor_is_warned_about(tmp_path: Path) -> None:
     text = PAIR + "schedule s on t {{ run {}(t.npus, size: 4MiB) synthesize tacos emit msccl }}"
     for collective in ("gather", "scatter", "broadcast"):

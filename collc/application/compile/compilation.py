@@ -40,10 +40,10 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     if settings.chunks is not None and program.schedules and all(s.choice is None for s in program.schedules):
         message = f"--chunks {settings.chunks}: no run of the program is of a standard collective with 'chunks'"
         raise UsageError(Diagnostic("U0117", message, hint="leave it out"))
-    _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
+    alike = _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
     if settings.emit or any(schedule.emits for schedule in program.schedules):
         check_folder(settings.output, OUTPUT_HINT)
-    warnings = (*_output_warnings(settings), *_program_warnings(program))
+    warnings = (*_output_warnings(settings), *_program_warnings(program), *alike)
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
     with stopping_at_signals() if settings.keep_best else nullcontext(lambda: False) as interrupted:
@@ -106,9 +106,16 @@ def _check_settings(settings: Settings) -> None:
         parse_pipeline(settings.passes)
 
 
-def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None) -> None:
-    """Raise SourceError if two files would have one name (U0204), or a file that of the program (U0206)."""
+def _check_file_names(
+    requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None
+) -> tuple[Diagnostic, ...]:
+    """Warnings U0210 about files that have one name on systems that ignore case.
+
+    Raises SourceError if two files would have one name (U0204), or a file that of the program (U0206).
+    """
     taken: dict[Path, Span] = {}
+    folded: dict[str, str] = {}
+    warnings: list[Diagnostic] = []
     for request in requests:
         for name, span in file_names(emits_of(request, settings.emit), request):
             path = real_path(settings.output / name)
@@ -119,3 +126,8 @@ def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, p
                 notes = (Note("the other is written here", taken[path]),)
                 raise SourceError(Diagnostic("U0204", f"two files are called {name}", span, notes, hint))
             taken[path] = span
+            other = folded.setdefault(str(path).casefold(), name)
+            if other != name:
+                message = f"{other} and {name} are one file on systems that ignore case"
+                warnings.append(Diagnostic("U0210", message, span, hint=hint, warning=True))
+    return tuple(warnings)

@@ -90,7 +90,8 @@ class _Cables:
                 dropped.append("cables between two hosts")
         switches = tuple(named[guid] for guid in self.names if guid.startswith("S"))
         if not attachments:
-            raise flaw(f"{self.source.name} has no host on a switch")
+            message = f"{self.source.name} has no cable from a switch to a host"
+            raise flaw(message, hint="import the output of all of the fabric, with the records of its hosts (Ca)")
         return Fabric(switches, tuple(cables), tuple(attachments), tuple(dict.fromkeys(dropped)))
 
 
