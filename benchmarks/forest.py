@@ -10,10 +10,9 @@ from benchmarks.case import Case, Result, Target, Watch, measure, task_of
 from collc.graph.throughput import gather_rate, reduce_rate
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.forest import forest
-from collc.synthesis.forest.candidates import gather_candidates
-from collc.synthesis.forest.counts import tree_counts
 from collc.synthesis.forest.problem import ForestProblem, forest_problem
-from collc.synthesis.forest.summed import summed
+from collc.synthesis.forest.synthesizer import plan_summed
+from collc.synthesis.forest.trees import gather_candidates, tree_counts
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -52,7 +51,7 @@ def measure_summed(make: Callable[[], Network], chunks: int) -> Result:
     module = Module("m", net, demand, PIPELINED)
 
     def plan() -> Schedule:
-        found = summed(module, Effort())
+        found = plan_summed(module, Effort())
         assert found is not None
         return found
 
@@ -68,7 +67,8 @@ def measure_trees(make: Callable[[], Network], chunks: int) -> Result:
 
     def build() -> float:
         counts = tree_counts(problem)
-        return next(iter(gather_candidates(problem, counts))).build()[1] / float(counts[0].time)
+        grown, count, shallow = next(iter(gather_candidates(problem, counts)))
+        return grown.trees(count, shallow)[1] / float(counts[0].time)
 
     build()
     watch = Watch()

@@ -120,11 +120,11 @@ def dragonfly(groups: int, size: int, local: LinkKind, wide: LinkKind) -> Networ
 def demand_of(
     rows: list[tuple[int, list[int], list[int], Op]],
     names: list[tuple[int, ...]] | None = None,
-    group: Iterable[int] = (),
+    group: Iterable[int] | None = None,
     collective: str = "custom",
     standard: Standard | None = None,
 ) -> Demand:
-    """Rows are (bytes, precondition holders, postcondition holders, op)."""
+    """Rows are (bytes, precondition holders, postcondition holders, op). group: all holders if it is missing."""
     keys: dict[tuple[int, ...], int] = {}
     pre = [keys.setdefault(tuple(sorted(set(r[1]))), len(keys)) for r in rows]
     post = [keys.setdefault(tuple(sorted(set(r[2]))), len(keys)) for r in rows]
@@ -140,7 +140,8 @@ def demand_of(
         families=(ChunkFamily("x", width),),
         sets=HolderSets.of([list(k) for k in keys]),
     )
-    return Demand((Run(collective, np.array(list(group), np.int32), table, standard),))
+    members = sorted({npu for row in rows for npu in (*row[1], *row[2])}) if group is None else list(group)
+    return Demand((Run(collective, np.array(members, np.int32), table, standard),))
 
 
 def all_gather(group: list[int], chunk: int = MiB, chunks: int = 1) -> Demand:

@@ -20,7 +20,7 @@ SHARE: Final = 0.9
 LEAST: Final = 1 << 28
 """Bytes of the smallest limit: Python and NumPy need about half of them."""
 
-_SMALL: Final = 1 << 26
+SMALL: Final = 1 << 26
 """Bytes that are not asked for: counting what is taken costs time too."""
 
 CGROUP: Final = Path("/sys/fs/cgroup")
@@ -75,14 +75,21 @@ def memory_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
+def memory_left() -> int | None:
+    """Bytes that this process may still take; None if there is no limit."""
+    limit = memory_limit()
+    return None if limit is None else max(0, limit - _taken_bytes())
+
+
 def require(size: int, what: str, hint: str, at: Span | None = None, *, always: bool = False) -> None:
     """Raise SourceError U0109 if `size` bytes are more than the memory limit leaves, before they are allocated.
 
     what: what needs them, as in "5,000,000 chunks". hint: what to change. at: the place in the program.
     always: also if they are few.
     """
-    limit = memory_limit() if always or size > _SMALL else None
-    if limit is None or size <= max(0, limit - _taken_bytes()):
+    left = memory_left() if always or size > SMALL else None
+    limit = memory_limit()
+    if limit is None or left is None or size <= left:
         return
     message = f"{what} need about {gibibytes(size)} of memory, more than is left of {gibibytes(limit)}"
     raise SourceError(Diagnostic("U0109", message, at, hint=f"{hint}, or allow more with --memory-limit"))

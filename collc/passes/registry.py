@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError
 from collc.base.options import Option, Options
 from collc.passes.context import Pass, PassContext
 from collc.passes.synthesizers import SEARCH, SYNTHESIZERS, pass_options, searching_synthesizers
 from collc.synthesis.auto.record import IntOptions, PhasePlanner
+from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
@@ -161,10 +164,23 @@ class Verify:
         """See Pass."""
         from collc.verification import verify_schedule
 
-        verdict = verify_schedule(module)
+        verdict = verify_schedule(_planned_part(module))
         if not verdict.ok:
             raise CheckFailed(*verdict.diagnostics)
         return module
+
+
+def _planned_part(module: Module) -> Module:
+    """The module in which no NPU wants anything of the runs that the passes so far have not planned."""
+    if module.planned is None:
+        return module
+    runs = list(module.demand.runs)
+    for number in set(range(len(runs))) - module.planned:
+        run, table = runs[number], runs[number].pattern.expand()
+        sets = HolderSets(np.append(table.sets.offsets, table.sets.offsets[-1]), table.sets.members)
+        nobody = np.full_like(table.post, len(table.sets))
+        runs[number] = Run(run.collective, run.group, replace(table, sets=sets, post=nobody))
+    return replace(module, demand=Demand(tuple(runs)))
 
 
 @dataclass(frozen=True, slots=True)

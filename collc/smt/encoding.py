@@ -14,17 +14,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
 
 from collc.base.units import format_time
 from collc.smt.context import EncodingContext, PossibleTransfer, StartTimes
 from collc.smt.problem import ChunkGoal, ScheduleProblem, SwitchRule
 from collc.smt.reductions import ReductionFormulas
-from collc.smt.script import Script, Stopped, all_of, any_of
+from collc.smt.script import MOST_BYTES, Script, Stopped, all_of, any_of
 from collc.smt.switches import SlotFormulas
-
-MOST_BYTES: Final = 30_000_000
-"""The size of a question above which Z3 does not answer it in a useful time."""
 
 
 class DeadlineEncoding:
@@ -49,7 +45,7 @@ class DeadlineEncoding:
             "p_c_e_k_c_f_j: what leaves a switch on edge e at time k is what entered edge f at time j",
             *(f"edge {e}: {edge.source} -> {edge.target}" for e, edge in enumerate(problem.edges)),
             "times in picoseconds: " + " ".join(map(str, self.times.at)),
-            most=MOST_BYTES,
+            most=MOST_BYTES // 2,  # Z3 searches, which takes longer than to evaluate a schedule
         )
         self._context = EncodingContext(problem, until, script, self.times, relaxed)
 

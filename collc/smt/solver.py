@@ -10,9 +10,14 @@ from importlib import import_module
 from time import monotonic
 from typing import Any, Final, Literal
 
+from collc.base.memory import SHARE, SMALL, gibibytes, memory_left, memory_limit
 from collc.smt.script import Undecided
 
 Answer = Literal["sat", "unsat", "unknown"]
+
+_MEMORY_OF_A_BYTE: Final = 32
+"""Bytes that Z3 takes at most for a byte of a script, beside those for any (16 to 25 MiB): it took 13 to 26 for scripts
+of 2 to 20 MB."""
 
 _FIRST_CALL: Final = 1_000_000
 """Work of the first call of Z3, after which progress is reported and `stop` is asked; each later call may do twice as
@@ -64,18 +69,30 @@ class SolverLimits:
     progress: Callable[[float], None] = field(default=lambda _share: None)
 
 
+def _out_of_memory() -> Undecided:
+    return Undecided(
+        f"Z3 needs more memory than is left of {gibibytes(memory_limit() or 0)}: --memory-limit allows more"
+    )
+
+
 def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certificate, frozenset[str]]:
     """Ask Z3 for a model of a script.
 
     propositional: the script has only Booleans, and goes to Z3's SAT solver. Returns the certificate, and the Boolean
     constants that are true in the model if the answer is "sat". Raises Interrupted at Ctrl-C, or
-    KeyboardInterrupt if Python's handler of the signal does: Z3 catches the signal first.
+    KeyboardInterrupt if Python's handler of the signal does: Z3 catches the signal first. Raises Undecided if Z3 needs
+    more memory than is left: without memory to read a script it would end the process.
     """
+    left = memory_left()
+    if left is not None and SMALL + _MEMORY_OF_A_BYTE * len(text) > left:
+        raise _out_of_memory()
     z3: Any = import_module("z3")
     began = monotonic()
     context = z3.Context()  # what Z3 was asked before in the same context changes its answers
     solver = z3.SolverFor("QF_FD", ctx=context) if propositional else z3.Solver(ctx=context)
     solver.set("random_seed", limits.seed)
+    if left is not None:
+        solver.set("max_memory", int(left * SHARE) >> 20)
     solver.from_string(text)
     said, call, spent = "unknown", _FIRST_CALL, 0
     while said == "unknown" and (left := limits.seconds - (monotonic() - began)) > 0 and not limits.stop():
@@ -89,6 +106,10 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
             check = pool.submit(solver.check)
             try:
                 said = str(check.result())
+            except z3.Z3Exception as error:  # some ways to the end of the memory
+                if "memory" not in str(error):
+                    raise
+                raise _out_of_memory() from error
             except BaseException:
                 solver.interrupt()
                 raise
@@ -96,6 +117,8 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
         if "interrupt" in reason:
             signal.raise_signal(signal.SIGINT)  # for Python's handler, which may raise KeyboardInterrupt
             raise Interrupted
+        if "memory" in reason:
+            raise _out_of_memory()
         if reason and not any(word in reason for word in _ENDED):
             break
         spent += part

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile
 from collc.base.reading import read_text
+from collc.ten.declared import wrong_steps
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text.read import parse_module
@@ -141,9 +142,10 @@ def load_module(path: Path) -> Module:
 
 
 def read_module(path: Path) -> Module:
-    """Read a module in either form, which the first bytes of the file tell apart. Raises SourceError.
+    """Read a finished module in either form, which the first bytes of the file tell apart.
 
-    The text form may also come from a pipe, or from standard input (`-`).
+    The text form may also come from a pipe, or from standard input (`-`). Raises SourceError, also for a module as it
+    is between passes, with `planned` or `phase`.
     """
     try:
         is_binary = False
@@ -152,7 +154,11 @@ def read_module(path: Path) -> Module:
                 is_binary = file.read(len(_SIGNATURE)) == _SIGNATURE
     except OSError:
         is_binary = False
-    return load_module(path) if is_binary else parse_module(read_text(path))
+    module = load_module(path) if is_binary else parse_module(read_text(path))
+    if module.planned is not None or module.phases:
+        message = f"{path} is a module between passes ('{'phase' if module.phases else 'planned'}'), not a finished one"
+        raise SourceError(Diagnostic("T0107", message, hint="write it after the last pass, with 'emit ten'"))
+    return module
 
 
 def _fail(path: Path, why: str) -> NoReturn:
@@ -275,7 +281,8 @@ def _schedule(archive: _Archive, module: Module) -> Schedule:
         table = archive.array("chunk.npy")
         if table.ndim != 2 or table.shape[1] != links or table.dtype.name not in {"uint16", "uint32"}:
             _fail(path, f"chunk.npy is {table.dtype}{list(table.shape)}, not uint16 or uint32[steps, {links}]")
-        return StepSchedule(model, table, fields.integer("step", 1), fields.integer("reduce_steps", 0))
+        steps = StepSchedule(model, table, fields.integer("step", 1), fields.integer("reduce_steps", 0))
+        return steps if not (wrong := wrong_steps(steps)) else _fail(path, wrong)
     present = [name for name in _COLUMNS | _OPTIONAL if name in _COLUMNS or f"{name}.npy" in archive.members]
     columns = {name: archive.array(f"{name}.npy") for name in present}
     count = columns["chunk"].shape[:1]

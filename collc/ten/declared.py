@@ -1,4 +1,4 @@
-"""Whether a run has the chunks and holders of the standard collective that it names."""
+"""Whether parts of a module are what they declare: runs standard collectives, tables their number of steps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from collc.base.units import format_bytes
+from collc.base.units import format_bytes, format_time
 from collc.base.wording import listed
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Op, Run, Standard
+from collc.ten.schedule import LATEST_KEY, StepSchedule
 from collc.ten.standard_collectives import CollectiveShape, Holders, shapes
 
 Part = Literal["kind", "size", "chunks", "root", "op"]
@@ -38,6 +39,18 @@ def contradiction(run: Run) -> Contradiction | None:
     if wrong or len(run.group) == 0:
         return wrong
     return _wrong_blocks(run, standard, table, shape) if shape.equal else _wrong_rows(run, standard, table)
+
+
+def wrong_steps(schedule: StepSchedule) -> str:
+    """What the head of a step-by-link table says and its steps refute; "" if there is nothing of the kind."""
+    steps = len(schedule.chunk)
+    if schedule.reduce_steps > steps:
+        return f"{schedule.reduce_steps} of {steps} steps cannot reduce"
+    if steps * schedule.step >= LATEST_KEY:
+        return f"{steps} steps of {format_time(schedule.step)} are longer than 53 days"
+    if steps and not (schedule.chunk[-1] != schedule.no_chunk).any():
+        return f"the last of {steps} steps has no transfer: a schedule ends with its last transfer"
+    return ""
 
 
 def _wrong_op(standard: Standard, table: ChunkTable, *, reduces: bool) -> Contradiction | None:

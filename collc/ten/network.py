@@ -94,7 +94,7 @@ class Network:
     kind: int32[links]; rows of `kinds`.
     axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
         (-1: none); axes is () if the network is not a product.
-    unwound: whether switches were replaced by direct links.
+    unwound: whether direct links replace all switches, so that there are none.
     endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty if no NPU has limits.
     """
 

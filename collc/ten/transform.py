@@ -153,7 +153,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
         kinds=tuple(known),
         axes=(*axes[0], *axes[1]),
         link_axis=np.concatenate(axis).astype(np.int8),
-        unwound=left.unwound or right.unwound,
+        unwound=(left.unwound or right.unwound) and not left.switch_count + right.switch_count,
     )
     if not left.has_endpoints and not right.has_endpoints:
         return network

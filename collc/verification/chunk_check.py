@@ -115,9 +115,6 @@ class ChunkCheck:
         self.network, self.table, self.findings = module.network, module.demand.chunks, findings
         self.transfers = transfers
         self.intervals: list[Interval] = []
-        planned = module.planned
-        self.wanted = [planned is None or run in planned for run in range(len(module.demand.runs))]
-        self.run_of = module.demand.run_of
 
     def check(self, chunk: int, rows: NDArray[np.intp]) -> None:
         """Check one chunk; `rows` are the rows of its transfers, by start."""
@@ -265,8 +262,6 @@ class _ChunkReplay:
             for slot in buffer.stuck():
                 what = f"is a partial that reaches {self.findings.device(switch)} and never leaves"
                 self._report("V0503", slot.arrival, -1, what, "a switch forwards partials, it does not reduce")
-        if not self.check.wanted[self.check.run_of(self.chunk)]:
-            return
         for device in self.post:
             value = self.value.get(device, 0)
             if value == self.full and value:

@@ -29,7 +29,7 @@ def copies_are_right(module: Module, schedule: Schedule, clock: Clock) -> bool:
     """Whether a replay in order of time shows that a schedule of copies is right.
 
     False decides nothing: another check must find errors. Switches of limited size, those that reduce
-    or send one arrival on several times, relays, messages that queue, and runs that are not planned yet are left to it.
+    or send one arrival on several times, relays, and messages that queue are left to it.
     """
     replay = _Replay.of(module, clock)
     if replay is None:
@@ -56,7 +56,7 @@ class _Replay:
         if not len(table) or (table.op != Op.COPY).any() or bits > MOST_HELD or not 0 < rings <= MOST_RINGS:
             return None
         plain = not network.has_limited_buffers and not network.reduces.any() and not network.has_endpoints
-        if not plain or module.planned is not None or int(clock.busy.min()) <= 0:
+        if not plain or int(clock.busy.min()) <= 0:
             return None
         if int(_slots(network, clock).sum()) > MOST_SLOTS:
             return None

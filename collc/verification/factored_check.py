@@ -30,7 +30,7 @@ def is_proved(module: Module, schedule: FactoredSchedule) -> bool:
     """Whether causality, congestion freedom, delivery, reductions and switches follow from the representatives."""
     network, numbers = module.network, ChunkNumbers.of(module.demand)
     standard = module.demand.standard if numbers is not None else None
-    if numbers is None or standard is None or module.planned is not None or not _same(numbers, schedule.numbers):
+    if numbers is None or standard is None or not _same(numbers, schedule.numbers):
         return False
     if len(numbers.rank) != network.npu_count or not are_translations(schedule.translations, network):
         return False

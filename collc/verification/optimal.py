@@ -15,7 +15,7 @@ from collc.smt.problem import ScheduleProblem, problem_of
 from collc.smt.script import Undecided
 from collc.smt.solution import transfers_of
 from collc.smt.solver import Certificate, SolverLimits, solve
-from collc.ten.module import Module
+from collc.ten.module import Bound, Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification.schedule_check import verify_schedule
 
@@ -94,7 +94,7 @@ def _model(module: Module) -> LinkModel:
 def _with_transfers(module: Module, transfers: Transfers) -> Module:
     model = _model(module)
     found = module.with_schedule(RowSchedule(model, transfers), "z3")
-    return replace(found, model=model, seed=None, planned=None)
+    return replace(found, model=model, seed=None)
 
 
 def _trimmed(module: Module) -> Module:
@@ -117,12 +117,16 @@ def _of_length(problem: ScheduleProblem, until: int) -> str:
 
 
 def prove_optimal(
-    module: Module, timeout: float = 60.0, progress: Progress = lambda _share, _words: None, use_bound: bool = True
+    module: Module,
+    timeout: float = 60.0,
+    progress: Progress = lambda _share, _words: None,
+    bound: Bound | None = None,
 ) -> Optimality:
     """Prove that no schedule of the module's demand is shorter than its own, which must be right, or find the shortest.
 
-    use_bound: a module whose time equals its lower bound is optimal without asking the solver.
-    timeout: seconds for the solver. progress: called with the share of the time that is over and a few words.
+    bound: a lower bound that the caller has computed, not one that a file says; a module that meets it is optimal
+    without asking the solver. timeout: seconds for the solver. progress: called with the share of the time that is
+    over and a few words.
     """
     began = monotonic()
     schedule = module.schedule
@@ -131,14 +135,13 @@ def prove_optimal(
     time = schedule.collective_time(module.network, module.demand)
     if time == 0:
         return Optimality("proved", "nothing has to be transferred", 0)
-    if use_bound and module.bound is not None and time <= module.bound.time:
-        return Optimality("proved", f"the lower bound is met ({module.bound.name})")
+    if bound is not None and time <= bound.time:
+        return Optimality("proved", f"the lower bound is met ({bound.name})")
     try:
         search = _ShorterSearch.of(module, began + timeout, progress)
     except Undecided as why:
         return Optimality("undecided", str(why), seconds=monotonic() - began)
-    bound = module.bound.time if use_bound and module.bound is not None else 0
-    found = _shortest(search, time, bound)
+    found = _shortest(search, time, 0 if bound is None else bound.time)
     return replace(found, certificates=tuple(search.certificates), seconds=monotonic() - began)
 
 

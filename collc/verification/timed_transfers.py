@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.limited import Ports
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -148,14 +149,17 @@ def _with_whole_messages(
         [hops.first[source[hops.first] >= network.npu_count], hops.last[target[hops.last] >= network.npu_count]]
     )
     inner = inner[messages.number[inner] >= 0]
-    relays = np.flatnonzero((messages.number >= 0) & ((rows.relayed >= 0) | rows.kept))
+    ports = Ports.of(network)
+    unlimited = (ports.out[source] < 0) & (messages.injected != rows.start)
+    unlimited |= (ports.into[target] < 0) & (messages.last_received >= 0)
+    relays = np.flatnonzero((messages.number >= 0) & ((rows.relayed >= 0) | rows.kept | unlimited))
     bad = np.unique(np.concatenate([broken, early, unheard, inner, relays]))
     for row in bad[: 50 * SHOWN - 1].tolist():
         what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
         expected = (
             "hops that follow one another from an NPU to an NPU, each ready (in the queue of its link) when the one "
             "before has arrived or later, injected then or later, started then or later, and received when it has come "
-            "over its link or later"
+            "over its link or later; injected before its start or received later only by NPUs with such limits"
         )
         start = int(rows.start[row])
         message = f"{what} at {at(start)} is not a hop of message {int(messages.number[row])}"

@@ -277,6 +277,14 @@ def test_numbers_of_simgrid_have_a_limit_of_digits(tmp_path):
     assert "is a rate" in caught.value.diagnostics[0].message
 
 
+@pytest.mark.parametrize("text", [IB, IBLINK])
+def test_numbers_of_infiniband_have_a_limit_of_digits(tmp_path, text):
+    for number in set(re.findall(r"\b\d\b", text)):
+        (tmp_path / "file").write_text(re.sub(rf"\b{number}\b", "7" * 5000, text))
+        with contextlib.suppress(SourceError):
+            import_machine(ImportOptions((tmp_path / "file",), gpus_per_node=1))
+
+
 @pytest.mark.parametrize("kind", SEEDS)
 def test_damaged_files_give_messages_only(tmp_path, kind):
     """Cut, doubled and changed files are imported or give a message, never anything else."""

@@ -78,14 +78,14 @@ def test_the_time_for_many_slots_is_bounded():
 def test_where_several_slots_block_single_ones_are_tried(monkeypatch):
     monkeypatch.setattr(slots, "_MOST_MESSAGES", 0)
     tried: list[int] = []
-    lowered = lowering._run_attempts
+    lowered = lowering._lower
 
-    def blocked(stages):
-        tried.append(max(message.count for message in stages.start.messages))
+    def blocked(start, *rest):
+        tried.append(max(message.count for message in start.messages))
         if tried[-1] > 1:
             raise CheckFailed(lowering._deadlocks().diagnostics[0])
-        return lowered(stages)
+        return lowered(start, *rest)
 
-    monkeypatch.setattr(lowering, "_run_attempts", blocked)
+    monkeypatch.setattr(lowering, "_lower", blocked)
     assert lower(exchange(3, 2_000, 1_000), OLD).chunk_bytes == 1_000
     assert tried == [2, 1]

@@ -9,43 +9,9 @@ import pytest
 
 from collc.msccl.lowering import lower as lowering
 from collc.msccl.lowering import scratch_slots
-from collc.msccl.lowering.assign import Policy, assign, steps_of_gpu
-from collc.msccl.lowering.flows import flows_of
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.select import first_program
-from collc.msccl.options import MscclOptions
 from collc.msccl.program import Program
-from tests import support
-from tests.msccl.lowering import assert_right, direct_all_to_all, scheduled
-from tests.msccl.test_through_switches import synthesized
-
-
-@pytest.mark.parametrize("fuse", [False, True])
-def test_one_gpu_says_how_long_threadblocks_are(fuse: bool) -> None:
-    """On a ring in one direction no GPU takes flows from another."""
-    start = first_program(scheduled(support.ring(4, one_way=True), support.all_to_all([0, 1, 2, 3])), MscclOptions())
-    policy, flows = Policy(fuse=fuse), flows_of(start, 1, paths=True)
-    made = assign(start, policy, 32, 32, flows)
-    for gpu, found in zip(start.gpus, made.gpus, strict=True):
-        copies = sum(step.send < 0 and step.receive < 0 for step in gpu.steps)
-        longest = max(len(tb.steps) for tb in found.threadblocks)
-        assert longest - copies <= steps_of_gpu(start, policy, gpu, flows) <= longest
-
-
-def test_shares_that_are_too_few_are_not_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threadblocks that receive and send have over 64 steps with the shares for which those that only send have 64."""
-    module = synthesized("dgx_h100(2)", "all_to_all", "symmetric", 8)
-    monkeypatch.setattr(lowering, "_LARGE_PROGRAM", 0)
-    announced: list[str] = []
-    made: list[Program] = []
-
-    def observe(stage: str, found: Program) -> None:
-        if stage == "assign":
-            made.append(found)
-
-    lower(module, observe=observe, announce=announced.append)
-    assert announced.count("attempt 1: assign") > 1
-    assert all(len(tb.steps) <= 64 for gpu in made[0].gpus for tb in gpu.threadblocks)
+from tests.msccl.lowering import assert_right, direct_all_to_all
 
 
 def test_programs_of_single_chunks_are_only_simulated() -> None:

@@ -10,10 +10,7 @@ import pytest
 from collc.base.diagnostics import CheckFailed, CollcError, SourceError
 from collc.msccl import limits
 from collc.msccl.check import ExpectedResult, check_file, expected_of
-from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering import lower as lowering
-from collc.msccl.lowering.assign import Policy
-from collc.msccl.lowering.attempts import LoweringAttempt
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
@@ -162,7 +159,7 @@ def test_long_threadblocks_are_split_over_channels(tmp_path, monkeypatch):
     assert_right(
         lower(crowded, MscclOptions(instances=2, channels=2)), tmp_path
     )  # with steps of several chunks, unfused
-    monkeypatch.setattr(lowering, "_attempts", lambda _stages, _module: iter([LoweringAttempt(Policy(), MOST_CHUNKS)]))
+    monkeypatch.setattr(lowering, "ATTEMPTS", lowering.ATTEMPTS[:1])
     with pytest.raises(SourceError, match=r"needs \d+ channels, and may use 1") as caught:
         lower(crowded, MscclOptions(instances=2, channels=2))
     assert "chunks" in caught.value.diagnostics[0].hint
@@ -373,8 +370,7 @@ def test_more_instances_than_channels():
 
 def test_where_nothing_else_helps_the_largest_size_is_lowered(tmp_path, monkeypatch):
     """Only one way to run the stages is left: 8 chunks at once, safe while 4 of them fit in a message."""
-    attempt = LoweringAttempt(Policy(), MOST_CHUNKS)
-    monkeypatch.setattr(lowering, "_attempts", lambda _stages, _module: iter([attempt]))
+    monkeypatch.setattr(lowering, "ATTEMPTS", lowering.ATTEMPTS[:1])
     program = lower(direct_all_to_all(2, 8))
     assert program.sizes == (0, (2 << 20) // 4 * 16)
     assert any("8388608 bytes only" in note for note in program.notes)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,25 +12,22 @@ from collc.application.run.file_runs import run_program
 from collc.base.diagnostics import SourceFile
 from collc.msccl.lowering import dependencies
 from collc.msccl.lowering import lower as lowering
-from collc.msccl.lowering.assign import Policy, assign
-from collc.msccl.lowering.attempts import LoweringAttempt
+from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.exchange import exchange_alike_gpus
-from collc.msccl.lowering.flows import Flow, spread_flows
+from collc.msccl.lowering.flows import Flow, flows_of, spread_flows
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
 from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.replay import replay_time
 from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions
-from collc.msccl.program import ARRIVES, LEAVES, Message, Program
+from collc.msccl.program import Message, Program
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert, Synthesize
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
-from tests import support
 from tests.end_to_end.programs import build
 from tests.msccl.lowering import assert_right
 
@@ -60,46 +55,6 @@ def test_two_nodes(collective: str) -> None:
     assert_as_fast_as_its_schedule(synthesized("dgx_h100(2)", collective))
 
 
-def test_large_programs_are_made_with_sends_in_turn_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = synthesized("dgx_h100(2)", "all_reduce")
-    announced: list[str] = []
-    monkeypatch.setattr(lowering, "_LARGE_PROGRAM", 0)
-    program = lower(module, announce=announced.append)
-    assert not any(stage.startswith("attempt 3") for stage in announced)
-    stages = [stage for stage in announced if stage.endswith("simulation")]
-    assert len(stages) <= 2
-    sends: dict[int, list[int]] = {}
-    for gpu in program.gpus:
-        for tb in gpu.threadblocks:
-            for step in tb.steps:
-                if step.send >= 0:
-                    sends.setdefault(program.messages[step.send].path[0], []).append(step.send)
-    assert any(len(numbers) > 1 for numbers in sends.values())
-
-
-def test_messages_that_tie_are_passed_on_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three GPUs of other nodes send to a GPU at once; the schedule needs the last of them first."""
-    module = synthesized("dgx_h100(4)", "gather", "pccl")
-    assert_as_fast_as_its_schedule(module)
-    monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
-    monkeypatch.setattr(lowering, "SPREAD_ATTEMPTS", ())
-    measured = quality(lower(module), module)
-    assert measured.replay > Fraction(105, 100) * measured.schedule
-
-
-def spread_program(module: Module, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """The program by the first of SPREAD_ATTEMPTS alone."""
-
-    def none(_options: MscclOptions) -> Iterator[LoweringAttempt]:
-        return iter(())
-
-    monkeypatch.setattr(lowering, "leaner_attempts", none)
-    monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
-    monkeypatch.setattr(lowering, "SPREAD_ATTEMPTS", lowering.SPREAD_ATTEMPTS[:1])
-    monkeypatch.setattr(lowering, "_RETRIED_MESSAGES", 0)
-    return lower(module)
-
-
 @pytest.mark.parametrize(("collective", "synthesizer"), [("gather", "pccl"), ("all_reduce", "symmetric")])
 def test_connections_that_are_never_full_delay_nothing(
     collective: str, synthesizer: str, monkeypatch: pytest.MonkeyPatch
@@ -107,7 +62,8 @@ def test_connections_that_are_never_full_delay_nothing(
     """Messages that a schedule has on their way at once are on connections of their own, without being paired."""
     nodes = 4 if collective == "gather" else 2
     module = synthesized(f"dgx_h100({nodes})", collective, synthesizer, chunks=4)
-    program = spread_program(module, monkeypatch)
+    monkeypatch.setattr(lowering, "ATTEMPTS", [attempt for attempt in lowering.ATTEMPTS if not attempt.joined])
+    program = lower(module)
     assert replay_time(program, module.network, LinkModel.STORE) <= TOLERATED_SLOWDOWN * module.collective_time()
     assert all(tb.send < 0 or tb.receive < 0 for gpu in program.gpus for tb in gpu.threadblocks)
     for gpu in program.gpus:
@@ -155,10 +111,8 @@ def test_what_waits_twice_counts_twice() -> None:
 
 def test_order_is_not_awaited_where_a_file_cannot_name_the_threadblock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the data needs stays; of the other waits, those for the threadblocks that are awaited most often."""
-    policy = Policy(fuse=False, pair_unrelated=False)
-    program = repeat(
-        assign(first_program(synthesized("dgx_h100(2)", "reduce_scatter"), MscclOptions()), policy, 32, 32)
-    )
+    loose = first_program(synthesized("dgx_h100(2)", "reduce_scatter"), MscclOptions())
+    program = repeat(assign(loose, flows_of(loose, 1), 32, 32, joined=False))
 
     def awaited(found: Program) -> tuple[int, int]:
         """The most threadblocks of a GPU that are awaited, and the number of waits of all."""
@@ -173,10 +127,13 @@ def test_order_is_not_awaited_where_a_file_cannot_name_the_threadblock(monkeypat
     assert for_data[1] < limited[1] <= in_turn[1]
 
 
+def unchanged(start: Program, _module: Module) -> Program:
+    return start
+
+
 def test_ties_at_switches_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each GPU sends once, what it has or the sum of all that came: there is nothing to order, only to exchange."""
-    monkeypatch.setattr(lowering, "EAGER_ATTEMPTS", ())
-    monkeypatch.setattr(lowering, "SPREAD_ATTEMPTS", lowering.SPREAD_ATTEMPTS[:1])
+    monkeypatch.setattr(lowering, "exchanged_program", unchanged)
     module = synthesized(FAT_TREE, "reduce", "swarm")
     program = lower(module)
     measured = quality(program, module)
@@ -187,47 +144,6 @@ def test_ties_at_switches_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "which of them leaves it first" in note
 
 
-def carried(messages: Sequence[Message], ranks: int) -> dict[Message, frozenset[int]]:
-    """The ranks whose contributions each message carries, without its times, in an All-Reduce."""
-    held: dict[tuple[int, int], frozenset[int]] = {}
-    found: dict[int, frozenset[int]] = {}
-    events = [(m.start, LEAVES, k) for k, m in enumerate(messages)]
-    events += [(m.arrival, ARRIVES, k) for k, m in enumerate(messages)]
-    for _, phase, k in sorted(events):
-        m = messages[k]
-        if phase == LEAVES:
-            found[k] = held.get((m.source, m.chunk), frozenset({m.source}))
-        else:
-            before = held.get((m.target, m.chunk), frozenset({m.target}))
-            assert not m.reduce or before.isdisjoint(found[k])
-            held[m.target, m.chunk] = before | found[k] if m.reduce else found[k]
-    assert all(value == frozenset(range(ranks)) for value in held.values())
-    return {replace(m, start=0, leave=0, arrival=0): found[k] for k, m in enumerate(messages)}
-
-
-@pytest.mark.parametrize(("topology", "synthesizer"), [("dgx_h100(2)", "symmetric"), ("dgx_a100(2)", "forest")])
-def test_eager_messages_carry_the_same(topology: str, synthesizer: str) -> None:
-    module = synthesized(topology, "all_reduce", synthesizer)
-    start = first_program(module, MscclOptions())
-    messages = eager_messages(start.messages, start.chunk_bytes, module.network, LinkModel.STORE)
-    assert [m.start for m in messages] == sorted(m.start for m in messages)
-    assert carried(messages, 16) == carried(start.messages, 16)
-    assert max(m.arrival for m in messages) <= module.collective_time()
-
-
-def test_eager_messages_do_not_overtake() -> None:
-    """A message that leaves late leaves at once, but not before what it carries has come, nor one that replaces it."""
-    kind = support.LinkKind(0, Fraction(10**12))
-    network = support.network(3, [(0, 1, kind), (1, 2, kind), (2, 1, kind)])
-    late = [
-        Message(0, 1, 0, 1, (0,), 500, 510, 510, reduce=True),
-        Message(1, 2, 0, 1, (1,), 900, 910, 910, reduce=True),
-        Message(2, 1, 0, 1, (2,), 950, 960, 960, reduce=False),
-    ]
-    early = eager_messages(tuple(late), 10, network, LinkModel.STORE)
-    assert [(m.start, m.leave, m.arrival) for m in early] == [(0, 10, 10), (10, 20, 20), (20, 30, 30)]
-
-
 @pytest.mark.parametrize("chunks", [1, 4])
 def test_messages_that_tie_come_in_the_order_of_the_schedule(chunks: int, tmp_path: Path) -> None:
     """With one chunk the file takes 25 % longer than its schedule if no GPUs are exchanged."""
@@ -235,7 +151,7 @@ def test_messages_that_tie_come_in_the_order_of_the_schedule(chunks: int, tmp_pa
     program = lower(module)
     measured = quality(program, module)
     assert measured.replay <= TOLERATED_SLOWDOWN * measured.schedule
-    assert any("exchanged in the schedule" in note for note in program.notes)
+    assert any("exchanged in the schedule" in note for note in program.notes) == (chunks == 1)
     assert_right(program, tmp_path)
 
 

@@ -1,8 +1,12 @@
 """Questions to Z3: equal ones get equal answers, whatever was asked before and however fast the machine is."""
 
+import subprocess
+import sys
+
 import pytest
 
 import collc.smt.solver
+from collc.smt.script import Undecided
 from collc.smt.solver import SolverLimits, solve
 from collc.synthesis.exact import exact_sums
 from collc.synthesis.exact.sums import SumEncoding
@@ -55,3 +59,36 @@ def test_a_search_ends_when_it_is_asked_to_stop(monkeypatch: pytest.MonkeyPatch)
     answers = iter([False, False, True])
     asked = SolverLimits(60.0, stop=lambda: next(answers))
     assert solve(pigeons(9).text(), asked, propositional=True)[0].answer == "unknown"
+
+
+LARGE = """
+import resource
+from collc.base.memory import limit_memory
+from collc.smt.script import Undecided
+from collc.smt.solver import SolverLimits, solve
+
+names = [f"b{k}" for k in range(4000)]
+clauses = (f"(assert (or {names[k % 3989]} (not {names[k % 3967]}) {names[k % 3947]}))" for k in range(200_000))
+text = "\\n".join(["(set-logic QF_UF)", *(f"(declare-const {name} Bool)" for name in names), *clauses])
+limit_memory(100 * 2**20)
+try:
+    solve(text, SolverLimits(10.0), propositional=True)
+except Undecided as why:
+    print(why)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what is taken")
+def test_a_script_beyond_the_memory_is_not_read() -> None:
+    """Z3 ended the process with 101 and no word."""
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=False)
+    message = "Z3 needs more memory than is left of 100 MiB: --memory-limit allows more\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, message, "")
+
+
+def test_a_search_ends_before_the_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collc.smt.solver, "memory_left", lambda: 100 * 2**20)
+    monkeypatch.setattr(collc.smt.solver, "SHARE", 0.01)
+    for propositional in (True, False):
+        with pytest.raises(Undecided, match="Z3 needs more memory than is left"):
+            solve(pigeons(9).text(), SolverLimits(60.0), propositional)

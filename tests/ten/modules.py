@@ -66,26 +66,26 @@ def networks(draw) -> Network:
         kinds=tuple(kinds),
         axes=tuple(axes),
         link_axis=np.array(ints(draw, links, -1, len(axes) - 1) if axes else [], np.int8),
-        unwound=draw(st.booleans()),
+        unwound=not switches and draw(st.booleans()),
     )
 
 
 @st.composite
-def standard_runs(draw, npus: int) -> Run:
-    group = draw(st.permutations(range(npus)))[: draw(st.integers(1, npus))]
+def standard_runs(draw, npus: list[int]) -> Run:
+    group = draw(st.permutations(npus))[: draw(st.integers(1, len(npus)))]
     kind, op = draw(st.sampled_from(KINDS)), draw(st.sampled_from([Op.SUM, Op.MAX, Op.MIN, Op.PROD]))
     root, chunks = draw(st.integers(0, len(group) - 1)), draw(st.integers(1, 2))
     return standard_run(kind, list(group), chunks, root, op, draw(st.integers(0, 2**50)))
 
 
 @st.composite
-def runs(draw, npus: int) -> Run:
+def runs(draw, npus: list[int]) -> Run:
     if npus and draw(st.integers(0, 3)) == 0:
         return draw(standard_runs(npus))
-    holders = st.lists(st.integers(0, npus - 1), max_size=npus) if npus else st.just([])
+    holders = st.lists(st.sampled_from(npus), max_size=len(npus)) if npus else st.just([])
     sets = HolderSets.of(draw(st.lists(holders, min_size=1, max_size=4)))
     families = draw(st.lists(st.builds(ChunkFamily, NAMES, st.integers(0, 3)), max_size=3))
-    count = draw(st.integers(0, 6)) if families else 0
+    count = draw(st.integers(0, 6)) if families and npus else 0
     width = max((f.rank for f in families), default=0)
     family = ints(draw, count, 0, len(families) - 1)
     index = [[draw(st.integers(0, 3)) if k < families[f].rank else 0 for k in range(width)] for f in family]
@@ -99,7 +99,7 @@ def runs(draw, npus: int) -> Run:
         families=tuple(families),
         sets=sets,
     )
-    group = draw(st.permutations(range(npus)))[: draw(st.integers(0, npus))]
+    group = draw(st.permutations(npus))[: draw(st.integers(min(1, count), len(npus)))]
     return Run(draw(NAMES), np.array(group, np.int32), table)
 
 
@@ -118,13 +118,14 @@ def schedules(draw, chunks: int, links: int, model: LinkModel) -> RowSchedule | 
     dtype = draw(st.sampled_from([np.uint16, np.uint32]))
     cells = ints(draw, steps * links, -1, chunks + 2)
     grid = np.array(cells, np.int64).reshape(steps, links).astype(dtype)
-    return StepSchedule(model, grid, draw(st.integers(1, 10**12)), draw(st.integers(0, steps)))
+    last = np.flatnonzero((grid != np.iinfo(dtype).max).any(axis=1)).max(initial=-1)
+    return StepSchedule(model, grid[: last + 1], draw(st.integers(1, 10**12)), draw(st.integers(0, int(last) + 1)))
 
 
 @st.composite
 def modules(draw, depth: int = 1) -> Module:
     net = draw(networks())
-    demand = Demand(tuple(draw(st.lists(runs(net.npu_count), max_size=3))))
+    demand = Demand(tuple(draw(st.lists(runs(net.npus.tolist()), max_size=3))))
     chunks = int(demand.first_chunk[-1])
     phases = ()
     if depth and draw(st.integers(0, 3)) == 0:

@@ -32,7 +32,7 @@ def rows_module() -> Module:
 
 
 def table_module() -> Module:
-    table = np.full((3, 8), 65535, np.uint16)
+    table = np.full((2, 8), 65535, np.uint16)
     table[1, 2] = 3
     model = LinkModel.PIPELINED
     return replace(rows_module(), model=model, schedule=StepSchedule(model, table, 7, 1))
@@ -43,7 +43,11 @@ def table_module() -> Module:
 def test_reads_back(tmp_path: Path, module: Module) -> None:
     save_module(module, tmp_path / "m.ten")
     assert content(load_module(tmp_path / "m.ten")) == content(module)
-    assert content(read_module(tmp_path / "m.ten")) == content(module)
+    if module.planned is None and not module.phases:
+        assert content(read_module(tmp_path / "m.ten")) == content(module)
+        return
+    with pytest.raises(SourceError, match="between passes"):
+        read_module(tmp_path / "m.ten")
 
 
 def test_both_forms_are_read_by_what_they_hold(tmp_path: Path) -> None:
@@ -144,6 +148,12 @@ TABLE_DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
     "true step": (fields(step=True), "no whole number 'step'"),
     "huge step": (fields(step=2**70), "no whole number 'step'"),
     "reduce steps": (fields(reduce_steps=-1), "no whole number 'reduce_steps'"),
+    "more reduce steps": (fields(reduce_steps=3), "3 of 2 steps cannot reduce"),
+    "steps beyond 64 bits": (fields(step=2**62), "2 steps of .* are longer than 53 days"),
+    "empty last step": (
+        put("chunk.npy", array(np.full((2, 8), 65535, np.uint16))),
+        "the last of 2 steps has no transfer: a schedule ends with its last transfer",
+    ),
     "other links": (put("chunk.npy", array(np.zeros((3, 7), np.uint16))), r"chunk.npy is uint16\[3, 7\]"),
     "signed table": (put("chunk.npy", array(np.zeros((3, 8), np.int16))), "chunk.npy is int16"),
     "flat table": (put("chunk.npy", array(np.zeros(24, np.uint16))), "chunk.npy is uint16"),

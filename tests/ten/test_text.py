@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import lark
@@ -237,6 +238,11 @@ WRONG = [
     ("link npu[0] -> npu[1] kind 0", "link npu[0] -> npu[1] kind 0 axis 0", "T0104"),
     ("group [0..4]", "group [0..5]", "T0104"),
     ("group [0..4]", "group [0, 0, 1, 2, 3]", "T0108"),
+    ("group [0..4]", "group [0, 0, 1, 2]", "T0107"),
+    ("group [0..4]", "group []", "T0107"),
+    ("group [0..4] standard all_gather 4MiB chunks 1", "group []", "T0107"),
+    ("group [0..4] standard all_gather 4MiB chunks 1", "group [0, 0]", "T0107"),
+    ("    kind 0", "    removed {2} kind 0", "T0107"),
     ("standard all_gather 4MiB", "standard all_gather 4us", "T0105"),
     ("standard all_gather 4MiB", "standard all_gather 4194305B", "T0107"),
     ("standard all_gather 4MiB", "standard all_to_all 4MiB", "T0107"),
@@ -274,6 +280,13 @@ def test_mistakes_are_named(old: str, new: str, code: str) -> None:
     assert found.span.line >= 1
 
 
+def test_an_unwound_network_has_no_switches() -> None:
+    text = GOOD.replace("    switches 0", "    switches 1")
+    assert read(text).network.switch_count == 1
+    with pytest.raises(SourceError, match=r"T0107.*'unwound' has no switches, and this one has 1"):
+        read(re.sub('(network "[^"]*")', r"\1 unwound", text))
+
+
 def test_position_of_a_mistake() -> None:
     with pytest.raises(SourceError) as caught:
         read(GOOD.replace("over npu[1] -> npu[0]", "over npu[1] -> npu[3]", 1))
@@ -297,6 +310,8 @@ def test_wrong_step_by_link_tables_are_refused() -> None:
     text = format_module(module)
     for old, new, code in [
         ("steps 2 of", "steps 1 of", "T0104"),
+        ("steps 2 of", "steps 3 of", "T0109"),
+        ("of 0.000007us", "of 4611686018427.387904us", "T0109"),
         ("steps 2 of", "steps 900000000 of", "T0108"),
         ("of 0.000007us", "of 0us", "T0104"),
         ("uint16", "uint8", "T0102"),

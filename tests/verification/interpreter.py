@@ -168,8 +168,6 @@ class Interpreter:
 
     def end(self) -> None:
         for chunk, post in enumerate(self.post):
-            if self.module.planned is not None and self.module.demand.run_of(chunk) not in self.module.planned:
-                continue
             for device in post:
                 value = self.npu.get((chunk, device), frozenset())
                 if not value or value != self.all[chunk]:

@@ -188,6 +188,5 @@ def random_module(seed: int) -> Module:
     net = random_network(rng)
     demand = random_demand(rng, net)
     model = rng.choice(list(LinkModel))
-    planned = frozenset(rng.sample(range(len(demand.runs)), 1)) if rng.random() < 0.1 else None
     rows = Greedy(rng, net, demand, model).plan()
-    return Module("m", net, demand, model, RowSchedule(model, rows), planned=planned)
+    return Module("m", net, demand, model, RowSchedule(model, rows))

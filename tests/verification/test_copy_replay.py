@@ -87,7 +87,6 @@ def test_what_is_left_to_other_checks() -> None:
         module = replace(GATHERED, network=other)
         assert not is_right(module.with_schedule(RowSchedule(LinkModel.PIPELINED, rows), ""))
     schedule = RowSchedule(LinkModel.PIPELINED, rows)
-    assert not is_right(replace(GATHERED.with_schedule(schedule, ""), planned=frozenset()))
     relayed = replace(rows, relayed=np.zeros(len(rows), np.int32))
     assert not is_right(GATHERED.with_schedule(RowSchedule(LinkModel.PIPELINED, relayed), ""))
     summed = replace(GATHERED, demand=all_reduce(list(range(12)), chunk=4096, chunks=2))

@@ -18,6 +18,7 @@ from collc.ten.demand import ChunkTable, Op, Standard
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from tests.support import MiB, demand_of, grid, ring
@@ -83,6 +84,9 @@ def is_right(module: Module) -> bool:
             return False
         if any(received[row] != -1 and received[row] < over[row] for row in hops):
             return False
+        times = [(row, int(rows.start[row]), injected[row], received[row]) for row in hops]
+        if number >= 0 and any(_waits_without_limit(module, *one) for one in times):
+            return False
         events += [(ends[hops[-1]], 0, int(rows.reduce[first]), hops), (ready, 1, 0, hops)]
     return all(_chunk_is_right(module, table, chunk, events) for chunk in range(len(table)))
 
@@ -99,12 +103,24 @@ def _npus_keep_up(module: Module, injected: list[int], ends: list[int]) -> bool:
             (source, net.source, net.endpoint_of(source).send, True),
             (target, net.target, net.endpoint_of(target).receive, False),
         ):
-            width = sum(net.kinds[int(net.kind[k])].bandwidth for k in np.flatnonzero(ends_of == npu))
-            if rate is not None and rate < width:
+            if _is_below(rate, net, ends_of == npu):
                 taken = -(-size * 10**12 // rate)
                 begin = injected[row] if sends else ends[row] - taken
                 spans.setdefault((npu, sends), []).append((begin, begin + taken))
     return all(a[1] <= b[0] for found in spans.values() for a, b in pairwise(sorted(found)))
+
+
+def _is_below(rate: Fraction | None, net: Network, links: np.ndarray) -> bool:
+    """Whether an NPU cannot use all its links at once."""
+    return rate is not None and rate < sum(net.kinds[int(net.kind[k])].bandwidth for k in np.flatnonzero(links))
+
+
+def _waits_without_limit(module: Module, row: int, start: int, injected: int, received: int) -> bool:
+    """Whether a hop is sent, or received, at a time of its own at an NPU that has no limit."""
+    net, link = module.network, int(module.schedule.transfers.link[row])
+    source, target = int(net.source[link]), int(net.target[link])
+    late = injected != start and not _is_below(net.endpoint_of(source).send, net, net.source == source)
+    return late or (received >= 0 and not _is_below(net.endpoint_of(target).receive, net, net.target == target))
 
 
 def _rate(gib: int | None) -> Fraction | None:

@@ -143,7 +143,7 @@ def test_a_met_bound_needs_no_solver() -> None:
     found = find_within_steps(Module("m", ring(4), all_gather([0, 1, 2, 3])), 2)
     assert found is not None
     time = found.schedule.collective_time(found.network, found.demand)
-    result = prove_optimal(replace(found, bound=Bound(time, "the links into npu[0]")))
+    result = prove_optimal(found, bound=Bound(time, "the links into npu[0]"))
     assert result.answer == "proved"
     assert result.certificates == ()
     assert "the links into npu[0]" in result.reason

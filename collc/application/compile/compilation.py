@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from collc.application.compile.build_input import BuildInput
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
 from collc.application.compile.output_files import emits_of, file_names, unknown_kind
-from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder
@@ -43,7 +43,7 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     alike = _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
     if settings.emit or any(schedule.emits for schedule in program.schedules):
         check_folder(settings.output, OUTPUT_HINT)
-    warnings = (*_output_warnings(settings), *_program_warnings(program), *alike)
+    warnings = (*alike, *_output_warnings(settings), *_program_warnings(program))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
     with stopping_at_signals() if settings.keep_best else nullcontext(lambda: False) as interrupted:
@@ -108,13 +108,13 @@ def _check_settings(settings: Settings) -> None:
 
 def _check_file_names(
     requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None
-) -> tuple[Diagnostic, ...]:
-    """Warnings U0210 about files that have one name on systems that ignore case.
+) -> list[Diagnostic]:
+    """Raise SourceError if two files would have one name (U0204), or a file that of the program (U0206).
 
-    Raises SourceError if two files would have one name (U0204), or a file that of the program (U0206).
+    Returns warnings about names that differ in case only (U0210).
     """
     taken: dict[Path, Span] = {}
-    folded: dict[str, str] = {}
+    folded: dict[str, tuple[str, Span]] = {}
     warnings: list[Diagnostic] = []
     for request in requests:
         for name, span in file_names(emits_of(request, settings.emit), request):
@@ -126,8 +126,9 @@ def _check_file_names(
                 notes = (Note("the other is written here", taken[path]),)
                 raise SourceError(Diagnostic("U0204", f"two files are called {name}", span, notes, hint))
             taken[path] = span
-            other = folded.setdefault(str(path).casefold(), name)
-            if other != name:
-                message = f"{other} and {name} are one file on systems that ignore case"
-                warnings.append(Diagnostic("U0210", message, span, hint=hint, warning=True))
-    return tuple(warnings)
+            other, place = folded.setdefault(str(path).casefold(), (name, span))
+            if other != name and Path(other) != Path(name):
+                notes = (Note(f"{other} is written here", place),)
+                message = f"{name} and {other} are one file on systems that ignore the case of letters"
+                warnings.append(Diagnostic("U0210", message, span, notes, hint, warning=True))
+    return warnings

@@ -97,7 +97,7 @@ def _prove_optimal(
     """
     from collc.verification.optimal import prove_optimal
 
-    found = prove_optimal(module, timeout, progress)
+    found = prove_optimal(module, timeout, progress, module.bound)
     certificates = tuple(map(str, found.certificates))
     asked = "optimal" in wanted
     outcome: Outcome = "ok" if found.answer == "proved" else "failed"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from collc.base.units import format_time, shown_bytes, shown_rate
 from collc.base.wording import plural
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
-from collc.graph.flow import minimum_cut
 from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
@@ -320,14 +320,20 @@ def _halves(network: Network) -> list[set[int]]:
 
 def _cut_between(network: Network, half: set[int]) -> Fraction:
     """Bytes per second out of a half of the NPUs to the others, switches on the better side."""
+    import networkx
+
     rates = [kind.bandwidth or Fraction(0) for kind in network.kinds]
     unit = math.lcm(*(rate.denominator for rate in rates))
-    capacity = [int(rate * unit) for rate in rates]
+    widths = [int(rate * unit) for rate in rates]
     ends: list[list[int]] = [network.source.tolist(), network.target.tolist(), network.kind.tolist()]
-    edges: list[tuple[int, int, int | None]] = [(a, b, capacity[kind]) for a, b, kind in zip(*ends, strict=True)]
+    capacity: Counter[tuple[int, int]] = Counter()
+    for begin, end, kind in zip(*ends, strict=True):
+        capacity[begin, end] += widths[kind]
+    graph: networkx.DiGraph[int] = networkx.DiGraph()
     source, sink = network.device_count, network.device_count + 1
-    edges += [(source, npu, None) if npu in half else (npu, sink, None) for npu in network.npus.tolist()]
-    return Fraction(minimum_cut(edges, source, sink)[0], unit)
+    graph.add_edges_from((*pair, {"capacity": width}) for pair, width in capacity.items())
+    graph.add_edges_from((source, npu) if npu in half else (npu, sink) for npu in network.npus.tolist())
+    return Fraction(int(cast("Any", networkx).maximum_flow_value(graph, source, sink)), unit)
 
 
 def _limits(network: Network) -> tuple[LimitRow, ...]:

@@ -17,30 +17,13 @@ from collc.msccl.lowering.flows import (
     Flow,
     FlowJoint,
     GpuFlows,
-    flows_of,
     fusing_joints,
     gpu_flows_of,
     joint_delays_others,
 )
 from collc.msccl.lowering.fuse import FusablePair, fuse_steps
+from collc.msccl.options import Profile
 from collc.msccl.program import LOCAL, Gpu, Program, Step, Threadblock
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How threadblocks are formed.
-
-    shares: number of shares into which the chunks are divided, each with flows of its own. paths: whether each path
-    between two GPUs has flows of its own. fuse: whether receives are fused with sends. pair_unrelated: whether one
-    threadblock serves a flow that ends and one that begins at a GPU even if they have no chunk in common. spread:
-    whether there are as many flows that none has more messages on their way than a connection holds.
-    """
-
-    shares: int = 1
-    paths: bool = True
-    fuse: bool = True
-    pair_unrelated: bool = True
-    spread: bool = False
 
 
 @dataclass(slots=True)
@@ -74,44 +57,24 @@ class _ChannelGroups:
         return True
 
 
-def assign(
-    program: Program, policy: Policy, channels: int, per_channel: int, flows: list[Flow] | None = None
-) -> Program:
+def assign(program: Program, flows: list[Flow], channels: int, per_channel: int, *, joined: bool = True) -> Program:
     """The program with threadblocks instead of loose steps.
 
-    channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one channel. flows: the flow
-    of each message, if it is known. Raises SourceError M0110 if more channels are needed.
+    flows: of each message. channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one
+    channel. joined: whether a threadblock may serve a flow that ends and one that begins at its GPU, and fuse their
+    steps if the runtime has such. Raises SourceError M0110 if more channels are needed.
     """
-    flows = flows_of(program, policy.shares, policy.paths) if flows is None else flows
-    joins = policy.fuse or policy.pair_unrelated
-    ends = [gpu_flows_of(gpu, flows, with_wanted=joins) for gpu in program.gpus]
+    ends = [gpu_flows_of(gpu, flows, with_wanted=joined) for gpu in program.gpus]
     every = sorted(set(flows))
-    joined = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
-    if policy.fuse:
-        _join_fusing(program, ends, flows, joined)
-    if policy.pair_unrelated:
-        _join_unrelated(program, ends, joined)
-    channel = _channels(every, joined, channels, per_channel)
+    groups = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
+    if joined:
+        if program.profile is not Profile.RCCL:
+            _join_fusing(program, ends, flows, groups)
+        _join_unrelated(program, ends, groups)
+    channel = _channels(every, groups, channels, per_channel)
     most = LIMITS[program.profile].steps
-    gpus = tuple(_gpu(end, joined.joints[end.gpu.rank], channel, most) for end in ends)
+    gpus = tuple(_gpu(end, groups.joints[end.gpu.rank], channel, most) for end in ends)
     return replace(program, gpus=gpus, channels=1 + max(channel.values(), default=0))
-
-
-def steps_of_gpu(program: Program, policy: Policy, gpu: Gpu, flows: list[Flow]) -> int:
-    """The steps that the longest threadblock of one GPU has, if the others leave it the flows that it joins."""
-    ends = gpu_flows_of(gpu, flows, with_wanted=policy.fuse or policy.pair_unrelated)
-    every = sorted({*ends.receives, *ends.sends})
-    joined = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
-    if policy.fuse:
-        _join_fusing(program, [ends], flows, joined)
-    if policy.pair_unrelated:
-        _join_unrelated(program, [ends], joined)
-    alone = [len(steps) for steps in (*ends.receives.values(), *ends.sends.values())]
-    together = (
-        len(ends.receives[joint.receive]) + len(ends.sends[joint.send]) - len(joint.pairs)
-        for joint in joined.joints[gpu.rank]
-    )
-    return max([*alone, *together], default=0)
 
 
 def _join_fusing(program: Program, ends: list[GpuFlows], flows: list[Flow], joined: _ChannelGroups) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,10 +45,10 @@ class GpuFlows:
     wanted: dict[int, dict[Flow | None, int]] = field(default_factory=dict[int, "dict[Flow | None, int]"])
 
 
-def flows_of(program: Program, shares: int, paths: bool) -> list[Flow]:
+def flows_of(program: Program, shares: int) -> list[Flow]:
     """The flow of each message: messages of one flow arrive in the order in which they leave.
 
-    shares: number of shares of the chunks. paths: whether each path between two GPUs has flows of its own.
+    shares: number of shares of the chunks.
     """
     leaves: dict[int, Moment] = {}
     arrives: dict[int, Moment] = {}
@@ -62,7 +62,7 @@ def flows_of(program: Program, shares: int, paths: bool) -> list[Flow]:
         message = program.messages[number]
         share = share_of[message.chunk]
         known = last[message.source, message.target, share]
-        row = (message.path if paths else (), arrives[number])
+        row = (message.path, arrives[number])
         fitting = (k for k, (path, moment) in enumerate(known) if path == row[0] and moment < row[1])
         flow = next(fitting, len(known))
         known[flow : flow + 1] = [row]
@@ -75,6 +75,7 @@ class _OpenFlow:
     """A flow while messages are added to it. number: its number between its two GPUs. steps: of its sender."""
 
     number: int
+    path: tuple[int, ...]
     steps: int = 0
     arrivals: list[Moment] = field(default_factory=list[Moment])
 
@@ -84,11 +85,11 @@ class _OpenFlow:
 
 
 def spread_flows(program: Program, in_flight: int, most: int, channels: int) -> list[Flow]:
-    """The flow of each message, as few as possible such that none has too many messages on their way.
+    """The flow of each message, as few as possible such that each has one path and few messages on their way.
 
-    in_flight: how many messages of a flow have left and not arrived, at most, at the times of the program; more only
-    if a pair of GPUs would need more flows than `channels`. most: steps of a threadblock that sends one flow;
-    what passes on a chunk that came takes two: it waits for that, and for its turn.
+    in_flight: how many messages of a flow have left and not arrived, at most, at the times of the program. most: steps
+    of a threadblock that sends one flow; what passes on a chunk that came takes two: it waits for that, and for its
+    turn. There is more of all these only if a pair of GPUs would need more flows than `channels`.
     """
     arrives = {step.receive: step.when for gpu in program.gpus for step in gpu.steps}
     leaves = {step.send: step.when for gpu in program.gpus for step in gpu.steps}
@@ -96,25 +97,27 @@ def spread_flows(program: Program, in_flight: int, most: int, channels: int) -> 
     for message in program.messages:
         key = message.target, message.chunk
         came[key] = min(message.arrival, came.get(key, message.arrival))
-    flows: dict[tuple[int, int, tuple[int, ...]], list[_OpenFlow]] = defaultdict(list)
-    count = Counter[tuple[int, int]]()
+    flows: dict[tuple[int, int], list[_OpenFlow]] = defaultdict(list)
     found = [Flow(0, 0, 0, 0)] * len(program.messages)
     for number in sorted(range(len(program.messages)), key=leaves.__getitem__):
         message, moment = program.messages[number], arrives[number]
-        pair = message.source, message.target
+        known = flows[message.source, message.target]
         steps = 1 + (came.get((message.source, message.chunk), message.start + 1) <= message.start)
-        known = flows[*pair, message.path]
-        fitting = [flow for flow in known if flow.steps + steps <= most and flow.arrivals[-1] < moment]
-        flow = next((flow for flow in fitting if flow.room_at(in_flight) <= message.start), None)
-        if flow is None and fitting and count[pair] >= channels:
-            flow = min(fitting, key=lambda flow: flow.room_at(in_flight))
+        ordered = [flow for flow in known if flow.arrivals[-1] < moment]
+        free = (
+            flow
+            for flow in ordered
+            if flow.path == message.path and flow.steps + steps <= most and flow.room_at(in_flight) <= message.start
+        )
+        flow = next(free, None)
+        if flow is None and ordered and len(known) >= channels:
+            flow = min(ordered, key=lambda flow: flow.room_at(in_flight))
         if flow is None:
-            flow = _OpenFlow(count[pair])
-            count[pair] += 1
+            flow = _OpenFlow(len(known), message.path)
             known.append(flow)
         flow.arrivals.append(moment)
         flow.steps += steps
-        found[number] = Flow(*pair, flow.number, 0)
+        found[number] = Flow(message.source, message.target, flow.number, 0)
     return found
 
 

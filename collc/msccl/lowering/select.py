@@ -14,7 +14,6 @@ from typing import Final
 from collc.base.units import format_bytes
 from collc.msccl.collectives import BufferLayout, Collective, collective_of, layout_of
 from collc.msccl.limits import MOST_CHUNKS
-from collc.msccl.lowering.eager import eager_messages
 from collc.msccl.lowering.exchange import exchange_alike_gpus
 from collc.msccl.lowering.messages import messages_of
 from collc.msccl.lowering.precheck import NO_PLACEMENT, impossible_placement, precheck
@@ -113,21 +112,15 @@ def _in_place_obstacle(program: Program, layout: BufferLayout) -> str:
     return ""
 
 
-def eager_program(start: Program, module: Module) -> Program | None:
-    """The program after `select` with alike GPUs exchanged and messages that leave as early as they can.
-
-    None if partials are relayed, or if in place a block would arrive before the one that it replaces has left.
-    """
-    if module.schedule is None or any(message.relayed >= 0 for message in start.messages):
-        return None
-    layout = layout_of(module.network, cut_to_slots(module.demand))
-    exchanged = exchange_alike_gpus(start.messages, module.network, module.demand)
-    messages = eager_messages(exchanged, start.chunk_bytes, module.network, module.schedule.model)
-    notes = start.notes if exchanged is start.messages else (*start.notes, _EXCHANGED_NOTE)
-    program = replace(start, messages=messages, gpus=(), scratch_needed=0, notes=notes)
-    if program.placement.in_place and _in_place_obstacle(program, layout):
-        return None
-    return select(program, layout)
+def exchanged_program(start: Program, module: Module) -> Program:
+    """The program after `select` with alike GPUs exchanged; the program itself if no exchange is possible or helps."""
+    if any(message.relayed >= 0 for message in start.messages):
+        return start
+    messages = exchange_alike_gpus(start.messages, module.network, module.demand)
+    if messages is start.messages:
+        return start
+    program = replace(start, messages=messages, gpus=(), scratch_needed=0, notes=(*start.notes, _EXCHANGED_NOTE))
+    return select(program, layout_of(module.network, cut_to_slots(module.demand)))
 
 
 @dataclass(slots=True)

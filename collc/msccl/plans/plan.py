@@ -19,8 +19,9 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import plural
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, residency_notes
-from collc.msccl.lowering.assign import Policy, assign
+from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.flows import flows_of
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import passing_on
 from collc.msccl.lowering.repeat import repeat
@@ -209,7 +210,7 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
     merged = start if packets else merge(start, MOST_CHUNKS if start.instances == 1 else 1)
 
     def by_flow(shares: int) -> Program:
-        return assign(merged, Policy(shares=shares), 1 << 20, 1 << 20)
+        return assign(merged, flows_of(merged, shares), 1 << 20, 1 << 20)
 
     flows = min(_MOST_PEERS_SERVED, most_peers(start))
     if _usual_operations(merged) <= _OPERATIONS * _MOST_BLOCKS_PER_PEER * flows:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from collc.source.elaboration.arithmetic import ALIGNMENT
 from collc.source.elaboration.collectives import OPS
-from collc.source.elaboration.operators import ALIGNMENT
 from collc.source.elaboration.values import ListArray, Value
 from collc.ten.demand import Op, Standard
 from collc.ten.standard_collectives import shapes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from collc.base.diagnostics import Span
@@ -50,7 +50,13 @@ class Topology:
     network: Network
     members: TopologyMembers
     span: Span
-    factors: tuple[Topology, ...] = field(default=())
+    factors: tuple[Topology, ...] = ()
+
+    @property
+    def as_part(self) -> TopologyPart:
+        """The topology as a part of itself."""
+        n, switches = self.network.npu_count, self.network.switch_count
+        return TopologyPart(self, TopologyCopies(self.name, (), (), 0, 0, n, switches, self.members))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -236,7 +236,10 @@ class Builder:
 
     def _quantity(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.QuantityLiteral:
         dimension, value = self._literal(quantity, kept[0], (Dimension.BYTES, Fraction(1)))
-        return ex.QuantityLiteral(self._token_span(kept[0]), dimension, value)
+        span = self._token_span(kept[0])
+        if dimension is Dimension.BYTES and value.denominator != 1:
+            self._error("E0218", f"{float(value):,.15g} bytes are not a whole number of bytes", span)
+        return ex.QuantityLiteral(span, dimension, value)
 
     def _string(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.StringLiteral:
         return ex.StringLiteral(self._token_span(kept[0]), self._literal(string_value, kept[0], ""))

@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
-from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
-from collc.synthesis.bounds.ideal import ideal_bounds
-from collc.synthesis.bounds.longest_paths import longest_path
+from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
+from collc.synthesis.bounds.fluid import Fluid
+from collc.synthesis.bounds.ideal import ideal_bound, longest_path
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.slots import parts_of, slot_classes
-from collc.synthesis.bounds.timing import Delays, LinkClass, LinkClasses, TransferTimes, diameter_limit
-from collc.synthesis.bounds.traffic import Crossing, Traffic, traffic_of
+from collc.synthesis.bounds.timing import Delays, LinkClass, LinkClasses, TransferTimes
+from collc.synthesis.bounds.traffic import Traffic, traffic_of
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand
@@ -55,56 +54,49 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         (False, "the links out of {} and the path to {}"),
         (True, "the links into {} and the path from {}"),
     ):
-        reach = _Reach(network, times, backward)
+        directed = network.reverse() if backward else network
+        distance = distances_to(Digraph.of(directed), times.total[:, 0][network.kind], network.npus)
+        delivery = _ReachTimes(directed, times, distance)
         for part in traffic:
             for holders, wanting, counts in part.shared():
                 near, others = (wanting, holders) if backward else (holders, wanting)
-                farthest = others[reach.distance[np.ix_(row[others], near)].argmax(axis=0)]
+                farthest = others[distance[np.ix_(row[others], near)].argmax(axis=0)]
                 for npu, other in zip(near.tolist(), farthest.tolist(), strict=True):
-                    time = reach.time(npu, other, int(row[other]), counts) if npu != other else -1
+                    time = delivery.time(npu, int(row[other]), counts) if npu != other else -1
                     if time > largest:
                         largest = time
                         yield Bound(time, name.format(network.shown_name(npu), network.shown_name(other)))
 
 
-class _Reach:
-    """Bounds of NPUs and the farthest ones. backward: what NPUs receive, from the farthest ones.
+class _ReachTimes:
+    """When NPUs can have sent chunks over all their links so that the last ones have come to another NPU.
 
     distance: int64[NPUs, devices], picoseconds.
     """
 
-    def __init__(self, network: Network, times: TransferTimes, backward: bool) -> None:
-        self._times, self._kind = times, network.kind
-        graph = Digraph.of(network.reverse() if backward else network)
-        self.distance = distances_to(graph, times.total[:, 0][network.kind], network.npus)
-        self._offsets, self._links = network.in_links if backward else network.out_links
-        self._ends = network.source if backward else network.target
+    def __init__(self, network: Network, times: TransferTimes, distance: Int64Array) -> None:
+        self._network, self._times, self._distance = network, times, distance
         self._classes: dict[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]] = {}
         self._known: dict[tuple[object, ...], int] = {}
 
-    def time(self, npu: int, farthest: int, row: int, counts: Int64Array) -> int:
-        """See `TransferTimes.delivery`. row: of the farthest one. counts: int64[sizes], chunks."""
-        classes = self._classes.get((npu, farthest))
+    def time(self, npu: int, row: int, counts: Int64Array) -> int:
+        """See `TransferTimes.delivery`. row: of the other NPU. counts: int64[sizes], chunks."""
+        classes = self._classes.get((npu, row))
         if classes is None:
-            links = self._links[self._offsets[npu] : self._offsets[npu + 1]]
-            lag = np.minimum(self.distance[row, self._ends[links]], UNREACHABLE)
-            number = Counter(zip(self._kind[links].tolist(), lag.tolist(), strict=True))
-            classes = self._classes[npu, farthest] = tuple(sorted(number.items()))
+            offsets, links = self._network.out_links
+            own = links[offsets[npu] : offsets[npu + 1]]
+            lag = np.minimum(self._distance[row, self._network.target[own]], UNREACHABLE)
+            number = Counter(zip(self._network.kind[own].tolist(), lag.tolist(), strict=True))
+            classes = self._classes[npu, row] = tuple(sorted(number.items()))
         key = classes, counts.tobytes()
         if key not in self._known:
-            found = [LinkClass(kind, lag, lag, count) for (kind, lag), count in classes]
-            self._known[key] = self._times.delivery(found, counts.tolist())
+            links_ = [LinkClass(kind, lag, lag, count) for (kind, lag), count in classes]
+            self._known[key] = self._times.delivery(links_, counts.tolist())
         return self._known[key]
 
 
 DETAILED_DEVICES: Final = 2048
 """The most devices for which hops between all devices and delays before and behind links are computed."""
-
-MOST_LINK_CLASSES: Final = 256
-"""The most classes of links with equal delays for which the bounds of single NPUs consider delays."""
-
-NPU_CUTS: Final = 8
-"""NPUs with the largest bounds that are also tried as cuts."""
 
 
 def lower_bound(
@@ -115,8 +107,10 @@ def lower_bound(
     known_time: the time of a schedule of the demand; the search ends if a bound reaches it. ideal: the ideal bound
     if it is known. A reduced chunk counts once per cut and direction. Raises ValueError if links have no bandwidth.
     """
-    ideals = ideal_bounds(network, demand, model) if ideal is None else iter([ideal])
-    return _largest(chain(_bounds(network, demand, None, model, flows=True), ideals), known_time)
+    best = _largest(_bounds(network, demand, None, model), known_time)
+    if known_time is not None and best.time >= known_time:
+        return best
+    return max(best, ideal or ideal_bound(network, demand, model), key=lambda bound: bound.time)
 
 
 def task_bound(task: Task) -> Bound:
@@ -134,28 +128,20 @@ def _largest(bounds: Iterator[Bound], known_time: int | None) -> Bound:
     return best
 
 
-def _bounds(
-    network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel, flows: bool = False
-) -> Iterator[Bound]:
-    """All bounds, the quick ones first. chunks: as in `traffic_of`. flows: whether to search cuts by maximum flow."""
+def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel) -> Iterator[Bound]:
+    """All bounds, the quick ones first. chunks: as in `traffic_of`."""
     sizes, traffic = traffic_of(demand, chunks)
     if not len(sizes) or not network.link_count:
         return
-    problem = _BoundProblem.of(network, traffic, TransferTimes.of(network, sizes, model))
-    degrees = [_degree_bounds(problem, received) for received in (True, False)]
-    for simple, _ in degrees:
-        yield from simple
-    known = max((bound.time for simple, _ in degrees for bound in simple), default=0)
-    yield from _path_bounds(problem, known)
-    for _, delayed in degrees:
-        yield from delayed
+    times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
+    yield from _crossing_bounds(_BoundProblem(network, traffic, times, Delays.none(network)), npu_sets(fluid))
+    yield from (longest_path(network, traffic, times.total[:, size], size) for size in sorted({0, len(sizes) - 1}))
+    problem = _BoundProblem.of(network, traffic, times)
+    yield from _crossing_bounds(problem, npu_sets(fluid))
     yield from _load_bound(problem)
-    yield from reach_bounds(network, traffic, problem.times)
+    yield from reach_bounds(network, traffic, times)
     yield from _slot_bounds(problem)
-    sets = [cuts_of(network, problem.times.total[:, -1])]
-    if flows and not tries_all_cuts(network):
-        sets.append(flow_cuts(network, traffic, problem.times.busy[:, -1]))
-    yield from _cut_bounds(problem, chain.from_iterable(sets), known)
+    yield from _crossing_bounds(problem, narrow_sets(fluid, demand))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,49 +170,6 @@ class _BoundProblem:
         return self._link_classes[summed, forked]
 
 
-def _degree_bounds(problem: _BoundProblem, received: bool) -> tuple[list[Bound], list[Bound]]:
-    """Bounds by what each NPU must receive over its incoming links, or send over its outgoing ones.
-
-    Returns (the bounds of NPUs whose links have no lag; those of the other NPUs, and of some NPUs as cuts).
-    """
-    network, times = problem.network, problem.times
-    name, ends = ("into", network.target) if received else ("out of", network.source)
-    chunks = np.zeros((len(times.sizes), network.device_count), np.int64)
-    for part in problem.traffic:
-        counts = part.received() if received else part.sent()
-        chunks[:, : counts.shape[1]] += counts
-    classes = problem.link_classes()
-    if len(classes.keys) > MOST_LINK_CLASSES:
-        classes = Delays.none(network).link_classes(network)
-    degrees = np.zeros((network.device_count, len(classes.keys)), np.int64)
-    np.add.at(degrees, (ends, classes.number), 1)
-    active = np.flatnonzero(chunks.any(axis=0))
-    unique, first = np.unique(np.concatenate([degrees, chunks.T], axis=1)[active], axis=0, return_index=True)
-    simple: list[tuple[Bound, int]] = []
-    delayed: list[tuple[Bound, int]] = []
-    for row, npu in zip(unique.tolist(), active[first].tolist(), strict=True):
-        links = classes.counted(row[: len(classes.keys)])
-        bound = Bound(times.delivery(links, row[len(classes.keys) :]), f"the links {name} {network.shown_name(npu)}")
-        (delayed if any(link.lag for link in links) else simple).append((bound, npu))
-    largest = sorted((*simple, *delayed), key=_longest_first)[:NPU_CUTS]
-    as_cuts = largest if network.device_count <= DETAILED_DEVICES else []
-    return [bound for bound, _ in simple], [
-        *(bound for bound, _ in delayed),
-        *(replace(bound, time=_npu_cut_time(problem, npu, received)) for bound, npu in as_cuts),
-    ]
-
-
-def _longest_first(found: tuple[Bound, int]) -> int:
-    return -found[0].time
-
-
-def _npu_cut_time(problem: _BoundProblem, npu: int, received: bool) -> int:
-    """The bound of an NPU as a cut, which also counts what is added up before it, or forks behind it."""
-    inside = np.zeros(problem.network.device_count, np.bool_)
-    inside[npu] = True
-    return _crossing_time(problem, inside if received else ~inside)
-
-
 def _load_bound(problem: _BoundProblem) -> Iterator[Bound]:
     """The least number of transfers, over all links."""
     network, traffic = problem.network, problem.traffic
@@ -250,26 +193,14 @@ def _slot_bounds(problem: _BoundProblem) -> Iterator[Bound]:
                 yield Bound(times.delivery(links, counts.tolist()), parts.name)
 
 
-def _path_bounds(problem: _BoundProblem, known: int) -> Iterator[Bound]:
-    """The longest shortest path of a chunk, if it can exceed `known`, the largest bound so far."""
-    total = problem.times.total
-    if diameter_limit(problem.network, total[:, -1]) <= known:
-        return
-    for size in sorted({0, total.shape[1] - 1}):
-        path = longest_path(problem.network, problem.traffic, total[:, size], size, 0)
-        if path is not None:
-            yield path
-
-
-def _cut_bounds(problem: _BoundProblem, cuts: Iterator[BoolArray], known: int) -> Iterator[Bound]:
-    """What must cross each cut, in each direction, if that takes longer than across all before, and than `known`."""
-    best = known
-    for cut in cuts:
-        for inside in (cut, ~cut):
-            time = _crossing_time(problem, inside, best)
-            if time > best:
-                best = time
-                yield Bound(time, name_of_links_into(problem.network, inside))
+def _crossing_bounds(problem: _BoundProblem, sets: Iterator[BoolArray]) -> Iterator[Bound]:
+    """What must enter each set of devices, if that takes longer than for all sets before."""
+    best = 0
+    for inside in sets:
+        time = _crossing_time(problem, inside, best)
+        if time > best:
+            best = time
+            yield Bound(time, name_of_links_into(problem.network, inside))
 
 
 def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) -> int:
@@ -280,29 +211,18 @@ def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) ->
     enough for their contributions to have been added up, or once for each of them.
     """
     network, times = problem.network, problem.times
-    crossing = _crossing(problem.traffic, inside)
-    counts = crossing.counts.tolist()
+    parts = [part.crossing(inside) for part in problem.traffic]
+    moving = [part for part in parts if part.counts.any()]
+    gather, spread = (min((getattr(part, end) for part in moving), default=1) for end in ("gather", "spread"))
+    counts: list[int] = np.sum([part.counts for part in parts], axis=0).tolist()
     chunks = sum(counts)
     if not chunks:
         return known
     entering = ~inside[network.source] & inside[network.target]
     time = times.delivery(problem.link_classes().of(entering), counts, known)
     size = next(number for number, count in enumerate(counts) if count)
-    summed, forked = crossing.gather > 1, crossing.spread > 1
-    both = min(crossing.gather, crossing.spread)
-    cases = [(summed, False, crossing.gather), (False, forked, crossing.spread), (summed, forked, both)]
-    for sums, forks, copies in cases:
+    for sums, forks, copies in ((True, False, gather), (False, True, spread), (True, True, min(gather, spread))):
         if copies > 1:
             links = problem.link_classes(sums, forks).of(entering)
             time = times.delivery_of(links, size, chunks, copies, time)
     return time
-
-
-def _crossing(traffic: list[Traffic], inside: BoolArray) -> Crossing:
-    """What all runs together must bring into a set of devices."""
-    parts = [part.crossing(inside) for part in traffic]
-    moving = [part for part in parts if part.counts.any()]
-    counts = np.sum([part.counts for part in parts], axis=0)
-    return Crossing(
-        counts, min((part.spread for part in moving), default=1), min((part.gather for part in moving), default=1)
-    )

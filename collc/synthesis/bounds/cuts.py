@@ -1,12 +1,4 @@
-"""Cuts of a network that are likely to be narrow.
-
-The narrowest cuts of small networks, by maximum flow.
-
-For each NPU that wants something, the set of devices around it with the largest ratio of volume to capacity: bytes of
-the chunks that no device of the set has at the start, over what the links into the set carry. For All-Gather that is
-the bottleneck of ForestColl (Zhao et al., 2024). The ratio is maximized by Dinkelbach's method: each round asks for a
-set with a larger ratio than the last one, and a minimum cut between all chunks and the NPU answers.
-"""
+"""Sets of devices into which the links are likely to be narrow, and of those the narrowest, by maximum flow."""
 
 from __future__ import annotations
 
@@ -16,104 +8,12 @@ from typing import Final
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.graph.flow import CutSearch
 from collc.graph.reachability import weakly_connected
-from collc.synthesis.bounds.traffic import Traffic
+from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
+from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.demand import Demand, Run
 from collc.ten.network import Network
-
-MOST_DEVICES: Final = 32
-"""Devices up to which flows are computed: they take milliseconds each."""
-
-ROUNDS: Final = 8
-"""Rounds for each NPU; few need more than three."""
-
-_SCALE: Final = 1 << 40
-"""Capacities are _SCALE / picoseconds, as integers, so that flows are exact."""
-
-Volumes = dict[tuple[int, ...], int]
-"""Bytes that one NPU wants, by the NPUs that hold them at the start."""
-
-
-def flow_cuts(network: Network, traffic: list[Traffic], busy: Int64Array) -> Iterator[BoolArray]:
-    """The narrowest cuts found, bool[devices], each once.
-
-    busy: int64[kinds], picoseconds that a chunk occupies a link.
-    """
-    if int(network.present.sum()) > MOST_DEVICES:
-        return
-    seen: set[bytes] = set()
-    capacity: list[int] = [_SCALE // max(1, int(time)) + 1 for time in busy[network.kind].tolist()]
-    for backward in (False, True):
-        wanted: dict[int, Volumes] = {}
-        for part in traffic:
-            for stream in part.streams(backward):
-                volumes = wanted.setdefault(stream.target, {})
-                volumes[stream.sources] = volumes.get(stream.sources, 0) + stream.volume
-        directed = network.reverse() if backward else network
-        for target, volumes in sorted(wanted.items()):
-            for inside in _narrower_sets(directed, capacity, target, volumes):
-                key = inside.tobytes()
-                if key not in seen:
-                    seen.add(key)
-                    yield inside
-
-
-def _narrower_sets(network: Network, capacity: list[int], target: int, volumes: Volumes) -> Iterator[BoolArray]:
-    """Sets around a target, each with a larger ratio of volume to capacity than the last; the first beats the target
-    alone.
-    """
-    inside = np.zeros(network.device_count, np.bool_)
-    inside[target] = True
-    search: _SetSearch | None = None
-    for _ in range(ROUNDS):
-        entering = np.flatnonzero(~inside[network.source] & inside[network.target])
-        width = sum(capacity[link] for link in entering.tolist())
-        volume = sum(bytes_ for holders, bytes_ in volumes.items() if not inside[list(holders)].any())
-        search = search or _SetSearch(network, capacity, target, volumes)
-        found = search.better(width, volume)
-        if found is None:
-            return
-        inside = found
-        yield inside
-
-
-class _SetSearch:
-    """The sets around a target with a large ratio of volume to capacity, as minimum cuts of one graph.
-
-    Its vertices are the devices, a source of all chunks, and one for the chunks of each set of several holders.
-    """
-
-    def __init__(self, network: Network, capacity: list[int], target: int, volumes: Volumes) -> None:
-        self._devices, self._capacity, self._volumes = network.device_count, capacity, sorted(volumes.items())
-        start = network.device_count
-        vertices = start + 1
-        ends: list[tuple[int, int]] = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
-        joins: list[tuple[int, int]] = []
-        for holders, _ in self._volumes:
-            if len(holders) == 1:
-                ends.append((start, holders[0]))
-                continue
-            ends.append((start, vertices))
-            joins += [(vertices, holder) for holder in holders]
-            vertices += 1
-        self._joins = len(joins)
-        self._search = CutSearch(vertices, ends + joins, start, target)
-
-    def better(self, width: int, volume: int) -> BoolArray | None:
-        """The set that minimizes its width * known volume - its volume * known width; None if that is not negative.
-
-        width, volume: the capacity of the links into the last set, and its volume.
-        """
-        wanted = [bytes_ * width for _, bytes_ in self._volumes]
-        given = [*(each * volume for each in self._capacity), *wanted, *([None] * self._joins)]
-        least, side = self._search.cut(given)
-        if least >= sum(wanted):
-            return None
-        inside = np.zeros(self._devices, np.bool_)
-        inside[[vertex for vertex in side if vertex < self._devices]] = True
-        return inside
-
 
 EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
@@ -125,6 +25,28 @@ AXIS_CUTS: Final = 16
 """The parts into which a longer axis is divided, with cuts only between them."""
 
 
+NPU_SETS: Final = 16
+"""Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
+
+
+def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
+    """bool[devices]: single NPUs, and all devices but one NPU, those with the most bytes for their bandwidth first."""
+    for received in (True, False):
+        for npu in fluid.busiest(received, NPU_SETS):
+            inside = np.arange(fluid.network.device_count) == npu
+            yield inside if received else ~inside
+
+
+def narrow_sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
+    """bool[devices]: the narrowest sets of each run, and the cuts of the network from both sides."""
+    for run in demand.runs:
+        yield from narrowest_sets(fluid, run)
+    network = fluid.network
+    for cut in cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies):
+        yield cut
+        yield ~cut
+
+
 def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     """The cuts to try, bool[devices]. cost: int64[kinds], picoseconds of a chunk on links of a kind.
 
@@ -132,7 +54,7 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     links, halves along the axes of arrays, the NPUs on a switch, and all sets of a small network.
     """
     used = np.flatnonzero(network.present)
-    if tries_all_cuts(network):
+    if 1 < len(used) <= EXHAUSTIVE_DEVICES:
         for bits in range(1, 1 << (len(used) - 1)):
             inside = np.zeros(network.device_count, np.bool_)
             inside[used[[k for k in range(len(used)) if bits >> k & 1]]] = True
@@ -141,11 +63,6 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     yield from _component_cuts(network, cost)
     yield from _axis_cuts(network)
     yield from _switch_cuts(network)
-
-
-def tries_all_cuts(network: Network) -> bool:
-    """Whether a network is so small that every cut is tried."""
-    return 1 < int(network.present.sum()) <= EXHAUSTIVE_DEVICES
 
 
 def _component_cuts(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
@@ -199,3 +116,27 @@ def _switch_cuts(network: Network) -> Iterator[BoolArray]:
         inside[switch] = True
         if int(inside.sum()) > 2 and not inside[: network.npu_count][network.present[: network.npu_count]].all():
             yield inside
+
+
+def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
+    """bool[devices]: sets whose incoming links are the bottleneck of a run if it ran alone, exactly.
+
+    For All-Gather that is the bottleneck of ForestColl (Zhao et al., 2024).
+    """
+    standard, group = run.standard, run.group.tolist()
+    if standard is None or len(group) < 2:
+        return
+    shape, root = standard.shape, group[standard.root]
+    for backward, members in ((False, shape.end), (True, shape.start)):
+        if members != "all":
+            continue
+
+        def search(fluid: Fluid, backward: bool = backward) -> GatherRate:
+            graph = fluid.graph.reverse() if backward else fluid.graph
+            if shape.has_root:
+                return broadcast_rate(graph, fluid.capacity, root, group)
+            return gather_rate(graph, fluid.capacity, group)
+
+        found = exactly(fluid, search)
+        if found is not None:
+            yield found[0].outside == backward

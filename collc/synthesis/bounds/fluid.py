@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
@@ -30,7 +29,6 @@ from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
 
 T = TypeVar("T")
-FloatArray = NDArray[np.float64]
 
 LATENCY_DEVICES: Final = 2048
 """Devices up to which latencies before and behind links count."""
@@ -43,9 +41,6 @@ COARSER: Final = 1 << 6
 
 SECOND: Final = 10**12
 """Picoseconds."""
-
-ROUNDING: Final = 1 - 1e-9
-"""A time is known to be shorter than another one only by more than sums of floating-point numbers can be wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,32 +112,10 @@ class Fluid:
         order = np.argsort(-time, kind="stable")
         return [int(npu) for npu in order[:count] if time[npu] > 0]
 
-    def time_into(self, inside: BoolArray, known: int = 0) -> int:
-        """Picoseconds until all bytes that must enter a set of devices can have done so; 0 if none must.
-
-        inside: bool[devices]. known: a time; 0 may be returned if the time is not longer.
-        """
+    def time_into(self, inside: BoolArray) -> int:
+        """Picoseconds until all bytes that must enter a set of devices, bool[devices], can have done so; 0 if none."""
         volume = sum(int(self.sizes @ part.crossing(inside).counts) for part in self.traffic)
-        entering = ~inside[self.network.source] & inside[self.network.target]
-        if not volume or not self._may_take_longer(entering, volume, known):
-            return 0
-        return self.time_over(entering, volume)
-
-    def _may_take_longer(self, links: BoolArray, volume: int, known: int) -> bool:
-        """Whether some links may take longer than `known` to deliver `volume` bytes.
-
-        They take no longer than if links whose lag is longer than that counted with less than nothing.
-        """
-        if self.network.has_limited_buffers:
-            return True
-        used = links & self._reached
-        rate = float(self._rate[used].sum())
-        return rate * known * ROUNDING <= volume * SECOND + float(self._lost[used].sum())
-
-    @cached_property
-    def _reached(self) -> BoolArray:
-        """bool[links]: data can come to the link, and get on from it."""
-        return self._lag < UNREACHABLE
+        return self.time_over(~inside[self.network.source] & inside[self.network.target], volume)
 
     @cached_property
     def _lag(self) -> Int64Array:
@@ -150,16 +123,6 @@ class Fluid:
         network = self.network
         lag = self.delays.head[network.source] + self.delays.tail[network.target]
         return np.minimum(lag, UNREACHABLE) + self.waits[network.kind]
-
-    @cached_property
-    def _rate(self) -> FloatArray:
-        """float64[links]: bytes a second."""
-        return np.array([float(rate) for rate in self.rates])[self.network.kind]
-
-    @cached_property
-    def _lost(self) -> FloatArray:
-        """float64[links]: rate x lag."""
-        return self._rate * self._lag
 
     def time_between(self, label: Int64Array, volume: int, backward: bool = False) -> int:
         """Picoseconds until all bytes that must enter some sets of devices can have done so; backward: leave them.
@@ -176,7 +139,7 @@ class Fluid:
         """
         if not work:
             return 0
-        network, lag, used = self.network, self._lag, self._reached
+        network, lag, used = self.network, self._lag, self._lag < UNREACHABLE
         keys, number = np.unique(np.stack([lag, network.kind], axis=1)[used], axis=0, return_inverse=True)
         total = np.zeros(len(keys), np.int64)
         np.add.at(total, number.reshape(-1), price[used])

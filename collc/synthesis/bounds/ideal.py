@@ -10,76 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import count
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from collc.graph.throughput import broadcast_rate, gather_rate
-from collc.synthesis.bounds.cuts import cuts_of, flow_cuts, tries_all_cuts
+from collc.graph.digraph import Digraph
+from collc.graph.distances import UNREACHABLE, distances_to
+from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
 from collc.synthesis.bounds.endpoints import endpoint_bounds
-from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
-from collc.synthesis.bounds.longest_paths import longest_path
+from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.slots import parts_of
-from collc.synthesis.bounds.traffic import traffic_of
-from collc.ten.arrays import BoolArray
+from collc.synthesis.bounds.traffic import Traffic, traffic_of
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Run
 from collc.ten.module import Bound
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
-NPU_SETS: Final = 16
-"""Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
-
-MORE_CUTS_DEVICES: Final = 256
-"""Devices up to which other cuts are tried beside the narrowest: latencies can make them better."""
+PATH_WORK: Final = 1_000_000
+"""Sources x links that the search for the longest path may visit."""
 
 
+@lru_cache(maxsize=2)  # `auto` and the report ask for the same ones
 def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Bound:
     """The largest such bound found, in picoseconds, with its name. That for `pipelined` is valid for both link models.
 
     Raises ValueError if links have no bandwidth or latency.
     """
-    best = Bound(0, "nothing moves")
-    for bound in ideal_bounds(network, demand, model):
-        if bound.time > best.time:
-            best = bound
-    return best
-
-
-def ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
-    """All such bounds. Raises ValueError as ideal_bound does."""
-    return iter(_shared_bounds(network, demand, model))
-
-
-class _SharedBounds:
-    """Bounds that are each computed once, at the first request: `auto` and the report request the same ones."""
-
-    def __init__(self, bounds: Iterator[Bound]) -> None:
-        self._rest = bounds
-        self._found: list[Bound] = []
-
-    def __iter__(self) -> Iterator[Bound]:
-        for number in count():
-            if number == len(self._found):
-                try:
-                    found = next(self._rest)
-                except StopIteration:
-                    return
-                except BaseException:  # as at a time limit: what is left is unknown, not none
-                    _shared_bounds.cache_clear()
-                    raise
-                self._found.append(found)
-            yield self._found[number]
-
-
-@lru_cache(maxsize=2)
-def _shared_bounds(network: Network, demand: Demand, model: LinkModel) -> _SharedBounds:
-    """The bounds of the last networks and demands, which are told apart as objects."""
-    return _SharedBounds(_ideal_bounds(network, demand, model))
+    return max(_ideal_bounds(network, demand, model), key=lambda bound: bound.time, default=Bound(0, "nothing moves"))
 
 
 def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
@@ -88,15 +50,41 @@ def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterato
         return
     yield from endpoint_bounds(network, sizes, traffic)
     fluid = Fluid.of(network, sizes, traffic)
-    known = 0
-    for bound in _bounds(fluid, demand):
-        known = max(known, bound.time)
-        yield bound
+    yield from _bounds(fluid, demand)
     if model is LinkModel.STORE and network.latencies[network.kind].any():
         yield from _bounds(fluid.storing(max(_largest_chunk(run) for run in demand.runs)), demand)
-    path = longest_path(network, traffic, network.latencies, 0, known)
-    if path is not None:
-        yield Bound(path.time, f"the {path.name}")
+    path = longest_path(network, traffic, network.latencies, 0)
+    yield Bound(path.time, f"the {path.name}")
+
+
+def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, size: int) -> Bound:
+    """The longest of the shortest paths that chunks of size number `size` or more must take.
+
+    cost: int64[kinds], picoseconds.
+    """
+    best = Bound(0, "")
+    sources, distance = distances_from_npus(network, cost)
+    for part in traffic:
+        time, start, end = part.longest(distance, sources, size)
+        if best.time < time < UNREACHABLE:
+            best = Bound(time, f"path from {network.shown_name(start)} to {network.shown_name(end)}")
+    return best
+
+
+def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
+    """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs or as many as PATH_WORK allows.
+
+    cost: int64[kinds], picoseconds.
+    """
+    npus, length = network.npus, cost[network.kind]
+    backward = Digraph.of(network).reverse()
+    most = max(1, PATH_WORK // max(1, network.link_count))
+    if most < len(npus):
+        first = distances_to(backward, length, npus[:1])[0, : network.npu_count]
+        farthest = int(np.where(first < UNREACHABLE, first, -1).argmax())
+        even = npus[np.linspace(0, len(npus) - 1, max(1, most - 1)).astype(np.int64)]
+        npus = np.unique(np.append(even, farthest)).astype(np.int32)
+    return npus, distances_to(backward, length, npus)
 
 
 def _largest_chunk(run: Run) -> int:
@@ -111,13 +99,12 @@ def _largest_chunk(run: Run) -> int:
 
 
 def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
-    network = fluid.network
     best = 0
-    for inside in _sets(fluid, demand):
-        time = fluid.time_into(inside, best)
+    for inside in chain(npu_sets(fluid), narrow_sets(fluid, demand)):
+        time = fluid.time_into(inside)
         if time > best:
             best = time
-            yield Bound(time, name_of_links_into(network, inside))
+            yield Bound(time, name_of_links_into(fluid.network, inside))
     yield from _slot_bounds(fluid)
     for run in demand.runs:
         yield from partition_bounds(fluid, run)
@@ -135,51 +122,3 @@ def _slot_bounds(fluid: Fluid) -> Iterator[Bound]:
         for backward in (False, True):
             volume = int(fluid.sizes @ (parts.leaving if backward else parts.entering))
             yield Bound(fluid.time_between(parts.label, volume, backward), parts.name)
-
-
-def _sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
-    """bool[devices]: sets that data must enter."""
-    network = fluid.network
-    for received in (True, False):
-        for npu in fluid.busiest(received, NPU_SETS):
-            inside = np.zeros(network.device_count, np.bool_)
-            inside[npu] = True
-            yield inside if received else ~inside
-    for run in demand.runs:
-        yield from narrowest_sets(fluid, run)
-    exact = demand.standard is not None and demand.standard.shape.phases > 0
-    if exact and network.device_count > MORE_CUTS_DEVICES:
-        return
-    per_byte = np.array([max(1, int(SECOND * 1024 / rate)) for rate in fluid.rates], np.int64)
-    cuts = [cuts_of(network, per_byte)]
-    if not tries_all_cuts(network) and not exact:
-        cuts.append(flow_cuts(network, fluid.traffic, per_byte))
-    for found in cuts:
-        for inside in found:
-            yield inside
-            yield ~inside
-
-
-def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
-    """bool[devices]: sets whose incoming links are the bottleneck of a run if it ran alone, exactly."""
-    standard, group = run.standard, run.group.tolist()
-    if standard is None or len(group) < 2:
-        return
-    kind = standard.kind
-    if kind in ("all_gather", "all_reduce"):
-        found = exactly(fluid, lambda one: gather_rate(one.graph, one.capacity, group))
-        if found is not None:
-            yield ~found[0].outside
-    if kind in ("reduce_scatter", "all_reduce"):
-        found = exactly(fluid, lambda one: gather_rate(one.graph.reverse(), one.capacity, group))
-        if found is not None:
-            yield found[0].outside
-    root = group[standard.root]
-    if kind == "broadcast":
-        found = exactly(fluid, lambda one: broadcast_rate(one.graph, one.capacity, root, group))
-        if found is not None:
-            yield ~found[0].outside
-    if kind == "reduce":
-        found = exactly(fluid, lambda one: broadcast_rate(one.graph.reverse(), one.capacity, root, group))
-        if found is not None:
-            yield found[0].outside

@@ -159,21 +159,5 @@ class LinkClasses:
 
     def of(self, links: BoolArray) -> list[LinkClass]:
         """The classes of some links, bool[links]."""
-        return self.counted(np.bincount(self.number[links], minlength=len(self.keys)).tolist())
-
-    def counted(self, counts: list[int]) -> list[LinkClass]:
-        """The classes of counts[k] links of each class k."""
+        counts: list[int] = np.bincount(self.number[links], minlength=len(self.keys)).tolist()
         return [LinkClass(*key, count) for key, count in zip(self.keys, counts, strict=True) if count]
-
-
-def diameter_limit(network: Network, cost: Int64Array) -> int:
-    """A time that no shortest path exceeds: that from any device to the first NPU, and from there to any.
-
-    UNREACHABLE or more if that NPU does not reach all devices, or not all reach it. cost: int64[kinds],
-    picoseconds.
-    """
-    start = np.full(network.device_count, UNREACHABLE, np.int64)
-    start[network.npus[:1]] = 0
-    graph, length = Digraph.of(network), cost[network.kind]
-    both = (distances_from(one, length, start)[network.present] for one in (graph, graph.reverse()))
-    return sum(int(distance.max(initial=0)) for distance in both)

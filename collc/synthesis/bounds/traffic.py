@@ -29,15 +29,6 @@ class Crossing:
     gather: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Bytes that the target must get from one of the sources; backward: that one of the sources must get from it."""
-
-    sources: tuple[int, ...]
-    target: int
-    volume: int
-
-
 class Traffic(Protocol):
     """The chunks of one run. Sizes are numbers in the ascending list of the sizes of all runs."""
 
@@ -52,10 +43,6 @@ class Traffic(Protocol):
 
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """Device numbers, in any order: those that hold something at the start, and those that want something."""
-        ...
-
-    def streams(self, backward: bool) -> Iterator[Stream]:
-        """What each NPU must get, or, backward, what each contributor to a reduction must send."""
         ...
 
     def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
@@ -126,7 +113,7 @@ def _traffic(demand: Demand, run: int, rows: Int32Array | None, sizes: Int64Arra
     standard = entry.standard
     if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PATTERN_MEMBERS:
         size = standard.size // (len(entry.group) * standard.chunks)
-        return _AllToAllTraffic(entry.group, standard.chunks, size, int(np.searchsorted(sizes, size)), len(sizes))
+        return _AllToAllTraffic(entry.group, standard.chunks, int(np.searchsorted(sizes, size)), len(sizes))
     table = demand.tables[run]
     return _TableTraffic(table, np.arange(len(table), dtype=np.int32) if rows is None else rows, sizes, copies)
 
@@ -135,12 +122,11 @@ def _traffic(demand: Demand, run: int, rows: Int32Array | None, sizes: Int64Arra
 class _AllToAllTraffic:
     """An All-to-All: `chunks` chunks from each member of the group to each other one.
 
-    chunk_bytes: of each chunk. size: its number among all sizes. size_count: how many sizes there are.
+    size: the number of its size among all sizes. size_count: how many sizes there are.
     """
 
     group: Int32Array
     chunks: int
-    chunk_bytes: int
     size: int
     size_count: int
     pairwise: bool = True
@@ -155,14 +141,6 @@ class _AllToAllTraffic:
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """See Traffic."""
         return self.group, self.group
-
-    def streams(self, backward: bool) -> Iterator[Stream]:
-        """See Traffic."""
-        group: list[int] = self.group.tolist()
-        for target in group if not backward else ():
-            for source in group:
-                if source != target:
-                    yield Stream((source,), target, self.chunks * self.chunk_bytes)
 
     def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
         """See Traffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
@@ -210,7 +188,7 @@ class _TableTraffic:
         self._pre, self._post, self._size = unique[:, 0], unique[:, 1], unique[:, 3]
         self._reduced = unique[:, 2] == 1
         self._counts = counts.astype(np.int64)
-        self._size_count, self._bytes = len(sizes), sizes
+        self._size_count = len(sizes)
         self._devices = int(table.sets.members.max(initial=-1)) + 1
         self.pairwise = bool(((self._sets.sizes[self._pre] == 1) & (self._sets.sizes[self._post] == 1)).any())
 
@@ -235,21 +213,6 @@ class _TableTraffic:
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """See Traffic."""
         return self._all_members(self._pre), self._all_members(self._post)
-
-    def streams(self, backward: bool) -> Iterator[Stream]:
-        """See Traffic. Of the contributors to a reduced chunk, the first that is not the target is the source."""
-        for row, reduced in enumerate(self._reduced.tolist()):
-            pre: list[int] = self._sets[int(self._pre[row])].tolist()
-            post: list[int] = self._sets[int(self._post[row])].tolist()
-            volume = int(self._counts[row]) * int(self._bytes[self._size[row]])
-            sources, targets = (post, pre) if backward else (pre, post)
-            if not sources or (backward and not reduced):
-                continue
-            for target in targets:
-                if not reduced and target not in sources:
-                    yield Stream(tuple(sources), target, volume)
-                elif reduced and sources != [target]:
-                    yield Stream((next(npu for npu in sources if npu != target),), target, volume)
 
     def _all_members(self, column: Int64Array) -> Int32Array:
         """int32: the members of all sets of a column, each once."""

@@ -90,6 +90,11 @@ class ForestProblem:
         offsets = np.searchsorted(self.pair[order], np.arange(self.graph.edge_count + 1))
         return offsets.astype(np.int64), order.astype(np.int64)
 
+    @cached_property
+    def fastest(self) -> Int64Array:
+        """int64[pairs]: the fastest link of each pair."""
+        return self.links[1][self.links[0][:-1]]
+
 
 _SCALE = 1 << 20
 """Capacities are rounded to 1/_SCALE of the largest one, unless they are multiples of a common rate."""
@@ -100,7 +105,7 @@ def forest_problem(conditions: Conditions) -> ForestProblem:
     task = conditions.task
     _check_support(conditions)
     members = _members(conditions)
-    order, first = _by_holder(conditions, members)
+    first, order = group_positions(np.searchsorted(members, conditions.holders).astype(np.int32), len(members))
     column = int(conditions.column[0])
     busy = conditions.clock.busy[task.network.kind, column]
     total = conditions.clock.total[task.network.kind, column]
@@ -140,12 +145,6 @@ def _members(conditions: Conditions) -> Int32Array:
     if not bool((sizes == len(members) - 1).all()):
         raise not_served("not every chunk is for all NPUs")
     return members
-
-
-def _by_holder(conditions: Conditions, members: Int32Array) -> tuple[Int32Array, Int32Array]:
-    """Rows of the conditions by the member that holds them, and where those of each member begin."""
-    first, order = group_positions(np.searchsorted(members, conditions.holders).astype(np.int32), len(members))
-    return order, first
 
 
 def _rates(task: Task, busy: Int64Array) -> Int64Array:

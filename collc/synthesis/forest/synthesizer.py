@@ -2,21 +2,26 @@
 
 Each chunk has one spanning tree, such that the busiest links carry as few trees as any schedule must
 (graph/throughput.py). Reduce-Scatter and reduce are the inverse. All-Reduce is both one after the other, or uses trees
-in both directions if this allows more throughput.
+in both directions if this allows more throughput: if NPUs differ in bandwidth, a Reduce-Scatter and then an All-Gather
+leave links idle, and the bound of all partitions of the NPUs (reduce_rate) allows up to twice the rate. Trees that load
+both directions of their links alike, used for partials and sums of different chunks at once, come near it (Tutte 1961,
+Nash-Williams 1961: packing of undirected spanning trees).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
-from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
+import numpy as np
+
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, SourceError
+from collc.graph.throughput import gather_rate, reduce_rate
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.forest.candidates import gather_candidates
-from collc.synthesis.forest.counts import tree_counts
-from collc.synthesis.forest.portfolio import Portfolio
-from collc.synthesis.forest.problem import forest_problem, not_served
-from collc.synthesis.forest.summed import summed
-from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.forest.problem import ForestProblem, forest_problem, not_served
+from collc.synthesis.forest.schedules import Portfolio
+from collc.synthesis.forest.trees import gather_candidates, summed_candidates, summed_counts, tree_counts
+from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
@@ -24,10 +29,13 @@ from collc.ten.schedule import RowSchedule, Schedule, Transfers
 FLOW_WORK, MOST_FLOW_WORK = 5, 100_000
 """Work of the flows that bound the number of trees, for each link and NPU, and at most."""
 
+GAIN = Fraction(51, 50)
+"""How many times the rate of Reduce-Scatter and All-Gather the bound must allow."""
+
 
 def plan_forest(module: Module, effort: Effort) -> Module:
     """The module with a schedule, or with solved phases. Raises what forest raises."""
-    both = summed(module, effort)
+    both = plan_summed(module, effort)
     if both is None:
         return solve(module, lambda task: forest(task, effort))
     best = replace(module, schedule=both, planned=None)
@@ -62,3 +70,43 @@ def forest(task: Task, effort: Effort) -> Schedule:
     if portfolio.best is None:
         raise NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
     return RowSchedule(task.model, portfolio.best[1])
+
+
+def plan_summed(module: Module, effort: Effort) -> Schedule | None:
+    """A schedule of one All-Reduce over trees used both ways; None if it promises no gain or does not apply."""
+    problem = _problem(module)
+    if problem is None:
+        return None
+    members = problem.members.tolist()
+    try:
+        apart = gather_rate(problem.graph, problem.capacity, members).rate * len(members) / 2
+        together = reduce_rate(problem.graph, problem.capacity, members).rate
+    except (ValueError, OverflowError):
+        return None
+    if together < GAIN * apart:
+        return None
+    counts = summed_counts(problem, together)
+    portfolio = Portfolio(problem, effort, min(count.time for count in counts) * problem.unit, summed=True)
+    portfolio.run(summed_candidates(problem, counts, effort.stop))
+    return None if portfolio.best is None else RowSchedule(module.model, portfolio.best[1])
+
+
+def _problem(module: Module) -> ForestProblem | None:
+    """The All-Gather of a module that is one All-Reduce, over links that lead both ways at one rate."""
+    standards = [run.standard for run in module.demand.runs]
+    network = module.network
+    one = len(standards) == 1 and standards[0] is not None and standards[0].kind == "all_reduce"
+    if not one or module.schedule is not None or bool(network.reduces.any()):
+        return None
+    copies = split(module)[-1].module
+    chunks = np.arange(len(copies.demand.chunks), dtype=np.int32)
+    try:
+        problem = forest_problem(conditions_of(Task(network, copies.demand, module.model, chunks)))
+    except CollcError:
+        return None
+    if len(problem.members) < len(network.npus):
+        return None  # two paths of a tree may lead over an NPU outside the group, which would add up their partials
+    lower = problem.undirected
+    if bool((lower < 0).any()) or bool((problem.capacity != problem.capacity[lower]).any()):
+        return None
+    return problem

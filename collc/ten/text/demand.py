@@ -13,7 +13,7 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.base.units import UNITS, Dimension
 from collc.base.wording import listed
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.declared import Part, contradiction
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.network import Network
@@ -50,6 +50,7 @@ def _run(cursor: Cursor, network: Network, room: int) -> Run:
     cursor.expect("run")
     name = cursor.word()
     cursor.expect("group")
+    span = cursor.span
     cursor.expect("[")
     group = np.array(cursor.items("]", 0, network.npu_count - 1, "NPU", network.npu_count), np.int32)
     places: dict[Part, Span] = {}
@@ -57,10 +58,23 @@ def _run(cursor: Cursor, network: Network, room: int) -> Run:
     cursor.expect("{")
     table = _table(cursor, network, room)
     cursor.expect("}")
+    if wrong := _wrong_members(network, group, table, standard):
+        cursor.fail("T0107", wrong, span)
     run = Run(name, group, table, standard)
     if wrong := contradiction(run):
         cursor.fail("T0107", wrong.message, places[wrong.part])
     return run
+
+
+def _wrong_members(network: Network, group: Int32Array, table: ChunkTable, standard: Standard | None) -> str:
+    """Why the members of a group, or the holders of its chunks, are not those of any run; "" if they may be."""
+    if len(np.unique(group)) < len(group):
+        return "the members of a group must be different NPUs"
+    gone = np.flatnonzero(~network.present)
+    removed = np.intersect1d(gone, np.concatenate([group, table.sets.members]))
+    if len(removed):
+        return f"{network.device_name(int(removed[0]))} was removed, so it takes part in no run"
+    return "a run with chunks needs members" if not len(group) and (len(table) or standard is not None) else ""
 
 
 def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:

@@ -89,7 +89,10 @@ def read_network(cursor: Cursor) -> Network:
     cursor.expect("npus")
     npus = _devices(cursor, MOST_DEVICES, "NPUs")
     cursor.expect("switches")
+    span = cursor.span
     count = npus + _devices(cursor, MOST_DEVICES - npus, "switches")
+    if unwound and count > npus:
+        cursor.fail("T0107", f"a network that is 'unwound' has no switches, and this one has {count - npus}", span)
     families = _families(cursor, count)
     present = np.ones(count, np.bool_)
     if cursor.accept("removed"):

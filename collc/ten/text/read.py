@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import SourceFile, Span
 from collc.base.units import Dimension
 from collc.ten.arrays import Int64Array
+from collc.ten.declared import wrong_steps
 from collc.ten.demand import Demand
 from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Network
@@ -248,11 +249,11 @@ def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) ->
 
 
 def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -> StepSchedule:
-    span = cursor.span
+    head = cursor.span
     steps = cursor.integer(0, _INT32, "number of steps")
     if steps * max(1, network.link_count) > MOST_CELLS:
         message = f"{steps} steps of {network.link_count} links are too many for the text form"
-        cursor.fail("T0108", message, span, _BINARY)
+        cursor.fail("T0108", message, head, _BINARY)
     cursor.expect("of")
     step = cursor.whole_number(Dimension.TIME, 1, "a step")
     cursor.expect("as")
@@ -267,7 +268,10 @@ def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -
         number = cursor.integer(0, steps - 1, "step")
         reader.read()
         _fill_row(reader, table[number], number < reduce_steps, span)
-    return StepSchedule(model, table, step, reduce_steps)
+    schedule = StepSchedule(model, table, step, reduce_steps)
+    if wrong := wrong_steps(schedule):
+        cursor.fail("T0109", wrong, head)
+    return schedule
 
 
 def _fill_row(reader: _TransferReader, row: NDArray[np.uint16] | NDArray[np.uint32], reduce: bool, span: Span) -> None:

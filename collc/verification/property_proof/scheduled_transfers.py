@@ -101,10 +101,7 @@ class ScheduledTransfers:
         return self.table.sets[int(self.table.pre[chunk])].tolist()
 
     def wanted(self, chunk: int) -> list[int]:
-        """The NPUs of the postcondition of a chunk; none if its run is not planned yet."""
-        planned = self.module.planned
-        if planned is not None and self.module.demand.run_of(chunk) not in planned:
-            return []
+        """The NPUs of the postcondition of a chunk."""
         return self.table.sets[int(self.table.post[chunk])].tolist()
 
     def reduced(self, chunk: int) -> bool:

@@ -1,26 +1,152 @@
-"""Chunks on their trees: which transfer goes first when several wait for a link.
+"""The search of forest: trees of several kinds and numbers, each scheduled in several orders; the shortest is kept.
 
-The order decides how much of the throughput of the trees a schedule reaches. Measured as the share of the optimum, for
-an All-Gather of 1 GiB in 256 chunks on two nodes of MI250: 0.74 for first come first served; 0.66 for the longest
-remaining path first; and 0.98 for chunks by their number in their batch of trees and, among equal numbers, the longest
-remaining path first.
+The order decides how much of the throughput of the trees a schedule reaches: which transfer goes first when several
+wait for a link. Measured as the share of the optimum, for an All-Gather of 1 GiB in 256 chunks on two nodes of MI250:
+0.74 for first come first served; 0.66 for the longest remaining path first; and 0.98 for chunks by their number in
+their batch of trees and, among equal numbers, the longest remaining path first.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 
+from collc.base.diagnostics import SourceError
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
-from collc.synthesis.list_schedule import Tasks, best_starts
+from collc.synthesis.forest.trees import Candidate
+from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
+from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.schedule import Transfers
 from collc.ten.translations import Translations
+
+GROWN = 60
+"""Edges that rerouting looks at in the time in which one transfer is scheduled."""
+
+FIRST_STEPS = 64
+"""The steps (see list_schedule) in which each forest is scheduled first."""
+
+OTHER_STEPS = (16, 1 << 20, 4, 128, 32, 256, 8, 1)
+"""Those in which the best one is scheduled then."""
+
+WORK = 3_000_000
+"""Work of each trial at most, in transfers that are scheduled by compiled code; each takes about a microsecond."""
+
+WORK_AT_LEAST, WORK_EACH = 600_000, 20
+"""Work of each trial for small problems: so much, and so much for each transfer of a schedule."""
+
+PLAIN = 4
+"""How many times as long plain Python takes."""
+
+FORESTS = Fraction(3, 5)
+"""The part of the work after which no more trees are built."""
+
+IMPROVED = 3
+"""How many of the best schedules are improved at the end, each TURNS times at most."""
+
+TURNS = 3
+
+MET = 1.001
+"""The search ends at a schedule whose time is at most this multiple of what its links need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """One tree for each chunk. translations: those that take the trees given to all others; None if all are given."""
+
+    batches: tuple[TreeBatch, ...]
+    translations: Translations | None
+
+
+class Portfolio:
+    """The shortest schedule of those that were made.
+
+    least: picoseconds that links need at least. summed: whether chunks are reduced over their trees before they are
+    copied.
+    """
+
+    def __init__(self, problem: ForestProblem, effort: Effort, least: Fraction, summed: bool = False) -> None:
+        self._problem, self._effort, self._least, self._summed = problem, effort, float(least), summed
+        transfers = sum(problem.demand) * len(problem.members) * (1 + summed)
+        self._all = self._work = min(WORK, WORK_AT_LEAST + WORK_EACH * transfers) * effort.trials
+        self._seen = set[tuple[Forest, int, int]]()
+        self._runs: list[tuple[int, Forest, int]] = []
+        self._leader = Forest((), None)
+        self.best: tuple[int, Transfers] | None = None
+
+    def run(self, candidates: Iterable[Candidate]) -> None:
+        """Schedules all candidates, then the best one in other orders, until the work or the time is used up.
+
+        Raises SourceError if the memory limit leaves no room for the trees of any candidate.
+        """
+        unit = self._problem.unit
+        refused: SourceError | None = None
+        for grown, count, shallow in candidates:
+            if self._is_over(self._all * (1 - FORESTS)):
+                break
+            work = grown.work(count) // GROWN
+            if self.best is not None and (count.time * unit >= self.best[0] or work > self._work):
+                continue
+            self._spend(work)
+            try:
+                trees, time = grown.trees(count, shallow)
+            except SourceError as error:
+                refused = error
+                continue
+            if self.best is None or time * unit < self.best[0]:
+                batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
+                forest = Forest(batches, grown.translations)
+                if self._schedule(forest, FIRST_STEPS):
+                    self._leader = forest
+        if self.best is None and refused is not None:
+            raise refused
+        for steps in OTHER_STEPS:
+            if self._is_over(self._all // 4):
+                break
+            self._schedule(self._leader, steps)
+        self._runs.sort(key=lambda run: run[0])
+        for _, forest, steps in self._runs[:IMPROVED]:
+            if self._is_over(0):
+                break
+            self._schedule(forest, steps, TURNS)
+
+    def _chunks_for(self, batches: Sequence[TreeBatch]) -> ForestProblem:
+        """The problem with chunks at the roots of trees; copies begin where they are held."""
+        return spread_chunks(self._problem, batches) if self._summed else self._problem
+
+    def _spend(self, work: int) -> None:
+        self._work -= work
+        self._effort.work.add(work)
+
+    def _is_over(self, reserve: Fraction | int) -> bool:
+        """Whether the search is over; not before there is a schedule, unless it is stopped."""
+        if self._effort.stop():
+            return True
+        used_up = self._work <= reserve or self._effort.work.is_used_up
+        return self.best is not None and (used_up or self.best[0] <= MET * self._least)
+
+    def _schedule(self, forest: Forest, steps: int, turns: int = 0) -> bool:
+        """Whether trees that were not scheduled so before give the shortest schedule so far."""
+        if (forest, steps, turns) in self._seen:
+            return False
+        self._seen.add((forest, steps, turns))
+        problem = self._chunks_for(forest.batches)
+        transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
+        self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
+        found, end = list_schedule(problem, transfers, steps, turns)
+        self._runs.append((end, forest, steps))
+        self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
+        if self.best is not None and self.best[0] <= end:
+            return False
+        self.best = end, found
+        return True
+
 
 _ONE = 1 << 30
 
@@ -74,7 +200,7 @@ def tree_transfers(
     trees given to all others; then each link is best used in the order of the transfers of a tree. summed: whether
     chunks are reduced over their trees before they are copied.
     """
-    time = problem.total[problem.links[1][problem.links[0][:-1]]].tolist()
+    time = problem.total[problem.fastest].tolist()
     used = [0] * len(problem.members)
     columns: list[tuple[Int64Array, ...]] = []
     edges: list[Int64Array] = []
@@ -110,8 +236,7 @@ def _images(
     if translations is None:
         return [root], np.array([pairs], np.int64)
     roots = np.searchsorted(problem.members, translations.device_images(int(problem.members[root])))
-    one_link = problem.links[1][problem.links[0][:-1]]
-    links = np.stack([translations.link_images(link) for link in one_link[pairs].tolist()], axis=1)
+    links = np.stack([translations.link_images(link) for link in problem.fastest[pairs].tolist()], axis=1)
     return roots.tolist(), problem.pair[links].astype(np.int64)
 
 
