@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import tracemalloc
 from fractions import Fraction
 

@@ -150,7 +150,8 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
 
 _HEADER: Final = re.compile(r"(Switch|CA):\s*+(?:(0x[0-9a-fA-F]++)\s++)?(.*?):\s*+$")
 _LINK: Final = re.compile(
-    r"\s*+(?:(0x[0-9a-fA-F]++)\s++)?(?:\"[^\"]*\"\s++)?(\d{1,9}+)\s++(\d{1,9}+)(?:\[[ \d]*\])?\s*+==\(\s*+(.*?)\)==>\s*+"
+    r"\s*+(?:(0x[0-9a-fA-F]++)\s++)?(?:\"[^\"]*\"\s++)?(\d{1,9}+)\s++(\d{1,9}+)(?:\[[ \d]*\])?\s*+"
+    r"==\(\s*+(.*?)\)==>\s*+"
     r"(?:(0x[0-9a-fA-F]++)\s++)?(\d{1,9}+)?\s*+(\d{1,9}+)?(?:\[[ \d]*\])?\s*+\"([^\"]*)\""  # possessive: linear time
 )
 _ACTIVE: Final = re.compile(r"(\d{1,3})X\s+(\d{1,4}(?:\.\d+)?)\s+Gbps.*LinkUp")
