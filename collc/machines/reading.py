@@ -19,6 +19,7 @@ from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
+MAX_HOSTS: Final = MAX_DEVICES // 10
 GIGA: Final = 10**9
 MICRO: Final = Fraction(1, 10**6)
 
@@ -29,7 +30,7 @@ class ImportOptions:
 
     kind: of `files`; None: by their content. name: of the topology. node, fabric: as KIND:FILE, or FILE; fabric also as
     in `importing.FABRICS`. nodes: the hosts to take, in this order; () for all. gpu: name of a GPU model
-    (`gpu_models.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of each GPU to NVSwitches, 0
+    (`hosts.MODELS`). gpus_per_node: of files that name hosts only. nvlink: NVLinks of each GPU to NVSwitches, 0
     for none; or those of a DGX-1. mirror: NVLinks that a file has in one direction are in both. pcie: keep or drop
     paths over PCIe; None: drop them if NVLinks join all GPUs. definitions: `-D`, rates and latencies by name. npu:
     `attribute=value` of the nodes of a graph that are NPUs. capacity, latency: `attribute=unit` of its edges. chunk:
