@@ -70,6 +70,7 @@ STATED = [
     astra_file.MAX_BYTES,
     machines.MAX_BYTES,
     machines.MAX_DEVICES,
+    machines.MAX_HOSTS,
     sweeping.MOST_CASES,
 ]
 
