@@ -13,6 +13,7 @@ from typing import Final
 from collc.synthesis.auto.shape import ProblemShape
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
+from collc.synthesis.one_shot import synthesizer as one_shot
 from collc.synthesis.pccl.synthesizer import COMPILED_TIMES, PLAIN_WORK, TREE_LINK, TREE_TARGET
 from collc.synthesis.swarm.synthesizer import COMPILED_ATTEMPT, attempt_work
 from collc.synthesis.swarm.synthesizer import COMPILED_TIMES as SWARM_TIMES
@@ -174,3 +175,11 @@ def estimate_exchange(shape: ProblemShape) -> Estimate | None:
         return Estimate(30_000 + 20 * shape.transfers, 16.0, searches=True, near_ideal=True)
     work = 25 * shape.transfers + 12 * shape.module.network.link_count * shape.npus
     return Estimate(40_000 + work, 6.0, searches=True)
+
+
+def estimate_one_shot(shape: ProblemShape) -> Estimate | None:
+    """`one_shot`: only for buffers so small that latencies decide."""
+    if one_shot.obstacle(shape.module) or not shape.is_latency_bound_one_shot:
+        return None
+    trees = one_shot.LINK_WORK * shape.module.network.link_count * shape.npus
+    return Estimate(trees + 2 * len(shape.module.demand.chunks) * shape.npus**2, 16.0, near_ideal=True)

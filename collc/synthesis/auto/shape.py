@@ -162,6 +162,15 @@ class ProblemShape:
     @cached_property
     def is_latency_bound(self) -> bool:
         """Whether the links carry all contributions, and all sums, in less time than the longest path takes."""
+        return self._takes_less_than_a_path(2 * len(self.module.demand.chunks) * self.npus)
+
+    @cached_property
+    def is_latency_bound_one_shot(self) -> bool:
+        """Whether they do if each contribution travels to all NPUs by itself."""
+        return self._takes_less_than_a_path(len(self.module.demand.chunks) * self.npus**2)
+
+    def _takes_less_than_a_path(self, transfers: int) -> bool:
+        """Whether links that share some transfers evenly are done before a chunk has crossed the longest path."""
         network, demand = self.module.network, self.module.demand
         if not len(demand.chunks) or not network.link_count:
             return False
@@ -170,8 +179,7 @@ class ProblemShape:
         except ValueError:
             return False
         busy, total = clock.busy[network.kind], clock.total[network.kind]
-        load = 2 * float(busy.mean()) * len(demand.chunks) * self.npus / network.link_count
-        return load <= self.longest_path * float(total.min())
+        return float(busy.mean()) * transfers / network.link_count <= self.longest_path * float(total.min())
 
     @cached_property
     def has_dimensions(self) -> bool:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 
@@ -123,32 +123,30 @@ class Sending:
             position += 1
         return time
 
-    def overwriting(self) -> dict[Message, int]:
-        """The messages that would overwrite what has not been forwarded yet, and when they may start."""
+    def too_early(self) -> dict[Message, int]:
+        """The messages that must start later, and when they may.
+
+        Messages over a link may overwrite what their receiver keeps apart only when it has forwarded that; and what it
+        adds to its sum may arrive only when it has sent its own contribution.
+        """
+        first: dict[tuple[int, int], list[Message]] = defaultdict(list)
+        for message in self._first:
+            first[message.chunks, message.sender].append(message)
         over: dict[tuple[int, int], list[Message]] = defaultdict(list)
         for message in self._times:
             over[message.chunks, message.links[-1]].append(message)
         late: dict[Message, int] = {}
         for messages in over.values():
             messages.sort(key=lambda message: self._arrival(message).start)
-            for before, message in pairwise(messages):
+            kept: Sequence[Message] = ()
+            for message in messages:
+                own = first[message.chunks, message.receiver] if message.adds else ()
                 arrival = self._arrival(message)
-                wait = max([arrival.wait_for(self._times[sent]) + 1 for sent in before.following], default=0)
+                wait = max([arrival.wait_for(self._times[sent]) + 1 for sent in (*kept, *own)], default=0)
                 if wait > 0:
                     late[message] = self._times[message].start + wait
+                kept = message.following
         return late
-
-    def adds_too_early(self) -> bool:
-        """Whether an NPU receives a contribution that it adds before it has sent its own."""
-        own: dict[tuple[int, int], list[Times]] = defaultdict(list)
-        for message in self._first:
-            own[message.chunks, message.sender].append(self._times[message])
-        return any(
-            self._arrival(message).wait_for(sent) >= 0
-            for message in self._times
-            if message.adds
-            for sent in own[message.chunks, message.receiver]
-        )
 
     def transfers(self) -> Transfers:
         """All messages as transfers, one for each link and chunk."""

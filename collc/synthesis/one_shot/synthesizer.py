@@ -18,14 +18,14 @@ from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.base.memory import require_for_search
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.one_shot.sending import ChunkSet, Sending
-from collc.synthesis.one_shot.trees import ROUNDS, ContributionSet, Message, TreePlanner
+from collc.synthesis.one_shot.trees import ContributionSet, Message, TreePlanner
 from collc.synthesis.task import Effort
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, RowSchedule, Transfers, require_memory_of
 
-LINK_WORK = 10
-"""Work of a link each time that a tree is laid, as WorkMeter counts it."""
+LINK_WORK = 20
+"""Work of a link in the search for a tree, as WorkMeter counts it."""
 
 MESSAGE_BYTES = 1000
 """Memory of a message."""
@@ -38,8 +38,7 @@ def one_shot(module: Module, effort: Effort) -> Module:
     """The module with a schedule of its reductions.
 
     Raises SourceError if a chunk is not reduced for all who contribute to it, something is planned already or a switch
-    has a limited buffer; NoSchedule if buffers are too large, so that contributions would overwrite others that have
-    not been forwarded yet, or arrive before their receiver has sent its own.
+    has a limited buffer; NoSchedule if contributions wait for one another too often, as those of large buffers do.
     """
     if reason := obstacle(module):
         raise SourceError(Diagnostic("S0310", f"one_shot {reason}", hint=_HINT))
@@ -74,7 +73,7 @@ def _planned(module: Module, clock: Clock, effort: Effort) -> Transfers:
     messages = sum(len(npus) ** 2 for npus in members)
     require_for_search(MESSAGE_BYTES * messages, f"{messages:,} messages")
     require_memory_of(sum(len(part.chunks) * len(npus) ** 2 for part, npus in zip(sets, members, strict=True)))
-    effort.work.add(LINK_WORK * ROUNDS * network.link_count * sum(map(len, members)))
+    effort.work.add(LINK_WORK * network.link_count * sum(map(len, members)))
     contributions = [
         ContributionSet(npus, [len(part.chunks) * time for time in part.busy], part.total)
         for npus, part in zip(members, sets, strict=True)
@@ -86,24 +85,17 @@ def _planned(module: Module, clock: Clock, effort: Effort) -> Transfers:
         for number, tree in enumerate(trees)
         if turn < len(tree)
     ]
-    sending = _without_overwriting(module, sets, first, effort)
-    if sending.adds_too_early():
-        raise _no_schedule("contributions would arrive before their receiver has sent its own")
-    return sending.transfers()
-
-
-def _without_overwriting(module: Module, sets: list[ChunkSet], first: list[Message], effort: Effort) -> Sending:
     earliest: Mapping[Message, int] = {}
     for _ in range(REPAIRS):
         if effort.stop():
             raise _no_schedule("it was stopped before")
-        sending = Sending(module.network, sets, first, earliest)
-        late = sending.overwriting()
+        sending = Sending(network, sets, first, earliest)
+        late = sending.too_early()
         if not late:
-            return sending
+            return sending.transfers()
         earliest = {**earliest, **late}
-    raise _no_schedule("contributions would overwrite others that have not been forwarded yet")
+    raise _no_schedule("contributions wait for one another, as those of large buffers do")
 
 
 def _no_schedule(why: str) -> NoSchedule:
-    return NoSchedule(Diagnostic("S0201", f"one_shot finds no schedule: {why}", hint=_HINT))
+    return NoSchedule(Diagnostic("S0201", f"one_shot has no schedule: {why}", hint=_HINT))

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.ten.network import Network
-
-ROUNDS: Final = 3
-"""How often each tree is laid, the second time and later while all others stay (rip-up and reroute)."""
-
 
 @dataclass(eq=False)
 class Message:
@@ -46,7 +41,7 @@ class ContributionSet:
 
 
 class TreePlanner:
-    """Lays the trees of all contributions, one after another."""
+    """Lays the trees of all contributions one after another, and each once more while the others stay."""
 
     def __init__(self, network: Network, sets: Sequence[ContributionSet]) -> None:
         self._npus, self._sets = network.npu_count, sets
@@ -62,7 +57,7 @@ class TreePlanner:
         Raises SourceError if a member cannot reach another one.
         """
         trees: dict[tuple[int, int], list[Message]] = {}
-        for _ in range(ROUNDS):
+        for _ in range(2):
             for number, contributions in enumerate(self._sets):
                 for root in contributions.members:
                     self._add_load(trees.get((number, root), ()), -1)
