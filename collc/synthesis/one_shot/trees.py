@@ -11,6 +11,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.ten.network import Network
 
+
 @dataclass(eq=False)
 class Message:
     """A contribution on its path from one NPU to another, with only switches between.
