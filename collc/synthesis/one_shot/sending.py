@@ -123,7 +123,7 @@ class Sending:
             position += 1
         return time
 
-    def too_early(self) -> dict[Message, int]:
+    def delays(self) -> dict[Message, int]:
         """The messages that must start later, and when they may.
 
         Messages over a link may overwrite what their receiver keeps apart only when it has forwarded that; and what it

@@ -44,7 +44,7 @@ def one_shot(module: Module, effort: Effort) -> Module:
         raise SourceError(Diagnostic("S0310", f"one_shot {reason}", hint=_HINT))
     with rates_required():
         clock = Clock.of(module.network, module.demand, module.model)
-    return replace(module, schedule=RowSchedule(module.model, _planned(module, clock, effort)))
+    return replace(module, schedule=RowSchedule(module.model, _plan_transfers(module, clock, effort)))
 
 
 _HINT = "'synthesize auto' chooses a synthesizer that fits"
@@ -62,7 +62,7 @@ def obstacle(module: Module) -> str:
     return ""
 
 
-def _planned(module: Module, clock: Clock, effort: Effort) -> Transfers:
+def _plan_transfers(module: Module, clock: Clock, effort: Effort) -> Transfers:
     network, table = module.network, module.demand.chunks
     kinds, kind_of = np.unique(np.stack([table.pre, clock.size_of], axis=1), axis=0, return_inverse=True)
     members: list[list[int]] = [table.sets[pre].tolist() for pre, _ in kinds.tolist()]
@@ -90,7 +90,7 @@ def _planned(module: Module, clock: Clock, effort: Effort) -> Transfers:
         if effort.stop():
             raise _no_schedule("it was stopped before")
         sending = Sending(network, sets, first, earliest)
-        late = sending.too_early()
+        late = sending.delays()
         if not late:
             return sending.transfers()
         earliest = {**earliest, **late}
