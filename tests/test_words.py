@@ -427,7 +427,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/emit": 5,
         "collc/graph": 7,
         "collc/kernels": 9,
-        "collc/msccl": 7,
+        "collc/msccl": 6,
         "collc/passes": 3,
         "collc/simulation": 6,
         "collc/smt": 1,
