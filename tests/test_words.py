@@ -431,7 +431,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/passes": 3,
         "collc/simulation": 6,
         "collc/smt": 1,
-        "collc/synthesis": 69,
+        "collc/synthesis": 68,
         "collc/verification": 24,
     },
     "constants": {
