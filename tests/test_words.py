@@ -432,7 +432,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 6,
         "collc/smt": 1,
         "collc/synthesis": 67,
-        "collc/verification": 25,
+        "collc/verification": 24,
     },
     "constants": {
         "collc/application": 41,
