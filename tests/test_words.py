@@ -408,7 +408,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/msccl": 5,
         "collc/parallel": 1,
         "collc/passes": 3,
-        "collc/pictures": 2,
+        "collc/pictures": 1,
         "collc/simulation": 1,
         "collc/source": 10,
         "collc/synthesis": 15,
