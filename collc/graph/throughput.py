@@ -6,10 +6,11 @@ function raises OverflowError if the sums of flows do not fit in 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from collc.kernels.compiled import compiled, numbers
 from collc.kernels.max_flow import UNLIMITED, augment, first_unfed, truncate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
+Rate = TypeVar("Rate")
+_RateOf = Callable[[Digraph, Int64Array, Sequence[int]], Rate]
 Numbers = MutableSequence[int]
 Four = tuple[Numbers, Numbers, Numbers, Numbers]
 
@@ -55,36 +58,29 @@ class ReduceRate:
     parts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _RateProblem:
-    """A graph, the capacities of its edges and the members, as bytes, so that equal problems are found again."""
+_RATES: Final = dict[tuple[object, ...], Any]()
+"""The rates of the last REMEMBERED problems."""
 
-    vertices: int
-    source: bytes
-    target: bytes
-    capacity: bytes
-    members: tuple[int, ...]
 
-    @staticmethod
-    def of(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> _RateProblem:
-        """The problem. Raises ValueError if there are fewer than two members."""
+def _remembered(function: _RateOf[Rate]) -> _RateOf[Rate]:
+    """The function, which computes the rate of a problem once; problems are told apart by their numbers."""
+
+    @wraps(function)
+    def rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> Rate:
         if len(members) < 2:
             raise ValueError("a rate needs at least two members")
-        source, target = (end.astype(np.int32).tobytes() for end in (graph.source, graph.target))
-        return _RateProblem(
-            graph.vertex_count, source, target, capacity.astype(np.int64).tobytes(), tuple(int(one) for one in members)
-        )
+        numbers = (graph.source.tobytes(), graph.target.tobytes(), capacity.tobytes())
+        key = (function, graph.vertex_count, *numbers, *members)
+        if key not in _RATES:
+            if len(_RATES) == REMEMBERED:
+                del _RATES[next(iter(_RATES))]
+            _RATES[key] = function(graph, capacity, members)
+        return _RATES[key]
 
-    def read(self) -> tuple[Digraph, Int64Array, list[int]]:
-        """The graph, the capacities and the members."""
-        source, target = (np.frombuffer(end, np.int32) for end in (self.source, self.target))
-        return (
-            Digraph(self.vertices, source, target),
-            np.frombuffer(self.capacity, np.int64),
-            list(self.members),
-        )
+    return rate
 
 
+@_remembered
 def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> GatherRate:
     """The exact rate of an All-Gather (Zhao et al., ForestColl, 2024, section 5.1).
 
@@ -92,13 +88,6 @@ def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     cut that is too narrow for the rate so far gives the next, smaller rate. Raises ValueError if there are fewer
     than two members, or no path leads from a member to another.
     """
-    return remembered_gather_rate(_RateProblem.of(graph, capacity, members))
-
-
-@lru_cache(maxsize=REMEMBERED)
-def remembered_gather_rate(problem: _RateProblem) -> GatherRate:
-    """The rate of an All-Gather, computed once for equal problems."""
-    graph, capacity, members = problem.read()
     flows = _Flows(graph, capacity, members, sinks=False)
     into = np.zeros(graph.vertex_count, np.int64)
     np.add.at(into, graph.target, capacity)
@@ -132,6 +121,7 @@ def broadcast_rate(graph: Digraph, capacity: Int64Array, root: int, members: Seq
     return best
 
 
+@_remembered
 def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> ReduceRate:
     """The least, over partitions of the members, of the sum of the flows out of the parts / 2 (parts - 1).
 
@@ -140,13 +130,6 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid if vertices that are no
     members add up or copy. Raises ValueError as gather_rate does.
     """
-    return remembered_reduce_rate(_RateProblem.of(graph, capacity, members))
-
-
-@lru_cache(maxsize=REMEMBERED)
-def remembered_reduce_rate(problem: _RateProblem) -> ReduceRate:
-    """The rate of an All-Reduce, computed once for equal problems."""
-    graph, capacity, members = problem.read()
     flows = _Flows(graph, capacity, members, sinks=True)
     parts = list(range(len(members)))
     rate = _partition_rate(flows, parts)
