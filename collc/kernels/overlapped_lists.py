@@ -54,9 +54,10 @@ class ListProgress(NamedTuple):
 
     waits: [n], the tasks that each one still waits for. ready: words of ready positions. lowest: [L], a word before
     which a link has nothing ready. queued: [L], how many tasks are ready. free: [L], when a link is.
-    intervals: [2 L], for each link the number of the next reserved interval and of the one after its last.
-    starts, ends: of the reserved intervals, picoseconds. times, numbers: [2 n + L], a heap of events. counters: [2], how many events there are and how many tasks have started. touched, marked: [L], scratch space for
-    the links to look at. start: [n], the result.
+    intervals: [2 L], for each link the number of the next reserved interval and of the one after its last. starts,
+    ends: of the reserved intervals, picoseconds. times, numbers: [2 n + L], a heap of events. counters: [2], how many
+    events there are and how many tasks have started. touched, marked: [L], scratch space for the links to look at.
+    start: [n], the result.
     """
 
     waits: MutableSequence[int]
