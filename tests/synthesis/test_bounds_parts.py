@@ -12,7 +12,7 @@ import pytest
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.bounds.bound import _BoundProblem
-from collc.synthesis.bounds.cuts import _with_switches
+from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.ideal import distances_from_npus
 from collc.synthesis.bounds.timing import Delays, TransferTimes
 from collc.synthesis.bounds.traffic import traffic_of
@@ -143,9 +143,10 @@ def test_traffic_counts_a_column_for_each_device() -> None:
 def test_a_switch_joins_the_side_of_more_than_half_of_its_links(outward, count, members, joins) -> None:
     """A switch with links of one direction to some NPUs, the first of which are inside."""
     links = [(count, npu) if outward else (npu, count) for npu in range(count)]
-    inside = np.arange(count + 1) < members
-    found = _with_switches(network(count, links, switches=1), inside)
-    assert found.tolist() == [*inside[:count].tolist(), joins]
+    labels = [*(int(npu < members) for npu in range(count)), -1]
+    found = with_switches(network(count, links, switches=1), np.array(labels))
+    assert found.tolist() == [*labels[:count], 1 if joins else found[count]]
+    assert (found[count] == 1) == joins
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from collc.graph.coordinates import declared_coordinates
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.graph.throughput import ReduceRate, reduce_rate
+from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.ten.arrays import Int64Array
@@ -107,20 +108,6 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
 
 def _name(network: Network, run: Run, labels: Int64Array) -> str:
     return name_of_links_between(network, run.group, labels[run.group].tolist())
-
-
-def with_switches(network: Network, labels: Int64Array) -> Int64Array:
-    """Labels of devices if a switch without one gets that of more than half of the devices at its links, if any."""
-    found = labels.copy()
-    open_ = np.flatnonzero(labels[network.source] < 0)
-    rows, counts = np.unique(
-        np.stack([network.source[open_], labels[network.target[open_]]], axis=1), axis=0, return_counts=True
-    )
-    degree = np.bincount(network.source, minlength=network.device_count)
-    for (switch, label), count in zip(rows.tolist(), counts.tolist(), strict=True):
-        if 2 * count > degree[switch]:
-            found[switch] = label
-    return found
 
 
 def fast_components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
