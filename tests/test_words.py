@@ -376,7 +376,9 @@ def test_few_numbers_are_fitted() -> None:
 
 
 MOST: dict[str, dict[str, int]] = {
-    "retired phrases": {},
+    "retired phrases": {
+        "tests": 1,
+    },
     "no referent": {
         "benchmarks": 4,
         "collc/application": 2,
@@ -387,7 +389,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/msccl": 5,
         "collc/simulation": 6,
         "collc/smt": 1,
-        "collc/synthesis": 20,
+        "collc/synthesis": 17,
         "docs": 1,
         "stdlib": 1,
         "tests": 8,
@@ -395,7 +397,7 @@ MOST: dict[str, dict[str, int]] = {
     '"where" for "if"': {
         "benchmarks": 11,
         "collc": 2,
-        "collc/application": 5,
+        "collc/application": 4,
         "collc/base": 2,
         "collc/chakra": 1,
         "collc/codes": 1,
@@ -408,13 +410,13 @@ MOST: dict[str, dict[str, int]] = {
         "collc/passes": 3,
         "collc/pictures": 2,
         "collc/simulation": 1,
-        "collc/source": 11,
-        "collc/synthesis": 21,
+        "collc/source": 10,
+        "collc/synthesis": 15,
         "collc/tuning": 1,
         "collc/verification": 1,
         "docs": 14,
         "grammar": 2,
-        "tests": 74,
+        "tests": 72,
     },
     "bare participles and adverbs": {
         "collc/api": 1,
@@ -423,17 +425,17 @@ MOST: dict[str, dict[str, int]] = {
         "collc/chakra": 1,
         "collc/design": 5,
         "collc/emit": 5,
-        "collc/graph": 8,
-        "collc/kernels": 13,
+        "collc/graph": 7,
+        "collc/kernels": 9,
         "collc/msccl": 7,
         "collc/passes": 3,
         "collc/simulation": 6,
         "collc/smt": 1,
-        "collc/synthesis": 66,
+        "collc/synthesis": 71,
         "collc/verification": 25,
     },
     "constants": {
-        "collc/application": 40,
+        "collc/application": 41,
         "collc/base": 10,
         "collc/chakra": 6,
         "collc/command": 4,
@@ -448,10 +450,10 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 18,
-        "collc/synthesis": 212,
+        "collc/synthesis": 187,
         "collc/ten": 6,
         "collc/tuning": 4,
-        "collc/verification": 13,
+        "collc/verification": 10,
     },
 }
 """Rule -> folder -> how many exceptions it may have."""

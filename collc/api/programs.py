@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from collc.api.arguments import value_text
 from collc.base.diagnostics import SourceFile
-from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -36,11 +35,9 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
 def _declarations(module: str, kind: str) -> dict[str, tuple[Parameter, ...]]:
     """Name -> parameters of the templates or collectives of a standard module. kind: a class of the syntax tree."""
     from collc.source.parsing import syntax
-    from collc.source.parsing.parse import parse
+    from collc.source.parsing.parse import parse_library
 
-    path = standard_library()[module]
-    statements = parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements
-    chosen: list[Any] = [node for node in statements if isinstance(node, getattr(syntax, kind))]
+    chosen: list[Any] = [n for n in parse_library(module).statements if isinstance(n, getattr(syntax, kind))]
     return {node.name.name: tuple(node.parameters or ()) for node in chosen}
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.reading import real_path
 from collc.source.elaboration.elaborate import load_program, load_topology
-from collc.source.imports import GivenFiles, Loader, with_tables
+from collc.source.imports import GivenFiles, load_source_files
 from collc.source.parsing.syntax import ScheduleDeclaration
 from collc.source.program import Program
 from collc.ten.network import Network
@@ -71,13 +71,9 @@ class ProgramOutline:
 
 def read_program(path: Path) -> ProgramOutline:
     """Read a program and all files that it imports. Raises SourceError if one cannot be read or parsed."""
-    return with_tables(lambda loader: _outline(loader, path))
-
-
-def _outline(loader: Loader, path: Path) -> ProgramOutline:
-    main = loader.load(path, str(path))
-    loader.problems.stop()
-    own = {real: file for real, file in loader.files.items() if file.module is None}
+    loaded = load_source_files(path, tables=True)
+    main = loaded.main
+    own = {real: file for real, file in loaded.files.items() if file.module is None}
     folder = Path(os.path.commonpath([real.parent for real in own]))
     first = real_path(path)
     files = [(first, own[first]), *((real, file) for real, file in sorted(own.items()) if real != first)]

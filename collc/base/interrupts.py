@@ -141,6 +141,20 @@ def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
 
 
 @contextmanager
+def waiting_for_others() -> Generator[None]:
+    """What runs inside waits for other processes, and takes no processor time: `ended_after` gives it no grace."""
+    clock = signal.getsignal(signal.SIGALRM) if hasattr(signal, "SIGALRM") else None
+    if not isinstance(clock, _Clock):
+        yield
+        return
+    before, clock.grace = clock.grace, 0.0
+    try:
+        yield
+    finally:
+        clock.grace = before
+
+
+@contextmanager
 def stopping_at_signals() -> Generator[Callable[[], bool]]:
     """Yield a function that says whether a signal came: Ctrl-C, SIGTERM or SIGHUP. The second one raises
     KeyboardInterrupt.

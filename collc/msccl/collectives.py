@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.options import Profile
-from collc.ten.demand import ChunkTable, Demand, Op, Run
+from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.network import Network
 from collc.ten.standard_collectives import shapes
 
@@ -92,11 +92,7 @@ def ranks_of_sets(network: Network, chunks: ChunkTable) -> list[list[int]]:
     """For each holder set of the chunks, the ranks of its members."""
     rank = np.full(network.npu_count, -1, np.int64)
     rank[network.npus] = np.arange(len(network.npus))
-    found: list[list[int]] = []
-    for number in range(len(chunks.sets)):
-        members: list[int] = [int(npu) for npu in rank[chunks.sets[number]]]
-        found.append(members)
-    return found
+    return [rank[chunks.sets[number]].tolist() for number in range(len(chunks.sets))]
 
 
 def layout_of(network: Network, demand: Demand) -> BufferLayout:
@@ -127,9 +123,9 @@ def collective_of(
     """
     ranks = len(network.npus)
     run = next(iter(demand.runs)) if len(demand.runs) == 1 else None
-    named = None if custom else _kind_and_name(run, profile)
-    if run is not None and named is not None and np.array_equal(run.group, network.npus):
-        kind, coll = named
+    kind = run.standard.kind if run is not None and run.standard is not None and not custom else ""
+    coll = _FILE_NAMES.get(kind, (None, None))[profile is Profile.OLD]
+    if run is not None and coll is not None and np.array_equal(run.group, network.npus):
         block = run.standard.chunks if run.standard else 1
         total = len(run.pattern) // ranks if shapes()[kind].pairs else len(run.pattern)
         per_loop = block if kind in {"gather", "scatter"} else total
@@ -141,7 +137,7 @@ def collective_of(
         op = _one_reduction(demand)
         largest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
         return Collective("custom", "custom", ranks, largest, largest, op=op, pad_buffers=True)
-    if named is not None or run is None:
+    if coll is not None or run is None:
         raise ValueError(f"{network.name} is not the communicator of one run: see communicators_of")
     runtime = "RCCL" if profile is Profile.RCCL else "the MSCCL executor"
     message = f"'{run.collective}' is not a collective of {runtime}"
@@ -160,11 +156,3 @@ def _one_reduction(demand: Demand) -> Op:
         message = f"a call of the runtime has one reduction operator, and this schedule has {names}"
         raise SourceError(Diagnostic("M0105", message, hint="write a schedule for each operator"))
     return ops[0] if ops else Op.COPY
-
-
-def _kind_and_name(run: Run | None, profile: Profile) -> tuple[str, str] | None:
-    if run is None or run.standard is None or run.standard.kind not in _FILE_NAMES:
-        return None
-    names = _FILE_NAMES[run.standard.kind]
-    name = names[1] if profile is Profile.OLD else names[0]
-    return None if name is None else (run.standard.kind, name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
@@ -36,15 +36,22 @@ class Communicator:
     in_order: bool
 
     def module(self, module: Module) -> Module:
-        """The part of a scheduled module that belongs to the communicator."""
+        """The part of a scheduled module that belongs to the communicator.
+
+        Raises SourceError M0114 if a transfer of the run ends at an NPU outside its group.
+        """
         if self.run is None or module.schedule is None:
             return module
         first, end = module.demand.first_chunk[self.run : self.run + 2].tolist()
-        parts = [
+        blocks = [
             rows.select((rows.chunk >= first) & (rows.chunk < end)) for rows in module.schedule.blocks()
-        ]  # in blocks, since a large schedule has no list of its transfers
-        rows = Transfers.concatenate([replace(part, chunk=part.chunk - np.int32(first)) for part in parts])
-        _check_relays(module, self, rows)
+        ]  # since a large schedule has no list of its transfers
+        for relay in (npu for rows in blocks for npu in _relays_outside(module, rows)):
+            collective, name = module.demand.runs[self.run].collective, module.network.shown_name(relay)
+            message = f"{collective} passes through {name}, which is not in its group"
+            hint = "let collc plan the run, use algorithms that stay inside the group, or run it over all NPUs of the "
+            raise SourceError(Diagnostic("M0114", message, hint=hint + "network"))
+        rows = Transfers.concatenate([replace(rows, chunk=rows.chunk - np.int32(first)) for rows in blocks])
         schedule = RowSchedule(module.schedule.model, rows)
         return replace(module, network=self.network, demand=self.demand, schedule=schedule)
 
@@ -71,9 +78,9 @@ def _of_run(network: Network, demand: Demand, number: int) -> Communicator:
 
 def _new_numbers(network: Network, members: Int32Array) -> Int32Array:
     """int32[devices]: the number of each device if the members come first, by rank."""
-    inside = np.zeros(network.npu_count, np.bool_)
-    inside[members] = True
-    order = np.concatenate([members, np.flatnonzero(~inside), np.arange(network.npu_count, network.device_count)])
+    outside = ~_is_member(network, members)
+    outside[network.npu_count :] = True
+    order = np.concatenate([members, np.flatnonzero(outside)])
     number_of = np.empty(network.device_count, np.int32)
     number_of[order] = np.arange(network.device_count, dtype=np.int32)
     return number_of
@@ -102,38 +109,19 @@ def _renumber(network: Network, members: Int32Array, number_of: Int32Array) -> N
     )
 
 
-def _check_relays(module: Module, communicator: Communicator, rows: Transfers) -> None:
-    """Raise SourceError M0114 if a transfer of the run ends at an NPU outside its group."""
-    outside = _ends_outside(module.network, communicator.members, rows)
-    if not len(outside):
-        return
-    network, run = module.network, module.demand.runs[communicator.run or 0]
-    link = int(rows.link[outside[0]])
-    message = (
-        f"{run.collective} passes through {network.shown_name(int(network.target[link]))}, which is not in its group"
-    )
-    hint = "let collc plan the run, use algorithms that stay inside the group, or run it over all NPUs of the network"
-    raise SourceError(Diagnostic("M0114", message, hint=hint))
-
-
-def _ends_outside(network: Network, members: Int32Array, rows: Transfers) -> Int64Array:
-    allowed = np.zeros(network.device_count, np.bool_)
-    allowed[members] = True
-    allowed[network.npu_count :] = True
-    return np.flatnonzero(~allowed[network.target[rows.link]])
+def _relays_outside(module: Module, rows: Transfers) -> Int32Array:
+    """int32: the NPUs at which transfers end that are not in the group of their run."""
+    network, demand = module.network, module.demand
+    allowed = np.stack([_is_member(network, run.group) for run in demand.runs])
+    allowed[:, network.npu_count :] = True
+    target = network.target[rows.link]
+    run = np.searchsorted(demand.first_chunk, rows.chunk, side="right") - 1
+    return target[~allowed[run, target]]
 
 
 def relays_outside(module: Module) -> bool:
     """Whether the schedule of a module sends chunks of a run to NPUs that are not in its group."""
-    if module.schedule is None:
-        return False
-    first = module.demand.first_chunk
-    for rows in module.schedule.blocks():
-        for number, run in enumerate(module.demand.runs):
-            own = rows.select((rows.chunk >= first[number]) & (rows.chunk < first[number + 1]))
-            if len(_ends_outside(module.network, run.group, own)):
-                return True
-    return False
+    return module.schedule is not None and any(len(_relays_outside(module, rows)) for rows in module.schedule.blocks())
 
 
 def network_of_groups(network: Network, demand: Demand) -> Network:

@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.options import Profile
-from collc.msccl.program import Gpu, Program
+from collc.msccl.program import Program
 
 MOST_CHUNKS: Final = 71
 """Most chunks of one step (`cnt`)."""
@@ -69,18 +69,20 @@ def longest_threadblock(program: Program) -> int:
 
 def exceeded_limits(program: Program) -> list[LimitUse]:
     """All limits that a final program exceeds, each with the need of the GPU that needs most."""
-    limits = LIMITS[program.profile]
-    nodes = max((_nodes(program, gpu) for gpu in program.gpus), default=0)
-    tbs = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
+    limits, gpus = LIMITS[program.profile], program.gpus
+    tbs = max((len(gpu.threadblocks) for gpu in gpus), default=0)
+    nodes = max((sum(1 + len(tb.steps) for tb in gpu.threadblocks) for gpu in gpus), default=0) + 1 + len(gpus)
+    offset = max((max(g.input_chunks, g.output_chunks, g.scratch_chunks) - 1 for g in gpus), default=0)
+    waits = (wait.threadblock for g in gpus for tb in g.threadblocks for step in tb.steps for wait in step.waits)
     split = _FEWER + ", fewer parallel links, or fewer chunks at once"
     uses = [
         _steps(longest_threadblock(program), program.profile),
         LimitUse("threadblocks on one GPU", tbs, limits.threadblocks, split),
         LimitUse("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
-        last_offset(_last_offset(program)),
-        LimitUse("as the last threadblock that others wait for", _last_awaited(program), LAST_AWAITED, split),
+        last_offset(offset),
+        LimitUse("as the last threadblock that others wait for", max(waits, default=0), LAST_AWAITED, split),
         _elements(nodes),
-        LimitUse("GPUs", len(program.gpus), MOST_RANKS, "use fewer NPUs"),
+        LimitUse("GPUs", len(gpus), MOST_RANKS, "use fewer NPUs"),
         LimitUse("threadblocks of one channel on one GPU", _most_on_a_channel(program), limits.per_channel, split),
     ]
     return [use for use in uses if use.exceeded]
@@ -134,20 +136,6 @@ def _steps(needed: int, profile: Profile) -> LimitUse:
 
 def _elements(needed: int) -> LimitUse:
     return LimitUse("elements that one rank loads", needed, _NODES, _FEWER)
-
-
-def _nodes(program: Program, gpu: Gpu) -> int:
-    return 1 + len(program.gpus) + sum(1 + len(tb.steps) for tb in gpu.threadblocks)
-
-
-def _last_offset(program: Program) -> int:
-    return max((max(g.input_chunks, g.output_chunks, g.scratch_chunks) - 1 for g in program.gpus), default=0)
-
-
-def _last_awaited(program: Program) -> int:
-    return max(
-        (p.threadblock for g in program.gpus for tb in g.threadblocks for s in tb.steps for p in s.waits), default=0
-    )
 
 
 def _most_on_a_channel(program: Program) -> int:

@@ -11,6 +11,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -21,6 +22,7 @@ from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.interrupts import cleanup_on_termination, waiting_for_others
 from collc.base.memory import CGROUP, LEAST, free_memory, limit_memory, text_of_system
 from collc.base.wording import plural
 
@@ -87,7 +89,7 @@ def results_of(
         running = run_in_processes(function, [tasks[key] for key in waiting], where)
     else:
         running = run_on_cluster(function, [tasks[key] for key in waiting], where.scheduler)
-    with closing(running):
+    with closing(running), waiting_for_others():
         for number, result in running:
             results[waiting[number]] = result
             if journal is not None and not isinstance(result, Lost):
@@ -109,8 +111,16 @@ def run_in_processes(
     """Yield (number of the task, result) as tasks are done, in any order; a `Lost` for one without a result.
 
     function: the name of a function of one argument, see `named_function`; it must not raise. Closing the generator
-    ends the processes.
+    ends the processes, however busy they are; so their temporary files are in a folder that is removed here.
     """
+    with cleanup_on_termination(), tempfile.TemporaryDirectory(prefix="collc-", ignore_cleanup_errors=True) as folder:
+        yield from _run_in_processes(function, tasks, limits, folder)
+
+
+def _run_in_processes(
+    function: str, tasks: Sequence[object], limits: Processes | None, folder: str
+) -> Generator[tuple[int, object]]:
+    """Yield as `run_in_processes` does. folder: for temporary files of the processes."""
     limits = limits or Processes()
     count = max(1, min(limits.jobs or usable_cores(), len(tasks)))
     memory = limits.memory or memory_per_process(count) or 0
@@ -120,7 +130,7 @@ def run_in_processes(
     try:
         while waiting or working:
             while waiting and len(working) < count:
-                connection, process = idle.pop() if idle else _start_process(function, memory)
+                connection, process = idle.pop() if idle else _start_process(function, memory, folder)
                 task = waiting.popleft()
                 tried[task] += 1
                 working[connection] = process, task
@@ -148,21 +158,22 @@ def run_in_processes(
             process.join()
 
 
-def _start_process(function: str, memory: int) -> tuple[Connection[Any, Any], SpawnProcess]:
+def _start_process(function: str, memory: int, folder: str) -> tuple[Connection[Any, Any], SpawnProcess]:
     """A new process that runs tasks, and the connection to it."""
     context = multiprocessing.get_context("spawn")
     pipe: tuple[Any, Any] = context.Pipe()
     ours, theirs = pipe
-    process = context.Process(target=_work, args=(theirs, function, memory), daemon=True)
+    process = context.Process(target=_work, args=(theirs, function, memory, folder), daemon=True)
     process.start()
     theirs.close()
     return ours, process
 
 
-def _work(connection: Connection[Any, Any], function: str, memory: int) -> None:
+def _work(connection: Connection[Any, Any], function: str, memory: int, folder: str) -> None:
     """The life of a process: tasks in, results out, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the first one ends the others
     _end_with_parent()
+    tempfile.tempdir = folder
     for name in _THREADS:
         os.environ.setdefault(name, "1")
     if memory:
@@ -224,7 +235,7 @@ def run_on_cluster(function: str, tasks: Sequence[object], address: str) -> Gene
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
-        hint = "start one with 'dask scheduler', and workers with 'dask worker tcp://HOST:8786'"
+        hint = "start one with 'dask scheduler --host 127.0.0.1', and workers with 'dask worker tcp://127.0.0.1:8786'"
         message = f"no Dask scheduler answers at {address}"
         raise UsageError(Diagnostic("U0142", message, hint=hint)) from error
     with client:

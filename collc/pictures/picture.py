@@ -182,22 +182,22 @@ def mark(tip: str, shapes: str) -> str:
     return f'<g class="mark"><title>{escape_text(tip)}</title>{shapes}</g>'
 
 
-def marker(shape: int, x: float, y: float, size: float = 4) -> str:
+_CORNERS: Final[Mapping[int, Sequence[tuple[float, float]]]] = {
+    1: ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    **dict.fromkeys((2, 6), ((0, -1.2), (1.1, 0.9), (-1.1, 0.9))),
+    **dict.fromkeys((3, 7), ((0, -1.4), (1.2, 0), (0, 1.4), (-1.2, 0))),
+    4: ((-1.1, -0.9), (1.1, -0.9), (0, 1.2)),
+    5: ((-1.3, -0.5), (1.3, -0.5), (1.3, 0.5), (-1.3, 0.5)),
+}
+"""Corners of the markers of series; series 0 has a circle."""
+
+
+def marker(series: int, x: float, y: float, size: float = 4) -> str:
     """The marker of a series: a filled circle, square, triangle, diamond ..., one for each of `SERIES`."""
-    kind = shape % SERIES
-    corners: list[tuple[float, float]] = [(-1, -1), (1, -1), (1, 1), (-1, 1)]
-    if kind == 0:
-        return f'<circle class="f{kind}" cx="{number(x)}" cy="{number(y)}" r="{number(size)}"/>'
-    if kind in (2, 6):
-        corners = [(0, -1.2), (1.1, 0.9), (-1.1, 0.9)]
-    elif kind in (3, 7):
-        corners = [(0, -1.4), (1.2, 0), (0, 1.4), (-1.2, 0)]
-    elif kind == 4:
-        corners = [(-1.1, -0.9), (1.1, -0.9), (0, 1.2)]
-    elif kind == 5:
-        corners = [(-1.3, -0.5), (1.3, -0.5), (1.3, 0.5), (-1.3, 0.5)]
-    points = "L".join(f"{number(x + dx * size)} {number(y + dy * size)}" for dx, dy in corners)
-    return f'<path class="f{kind}" d="M{points}Z"/>'
+    if series % SERIES == 0:
+        return f'<circle class="f0" cx="{number(x)}" cy="{number(y)}" r="{number(size)}"/>'
+    points = "L".join(f"{number(x + dx * size)} {number(y + dy * size)}" for dx, dy in _CORNERS[series % SERIES])
+    return f'<path class="f{series % SERIES}" d="M{points}Z"/>'
 
 
 # Text widths

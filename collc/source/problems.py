@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, Span
+from collc.base.wording import did_you_mean, listed
+from collc.source.parsing.expressions import Node
 
 MAX_PROBLEMS = 200
 """Messages that are kept of one program; more are dropped."""
@@ -24,9 +26,10 @@ class AlreadyReported(Exception):
 
 @dataclass(eq=False)
 class Problems:
-    """The messages found so far, without duplicates."""
+    """The messages found so far, without duplicates. failures: number of blocks that ended with an error."""
 
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    failures: int = 0
 
     def add(self, *diagnostics: Diagnostic) -> None:
         """Append messages that are new: no earlier one has the same code, place and text."""
@@ -43,32 +46,41 @@ class Problems:
         """
         try:
             yield
-        except SourceError as error:
-            self.add(*error.diagnostics)
-        except AlreadyReported:
-            pass
+        except (SourceError, AlreadyReported) as error:
+            self.failures += 1
+            self.add(*(error.diagnostics if isinstance(error, SourceError) else ()))
         if len(self.found) >= MAX_PROBLEMS:
             self.stop()  # nobody reads more; to find them takes long where near names are sought for each
 
-    @property
-    def errors(self) -> bool:
-        """Whether any message is an error, not a warning."""
-        return any(not d.warning for d in self.found)
+    @contextmanager
+    def collect_all(self) -> Generator[None]:
+        """Run a block that collects messages. Raises AlreadyReported after it if there were any."""
+        before = self.failures
+        yield
+        if self.failures > before:
+            raise AlreadyReported
 
     def stop(self) -> None:
-        """Raise what was found if any is an error: NoSchedule if all codes are in NO_SCHEDULE, else SourceError."""
-        if self.errors:
-            codes = {d.code for d in self.found if not d.warning}
-            raise (NoSchedule if codes <= NO_SCHEDULE else SourceError)(*self.found)
+        """Raise what was found, if anything: NoSchedule if all codes are in NO_SCHEDULE, else SourceError."""
+        if self.found:
+            raise (NoSchedule if {d.code for d in self.found} <= NO_SCHEDULE else SourceError)(*self.found)
 
 
-def fail(
-    code: str, message: str, span: Span | None, *notes: Note | None, hint: str = "", cause: Exception | None = None
-) -> SourceError:
+def fail(code: str, message: str, span: Span | None, *notes: Note | None, hint: str = "") -> SourceError:
     """A SourceError with one message; the caller raises it. Notes that are None are left out."""
-    error = SourceError(Diagnostic(code, message, span, tuple(n for n in notes if n is not None), hint))
-    error.__cause__ = cause
-    return error
+    return SourceError(Diagnostic(code, message, span, tuple(n for n in notes if n is not None), hint))
+
+
+def unknown_name_error(code: str, what: str, name: str, known: Iterable[str], span: Span) -> SourceError:
+    """The error for a name that is none of the known ones; what: what it should be, such as "reduction"."""
+    names = list(known)
+    return fail(code, f"unknown {what} '{name}'", span, hint=did_you_mean(name, names, f"there are {listed(names)}"))
+
+
+def check_single(first: Node | None, node: Node, code: str, message: str) -> None:
+    """Raise SourceError for a statement if there was one of its kind before."""
+    if first is not None:
+        raise fail(code, message, node.span, Note("first here", first.span))
 
 
 def at_use(

@@ -87,6 +87,11 @@ class ScheduleRequest:
     allow_congestion: bool
     choice: ChunkChoice | None = None
 
+    @property
+    def is_handwritten(self) -> bool:
+        """Whether an algorithm of the program, not a synthesizer, plans one of the runs."""
+        return any(run.moves is not None for run in self.runs)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainedWorkload:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, SourceFile, Span
 from collc.base.resources import standard_library
@@ -12,7 +13,7 @@ from collc.base.wording import did_you_mean
 from collc.source.elaboration.builtins import BUILTINS
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Identifier
-from collc.source.parsing.parse import parse
+from collc.source.parsing.parse import parse, parse_library
 from collc.source.problems import Problems, fail
 
 Declaration = (
@@ -52,7 +53,16 @@ UNKNOWN_NAME_CODES: dict[str, str] = {
     "workload": "E0901",
     "price table": "E0922",
 }
-TRANSFORMS = ("unwound", "reversed", "limited")
+
+FUNCTIONS: Final = """
+topology unwound(t: topology, degree: int = 1) {}
+topology reversed(t: topology) {}
+topology limited(t: topology, inject: rate, eject: rate, memory: rate, endpoint: string = "baseline") {}
+"""
+"""The functions of topologies, as templates; FileContext builds their topologies."""
+
+LANGUAGE: Final = "the language"
+"""The module of these functions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,14 +117,15 @@ class FileScope:
 
     def candidates(self, space: str, name: str) -> list[FoundDeclaration]:
         """The declarations of a name in the file or, if it has none, in its imports."""
-        own = self.look_up(space, name)
-        if own:
-            return [FoundDeclaration(node, self) for node in own]
-        return [FoundDeclaration(node, file) for file, _ in self.imports for node in file.look_up(space, name)]
+        for files in ([self], [file for file, _ in self.imports], [function_scope()]):
+            candidates = [FoundDeclaration(node, file) for file in files for node in file.look_up(space, name)]
+            if candidates:
+                return candidates
+        return []
 
     def known_names(self, space: str) -> set[str]:
         """All names of a name space that the file can use."""
-        files = [self, *(file for file, _ in self.imports)]
+        files = [self, *(file for file, _ in self.imports), function_scope()]
         return set[str]().union(*(file.names.get(space, {}) for file in files))
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
@@ -146,26 +157,33 @@ class FileScope:
 
 
 @cache
+def function_scope() -> FileScope:
+    """The scope of the functions of topologies."""
+    tree = parse(SourceFile(LANGUAGE, FUNCTIONS))
+    scope = FileScope(tree.source, tree.statements, LANGUAGE, "")
+    scope.names["topology"] = {n.name.name: [n] for n in tree.statements if isinstance(n, s.TopologyTemplate)}
+    return scope
+
+
+@cache
 def _module_with(space: str, name: str) -> str | None:
     """The module of the standard library that declares a name, such as "clusters"; None if there is none."""
-    for module, path in standard_library().items():
-        for node in parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements:
+    for module in standard_library():
+        for node in parse_library(module).statements:
             if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space and node.name.name == name:
                 return module
     return None
 
 
 def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:
+    """Raise SourceError for a second declaration of a name, or one of a function. known: those with the name."""
     name = node.name
-    taken = (space == "topology" and name.name in TRANSFORMS) or (space == "topology" and name.name in BUILTINS)
-    if taken:
+    if space == "topology" and (name.name in BUILTINS or function_scope().look_up(space, name.name)):
         raise fail("E0207", f"'{name.name}' is a function of the language", name.span, hint="choose another name")
-    clash = known
+    what = f"{space} '{name.name}'"
     if isinstance(node, s.Algorithm):
         wanted = node.implements.function.name
-        clash = [n for n in known if isinstance(n, s.Algorithm) and n.implements.function.name == wanted]
-    if clash:
-        what = f"{space} '{name.name}'" + (
-            f" for {node.implements.function.name}" if isinstance(node, s.Algorithm) else ""
-        )
-        raise fail("E0205", f"{what} is declared twice", name.span, Note("first here", clash[0].name.span))
+        known = [n for n in known if isinstance(n, s.Algorithm) and n.implements.function.name == wanted]
+        what += f" for {wanted}"
+    if known:
+        raise fail("E0205", f"{what} is declared twice", name.span, Note("first here", known[0].name.span))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
+from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
-from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import (
-    Algorithm,
-    Collective,
-    Parameter,
-    PriceTable,
-    Statement,
-    TopologyTemplate,
-    Workload,
-)
+from collc.source.parsing.parse import parse_library
+from collc.source.parsing.syntax import Algorithm, Collective, PriceTable, TopologyTemplate, Workload
 
 Declaration = TopologyTemplate | Collective | Algorithm | Workload | PriceTable
 
@@ -38,12 +31,13 @@ class StandardEntry:
 
 def std_entries() -> list[StandardEntry]:
     """All declarations of the standard library, by module, in the order of the files."""
-    found: list[StandardEntry] = []
-    for module, path in standard_library().items():
-        file = SourceFile(path.name, path.read_text(encoding="utf-8"))
-        declarations = (s for s in parse(file).statements if isinstance(s, Declaration))
-        found += [_entry(f"std.{module}", declaration, file) for declaration in declarations]
-    return found
+    trees = {module: parse_library(module) for module in standard_library()}
+    return [
+        _entry(f"std.{module}", declaration, tree.source.text)
+        for module, tree in trees.items()
+        for declaration in tree.statements
+        if isinstance(declaration, Declaration)
+    ]
 
 
 def std_source(name: str) -> str:
@@ -70,42 +64,24 @@ def std_source(name: str) -> str:
     return "\n\n".join(blocks)
 
 
-def _entry(module: str, statement: Declaration, file: SourceFile) -> StandardEntry:
-    comment, start = _comment_above(file.text, statement.span.start)
-    summary = comment[0].removeprefix("#").strip() if comment else ""
+def _entry(module: str, statement: Declaration, text: str) -> StandardEntry:
+    name, end = statement.name.name, statement.span.end
+    comment = re.search(r"(?:^#.*\n)*\Z", text[: statement.span.start], re.MULTILINE)
+    above = comment[0] if comment else ""
+    summary = above.partition("\n")[0].removeprefix("#").strip()
+    return StandardEntry(module, name, _signature(statement), summary, above + text[statement.span.start : end])
+
+
+def _signature(statement: Declaration) -> str:
     name = statement.name.name
-    return StandardEntry(module, name, _signature(statement), summary, file.text[start : statement.span.end])
-
-
-def _comment_above(text: str, start: int) -> tuple[list[str], int]:
-    """The lines of the comment that ends just above a position, and the position at which the comment begins."""
-    lines: list[str] = []
-    while start > 0:
-        above = text.rfind("\n", 0, start - 1) + 1
-        line = text[above : start - 1]
-        if not line.startswith("#"):
-            break
-        lines.insert(0, line)
-        start = above
-    return lines, start
-
-
-def _signature(statement: Statement) -> str:
     match statement:
         case TopologyTemplate() | Collective():
-            return f"{statement.name.name}({', '.join(_parameter(p) for p in statement.parameters or ())})"
+            parameters = ((p.name.name, p.default) for p in statement.parameters or ())
+            texts = (name if default is None else f"{name} = {default.span.text}" for name, default in parameters)
+            return f"{name}({', '.join(texts)})"
         case Algorithm():
-            return f"{statement.implements.function.name} using {statement.name.name}"
+            return f"{statement.implements.function.name} using {name}"
         case Workload():
-            return f"{statement.name.name} ({', '.join(argument.span.text for argument in statement.arguments)})"
+            return f"{name} ({', '.join(argument.span.text for argument in statement.arguments)})"
         case PriceTable():
-            return statement.name.name
-        case _:
-            return ""
-
-
-def _parameter(parameter: Parameter) -> str:
-    default = parameter.default
-    if default is None:
-        return parameter.name.name
-    return f"{parameter.name.name} = {default.span.text}"
+            return name

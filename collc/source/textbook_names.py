@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from collc.base.diagnostics import SourceFile
-from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, listed
-from collc.source.parsing.parse import parse
+from collc.source.parsing.parse import parse_library
 from collc.source.parsing.syntax import Algorithm
 
 
@@ -18,10 +16,9 @@ def textbook_names(kind: str | None = None) -> tuple[str, ...]:
 
     kind: None for those of all collectives.
     """
-    path = standard_library()["algorithms"]
-    statements = parse(SourceFile(path.name, path.read_text(encoding="utf-8"))).statements
-    found = (s for s in statements if isinstance(s, Algorithm) and kind in (None, s.implements.function.name))
-    return tuple(dict.fromkeys(algorithm.name.name for algorithm in found))
+    algorithms = (node for node in parse_library("algorithms").statements if isinstance(node, Algorithm))
+    names = (node.name.name for node in algorithms if kind in (None, node.implements.function.name))
+    return tuple(dict.fromkeys(names))
 
 
 def synthesizer_hint(name: str, synthesizers: Iterable[str], algorithms: Iterable[str] = ()) -> str:

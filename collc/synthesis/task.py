@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Protocol
 
-from collc.synthesis.experience import Experience
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Standard
@@ -103,9 +103,10 @@ class Effort:
     not depend on it. stop: called now and then; if it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
-    much may be. unwinds: whether `auto` also tries direct links in the place of switches. library: the textbook
-    algorithms that `auto` may try. bound: picoseconds at which a search ends; None: the lower bound, which the
-    synthesizer computes.
+    much may be. work_part: of the work that `auto` takes by itself. has_other: whether there is a schedule with another
+    number of chunks, so that `auto` need not find one at any price. unwinds: whether `auto` also tries direct links in
+    the place of switches. library: the textbook algorithms that `auto` may try. bound: picoseconds at which a search
+    ends; None: the lower bound, which the synthesizer computes.
     """
 
     seed: int = 0
@@ -115,7 +116,8 @@ class Effort:
     progress: Callable[[float, str], None] = lambda _share, _words: None
     time_limit: float | None = None
     work: WorkMeter = field(default_factory=WorkMeter)
-    experience: Experience | None = None
+    work_part: Fraction = Fraction(1)
+    has_other: bool = False
     unwinds: bool = True
     library: AlgorithmLibrary | None = None
     bound: int | None = None

@@ -64,6 +64,26 @@ class Timeline:
         return self.ends[k] if k < len(self.ends) and self.starts[k] < start + length else start
 
 
+class StepTimeline:
+    """The reserved steps of one link, a Timeline if all transfers take one step."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free = bytearray()
+
+    def reserve(self, start: int, end: int) -> None:
+        """Takes a step, `start`, which is free."""
+        if end > len(self._free):
+            self._free += b"\1" * end
+        self._free[start] = 0
+
+    def next_free(self, time: int, _length: int) -> int:
+        """The first free step from `time` on."""
+        step = self._free.find(1, time)
+        return step if step >= 0 else max(time, len(self._free))
+
+
 class SlotTimeline:
     """How many slots of a buffer are occupied: occupied[k] from times[k] on; in the end none.
 

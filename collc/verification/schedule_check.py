@@ -1,8 +1,8 @@
 """`verify`: whether a schedule meets its demand, on its network, under its link model (docs/verification.md).
 
 A factored schedule is proved from its representatives; if that fails, its transfers are checked as any others are.
-Small schedules are replayed exactly, chunk by chunk. In large ones a compiled loop first finds the chunks that are
-plainly right (copies that are causal and arrive; reductions along one tree); the exact check replays the others.
+Small schedules are replayed exactly, chunk by chunk. In large ones a compiled replay first finds the chunks that are
+right if switches pass on what arrives, the oldest first; the exact check replays the others.
 Large schedules of nothing but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of
 8,192 GPUs, 134 million transfers, in 0.5 GB.
 
@@ -22,15 +22,12 @@ from numpy.typing import NDArray
 
 from collc.base.units import decimal
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
-from collc.ten.demand import Op
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports, overlaps
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, Schedule, StepSchedule
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import is_proved
-from collc.verification.step_table_check import arrival_delay, check_step_table
 from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, all_right, at, nothing_to_check
 
@@ -160,12 +157,11 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     clock = clock_of(module, schedule, findings)
     if clock is None:
         return findings.verdict(reached=False)
-    delay = arrival_delay(module, schedule, clock) if isinstance(schedule, StepSchedule) and not limited else None
-    if isinstance(schedule, StepSchedule) and delay is not None:
-        check_step_table(module, schedule, delay, findings)
-        return findings.verdict()
-    if len(schedule) >= large and _are_plain_copies(module, schedule, clock):
-        return all_right(module.network)
+    if len(schedule) >= large:
+        from collc.verification.copy_replay import copies_are_right
+
+        if copies_are_right(module, schedule, clock):
+            return all_right(module.network)
     transfers = valid_transfers(module, schedule.transfers, clock, findings)
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
     check_links(transfers, findings, compiled)
@@ -175,13 +171,6 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     _check_chunks(module, transfers, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
     return findings.verdict(queued)
-
-
-def _are_plain_copies(module: Module, schedule: Schedule, clock: Clock) -> bool:
-    """Whether a schedule of copies is plainly right; its transfers are not listed for this."""
-    from collc.verification.copy_replay import copies_are_right
-
-    return copies_are_right(module, schedule, clock)
 
 
 def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
@@ -214,31 +203,19 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
 
     The slots are int64[slots, 4]: switch, from, until, chunk; none if no buffer is limited.
     """
-    from collc.kernels.schedule_check import by_chunk, screen
-    from collc.kernels.sum_check import rescreen
+    from collc.kernels.schedule_check import Rows, by_chunk, screen
 
-    network, table = module.network, module.demand.chunks
+    network, table, clock = module.network, module.demand.chunks, transfers.clock
     offsets, order = by_chunk(transfers.chunk, len(table))
-    limited = network.has_limited_buffers
-    filled = np.full(len(transfers) if limited else 0, -1, np.int64)
-    columns = (order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
-    clock = transfers.clock
-    devices = (clock.kind, network.npu_count, network.device_count)
-    sets = (table.sets.offsets, table.sets.members)
+    filled = np.full(len(transfers) if network.has_limited_buffers else 0, -1, np.int64)
     passes = np.zeros(network.device_count, np.bool_)
     passes[network.npu_count :] = (network.buffers < 0) & ~network.reduces
+    links = network.source, network.target, clock.kind, network.npu_count
+    rows = Rows(transfers.link, transfers.start, transfers.reduce, *links, passes, filled)
+    chunks = clock.size_of, table.op, table.pre, table.post, table.sets.offsets, table.sets.members
     flags: UInt8Array = np.zeros(len(table), np.uint8)
     for low, high in _pieces(offsets):
-        here = slice(low, high)
-        durations = (clock.total, clock.size_of[here], *devices)
-        chunks = (table.op[here], table.pre[here], table.post[here], *sets)
-        flags[here] = screen(offsets[low : high + 1], *columns, *durations, *chunks, filled, passes)
-    sums = np.flatnonzero(flags & (table.op != Op.COPY))
-    rows_before = np.concatenate([[0], np.cumsum(offsets[sums + 1] - offsets[sums])])
-    for low, high in _pieces(rows_before):
-        some = sums[low:high]
-        rest = (table.pre, table.post, *sets, passes)
-        flags[some] = rescreen(some, offsets, *columns, clock.total, clock.size_of, *devices, *rest)
+        flags[low:high] = screen(low, high, offsets, order, rows, clock.total, *chunks)
     flags[transfers.chunk[(transfers.relayed >= 0) | transfers.kept]] = 1
     if transfers.messages is not None:
         flags[transfers.chunk[transfers.messages.number >= 0]] = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.command.cli import main
 from collc.source import load_program
 from collc.source.program import ChunkChoice, ScheduleRequest
-from collc.synthesis.experience import Experience
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
@@ -55,7 +55,7 @@ def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: 
     net = fully_connected(3)
     request = ScheduleRequest("s", None, net, all_gather([0, 1, 2], 1), (), "tacos", None, {}, (), (), False)
 
-    def synthesize(_request: ScheduleRequest, number: int) -> Module:
+    def synthesize(_request: ScheduleRequest, number: int, _work: Fraction) -> Module:
         if not times[number]:
             raise NoSchedule(Diagnostic("S0301", "none"))
         return replace(Module("s", net, request.demand), schedule=OneTransfer(times[number] * 1_000_000))
@@ -96,51 +96,43 @@ def test_the_search_ends_when_it_must() -> None:
     assert (found.best().number, len(found.tried)) == (1, 1)
 
 
-class HeldBack:
-    """A search that is held back with each number; {number: nanoseconds at first and in the end, 0 for none}."""
+class InParts:
+    """A search with parts of the work; {number: nanoseconds with a part and with all work, 0 for none}."""
 
     def __init__(self, times: dict[int, tuple[int, int]]) -> None:
         self.asked: list[int] = []
         self.search = searched({number: first for number, (first, _) in times.items()})
+        self.search.in_parts = True
         self._first, self._times = self.search.synthesize, times
         self.search.synthesize = self._synthesize
 
-    def _synthesize(self, request: ScheduleRequest, number: int) -> Module:
+    def _synthesize(self, request: ScheduleRequest, number: int, work: Fraction) -> Module:
         self.asked.append(number)
-        module = self._first(request, number)
-        if not self.search.experience.is_last:
-            self.search.experience.held_back[number] = module
+        module = self._first(request, number, work)
+        if work < 1:
             return module
         if not self._times[number][1]:
             raise NoSchedule(Diagnostic("S0301", "none"))
         return replace(module, schedule=OneTransfer(self._times[number][1] * 1_000_000))
 
 
-def test_searches_with_the_best_numbers_go_on_in_the_end() -> None:
-    """With two numbers at most, and only if they are near the best."""
-    held = HeldBack({1: (1200, 1), 4: (1050, 900), 16: (1000, 950), 64: (1010, 940), 256: (1020, 1)})
-    best = held.search.best()
+def test_the_best_numbers_are_searched_in_full_in_the_end() -> None:
+    """At most two numbers, and only if they are near the best."""
+    parts = InParts({1: (1200, 1), 4: (1050, 900), 16: (1000, 950), 64: (1010, 940), 256: (1020, 1)})
+    best = parts.search.best()
     assert (best.number, best.time) == (64, 940_000_000)
-    assert held.asked == [1, 4, 16, 64, 256, 16, 64]
-    assert held.search.note(best) == "chunks: auto chose 64 per block (tried: 1, 4, 16, 64, 256)"
-    held = HeldBack({1: (1000, 900), 4: (1200, 1), 16: (1300, 1)})
-    assert (held.search.best().time, held.asked) == (900_000_000, [1, 4, 16, 1])
+    assert parts.asked == [1, 4, 16, 64, 256, 16, 64]
+    assert parts.search.note(best) == "chunks: auto chose 64 per block (tried: 1, 4, 16, 64, 256)"
+    parts = InParts({1: (1000, 900), 4: (1200, 1), 16: (1300, 1)})
+    assert (parts.search.best().time, parts.asked) == (900_000_000, [1, 4, 16, 1])
 
 
 def test_a_search_that_finds_nothing_shorter_changes_nothing() -> None:
     for later in (0, 1000, 2000):
-        held = HeldBack({1: (1000, later), 4: (1200, 1)})
-        best = held.search.best()
+        parts = InParts({1: (1000, later), 4: (1200, 1)})
+        best = parts.search.best()
         assert (best.number, best.time) == (1, 1000 * 1_000_000)
-        assert held.asked == [1, 4, 1]
-
-
-def test_the_search_does_not_go_on_where_its_work_is_used_up() -> None:
-    """What all numbers may take is less before the last ones are known."""
-    held = HeldBack({1: (1000, 900), 4: (1010, 800)})
-    held.search.experience.is_used_up = True
-    assert held.search.best().time == 900 * 1_000_000
-    assert held.asked == [1, 1]
+        assert parts.asked == [1, 4, 1]
 
 
 # Programs
@@ -158,29 +150,25 @@ def test_it_takes_a_number_and_says_so() -> None:
     assert (given.transfers() == best.transfers()).all()
 
 
-def test_searches_share_what_they_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same experience goes to the search for each number of chunks; a single number has none."""
-    seen: list[Experience | None] = []
+def test_auto_searches_with_each_number_in_short_and_with_the_best_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first number, `auto` may also find none. A single number is searched in full."""
+    efforts: list[Effort] = []
 
     def quick(module: Module, effort: Effort, _library: object) -> Module:
-        seen.append(effort.experience)
+        efforts.append(effort)
         return join(solve(module, lambda task: tacos(task, effort)))
 
     monkeypatch.setattr("collc.synthesis.auto.synthesizer.choose", quick)
+    parts: list[list[tuple[bool, bool]]] = []
     for chunks in ("auto", "4"):
         run = f"all_gather(t.npus, size: 8MiB, chunks: {chunks})"
         assert collc.compile_text(MESH + f"schedule s on t {{ run {run} synthesize auto }}")["s"].ok
-    assert len(seen) > 2
-    assert seen[0] is not None
-    assert all(one is seen[0] for one in seen[:-1])
-    assert seen[-1] is None
-
-
-def test_no_number_follows_where_the_work_of_all_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = MESH + "schedule s on t { run all_gather(t.npus, size: 128MiB, chunks: auto) synthesize auto }"
-    assert "(tried: 1, " in collc.compile_text(program)["s"].notes[-1]
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.WORK_FACTOR_OF_ALL_NUMBERS", 0)
-    assert collc.compile_text(program)["s"].notes[-1] == "chunks: auto chose 1 per block (tried: 1)"
+        parts.append([(effort.work_part < 1, effort.has_other) for effort in efforts])
+        efforts.clear()
+    several, single = parts
+    assert several[0] == (True, False)
+    assert set(several[1:]) == {(True, True), (False, True)}
+    assert single == [(False, False)]
 
 
 def test_the_command_line_and_the_api_override_the_program(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,11 +230,7 @@ def test_modules_after_a_pass_are_those_of_the_number_taken(capsys: pytest.Captu
     assert capsys.readouterr().out.count("\ndemand") == 1
 
 
-def test_modules_after_a_pass_are_those_of_the_search_that_went_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("collc.synthesis.auto.tried.HELD_BACK", 10**9)
-    monkeypatch.setattr("collc.synthesis.auto.tried.HELD_TO", 0)
+def test_modules_after_a_pass_are_those_of_the_full_search(capsys: pytest.CaptureFixture[str]) -> None:
     text = RUN.format(run="all_gather(t.npus, size: 8MiB, chunks: auto)", more="").replace("tacos", "auto")
     Path("p.coll").write_text(text)
     assert main(["compile", "p.coll", "--print-after", "auto"]) == 0

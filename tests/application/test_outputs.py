@@ -114,6 +114,12 @@ def test_the_names_of_both_files_cannot_be_used_again(tmp_path: Path, name: str)
     assert (message.code, message.message) == ("U0204", f"two files are called {name}")
 
 
+def test_names_that_differ_in_case_only_are_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "p.coll").write_text(ALL_REDUCE.format('emit ten("b/A.ten") emit ten("b/a.ten") emit ten("b/c.ten")'))
+    (message,) = collc.compile(tmp_path / "p.coll", output=tmp_path).diagnostics
+    assert (message.code, message.warning, message.message[:19]) == ("U0210", True, "b/a.ten and b/A.ten")
+
+
 def test_a_gather_for_the_executor_is_warned_about(tmp_path: Path) -> None:
     text = PAIR + "schedule s on t {{ run {}(t.npus, size: 4MiB) synthesize tacos emit msccl }}"
     for collective in ("gather", "scatter", "broadcast"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from collc.application.compile import plan_choice
+from collc.application.compile.build_input import BuildInput
 from collc.application.compile.plan_choice import faster_plan, fastest_plan
-from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
 from collc.application.program_files import load_files, read_program
 from collc.application.settings import Settings

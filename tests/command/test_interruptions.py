@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collc.application.compile import schedule_build
-from collc.application.compile.planning import BuildInput
+from collc.application.compile.build_input import BuildInput
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from collc.design.problem import DesignProblem, NetworkDimension, Objective, Row, default_tiers
 from collc.design.time_expression import TimeExpression, collective_time, constant, weighted_sum
-from collc.source.elaboration.prices import default_prices
+from collc.source.elaboration.designs import default_prices
 
 NETWORKS = {
     "3D": (("ring", 16), ("fully_connected", 8), ("switched", 32)),

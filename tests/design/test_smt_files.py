@@ -14,7 +14,7 @@ from collc.design.problem import DesignProblem, ExactRow, NoDesign, Objective
 from collc.emit.libra import smt
 from collc.emit.libra.model import LibraModel
 from collc.emit.libra.smt import cost_ranges, smt_text
-from collc.source.elaboration.prices import default_prices
+from collc.source.elaboration.designs import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 from tests.design.test_libra_files import EXAMPLE, LOOPS, solved, training
 from tests.design.test_optimize import random_problem

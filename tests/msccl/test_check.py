@@ -6,7 +6,6 @@ import pytest
 
 from collc.base.diagnostics import UsageError
 from collc.msccl.check import ExpectedResult, WantedChunk, check_file
-from collc.msccl.check.connections import connect
 from collc.msccl.check.findings import Findings
 from collc.msccl.check.reader import Reader
 from collc.msccl.check.values import _merge
@@ -217,7 +216,7 @@ def test_connections_without_a_sender_or_a_receiver(tmp_path):
         Gpu((1, 2, 0), [Block(-1, 0).add("r"), Block(0, -1).add("s")]),
     ]
     program = Reader("executor", Findings()).read(write(tmp_path / "f.xml", File("allgather", 2, gpus, nchannels=2)))
-    connections = connect(program)
+    connections = program.connections
     assert connections.key.tolist() == [[0, 1, 0], [1, 0, 0], [1, 0, 1]]
     assert connections.sender.tolist() == [0, 3, -1]
     assert connections.receiver.tolist() == [2, -1, 1]

@@ -9,6 +9,7 @@ import pytest
 from collc.application.file_kinds import call_for
 from collc.application.show.threadblock_picture import threadblock_picture
 from collc.base.diagnostics import CheckFailed, UsageError
+from collc.command.cli import main
 from collc.msccl.inspecting.inspect_file import inspect_file
 from collc.msccl.inspecting.inspect_plan import inspect_plan
 from collc.msccl.inspecting.inspection import ranges
@@ -19,7 +20,7 @@ from tests.pictures.drawn import overlaps, texts, tips
 
 from .lowering import ring_all_reduce as ring_module
 from .lowering import scheduled, xml_of
-from .programs import all_to_all, direct_all_reduce, direct_gather, ring_all_reduce, write
+from .programs import Block, File, Gpu, all_to_all, direct_all_reduce, direct_gather, ring_all_reduce, write
 
 
 def test_ring_all_reduce(tmp_path):
@@ -52,6 +53,18 @@ def test_chain_of_a_program_that_never_ends(tmp_path):
     for gpu in file.gpus:
         gpu.tbs[0].steps.reverse()
     assert inspect_file(write(tmp_path / "f.xml", file)).totals["chain"] == 0
+
+
+@pytest.mark.parametrize("deps", [-1, 99])
+def test_a_dependency_on_no_step(tmp_path, deps):
+    """The contract refuses it, and so the program has no chain; in the last threadblock nothing moves a counter."""
+    gpus = [
+        Gpu((1, 2, 0), [Block().add("cpy", ("i", 0), ("o", 0), dep=(1, deps)), Block().add("cpy", ("i", 0), ("o", 1))])
+    ]
+    path = write(tmp_path / "f.xml", File("allgather", 2, gpus * 2))
+    assert inspect_file(path).totals["chain"] == 0
+    assert main(["inspect", str(path), "--svg", str(tmp_path / "f.svg")]) == 0
+    assert main(["show", str(path), "-o", str(tmp_path / "f.html")]) == 4
 
 
 def test_the_picture_is_xml_with_a_box_for_every_step(tmp_path):

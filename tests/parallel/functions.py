@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -42,3 +43,16 @@ def slow_square(task: tuple[str, int]) -> int:
     while not (Path(folder) / "go").exists():
         time.sleep(0.02)
     return number * number
+
+
+def waits_or_returns(task: str) -> None:
+    """Waits for ever in a temporary folder, of which a file tells; for "" ends when there is such a folder."""
+    parent = Path(tempfile.gettempdir())
+    if not task:
+        while not list(parent.glob("collc-*/file")):
+            time.sleep(0.02)
+        return
+    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
+        Path(task).touch()
+        (Path(folder) / "file").touch()
+        time.sleep(3600)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
 
 import pytest
 
-from collc.parallel.processes import Lost, Processes, memory_per_process, run_in_processes, usable_cores
+from collc.base.interrupts import GRACE, ended_after
+from collc.parallel.processes import Lost, Processes, memory_per_process, results_of, run_in_processes, usable_cores
 
 HERE = "tests.parallel.functions"
 
@@ -84,3 +87,32 @@ def _runs(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().split(")")[-1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_processes_that_are_ended_leave_no_temporary_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the time limit of `tune` is over."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    busy = tmp_path / "busy"
+    tasks: list[object] = ["", str(busy)]
+    running = run_in_processes("tests.parallel.functions:waits_or_returns", tasks, Processes(jobs=2))
+    assert next(running) == (0, None)
+    assert list(temporary.iterdir())
+    running.close()
+    assert busy.exists()
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no clock")
+def test_waiting_for_processes_needs_no_grace_after_a_time_limit() -> None:
+    """It takes no processor time, in which the grace is counted: `tune` went on for 5 s."""
+    graces: list[float] = []
+
+    def progress(_share: float, _words: str) -> None:
+        graces.append(getattr(signal.getsignal(signal.SIGALRM), "grace"))  # noqa: B009
+
+    with ended_after(1000.0):
+        results_of("tests.parallel.functions:square", {"a": 3}, Processes(jobs=1), progress, "task")
+        progress(1.0, "")
+    assert graces == [GRACE, 0.0, GRACE]

@@ -13,7 +13,7 @@ from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, SourceError, SourceFile
 from collc.base.wording import near
 from collc.source import load_program
-from collc.source.elaboration.sets import distinct
+from collc.source.elaboration.containers import distinct
 from collc.source.limits import MAX_CHARACTERS
 from collc.source.problems import MAX_PROBLEMS
 from tests.cpu_time import at_most

@@ -12,10 +12,9 @@ import pytest
 from benchmarks.auto import compare
 from benchmarks.large_programs import large_programs
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
-from collc.base.units import format_time
 from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.candidates import candidates, textbook_candidates
+from collc.synthesis.auto.candidates import candidates
 from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.auto.tried import KnownBounds, TriedCandidates
 from collc.synthesis.bounds import lower_bound
@@ -84,6 +83,13 @@ def test_choice_is_verified_and_explained(net: Network, demand: Demand, most: fl
 
 def times_the_bound(module: Module) -> float:
     return module.collective_time() / lower_bound(module.network, module.demand, module.model).time
+
+
+def test_a_part_of_the_work_makes_no_schedule_at_any_price_if_there_is_another():
+    module, effort = Module("m", grid(3, 3), all_reduce(list(range(9)))), Effort(work_part=Fraction(1, 10**9))
+    assert auto(module, effort).schedule is not None
+    with pytest.raises(NoSchedule):
+        auto(module, replace(effort, has_other=True))
 
 
 def test_stopped():
@@ -345,64 +351,8 @@ def test_textbook_algorithms_are_tried_where_a_library_is_given():
     links = [(k, (k + 1) % 6, fast if k % 2 else slow) for k in range(6)]
     net = network(6, [*links, (0, 2, fast), (3, 1, slow), (5, 3, slow)])
     module = Module("m", net, all_reduce(list(range(6))))
-    found = auto(module, Effort(library=StandardAlgorithms()))
-    least = f"auto: left out ring, which takes at least {format_time(found.collective_time())}"
-    assert least in found.notes  # it is no shorter: the links that it takes most are as busy as that
+    assert any(note.startswith("auto: ring takes") for note in auto(module, Effort(library=StandardAlgorithms())).notes)
     assert not any("ring" in note for note in auto(module, Effort()).notes)
-
-
-@pytest.mark.parametrize("model", list(LinkModel))
-def test_least_times_of_textbook_algorithms(model: LinkModel):
-    """No layout takes less than what is known before, and some take as long."""
-    tight = 0
-    for net in (hypercube(3), switched(8), switched_nodes(1), grid(4, 2)):
-        for collective in (all_reduce, all_gather, all_to_all):
-            module = Module("m", net, collective(list(range(8))), model)
-            for candidate in textbook_candidates(module, StandardAlgorithms()):
-                assert candidate.least is not None
-                try:
-                    time = candidate.build(WorkMeter(None)).collective_time()
-                except CollcError:  # it does not run on this network
-                    continue
-                assert 0 < candidate.least() <= time
-                tight += candidate.least() >= 0.9 * time
-    assert tight >= 5
-
-
-def test_what_cannot_be_shorter_is_not_built():
-    module = Module("m", hypercube(2), all_gather(list(range(4))))
-    tried = TriedCandidates(module.network)
-    (first,) = (
-        one for one in candidates(module, Effort(), KnownBounds(), list(SYNTHESIZERS.values())) if one.name == "tacos"
-    )
-    tried.take(first, None)
-    assert tried.best is not None
-    time = tried.best[1].collective_time()
-    for least, longer in ((time - 1, False), (time, True)):
-        other = replace(first, name=f"other {least}", least=lambda least=least: least)
-        assert tried.is_longer(other) == longer
-        assert (other.name in " ".join(tried.notes.values())) == longer
-
-
-@pytest.mark.parametrize(("chunks", "goes_on"), [(1, True), (8, False)])
-def test_searches_on_direct_links_go_on_only_near_the_best_of_all(chunks: int, goes_on: bool):
-    """The schedule on other links takes as long as the best, or eight times as long."""
-    net, other = hypercube(2), ring(4)
-    tried = TriedCandidates(net)
-
-    def built(network: Network, count: int) -> Callable[[WorkMeter], Module]:
-        def build(meter: WorkMeter) -> Module:
-            meter.add(100)
-            module = Module("m", network, all_gather(list(range(4)), chunks=count))
-            return join(solve(module, lambda task: pccl(task, Effort())))
-
-        return build
-
-    tried.take(Candidate("own", net, Estimate(100, 1.0), built(net, 1)), None)
-    unwound = Candidate("direct", other, Estimate(100, 1.0, searches=True), built(other, chunks))
-    tried.take(unwound, limit=50)
-    assert tried.attempts["direct"].unfinished
-    assert tried.is_near(unwound, 10_000) == goes_on
 
 
 def test_textbook_algorithms_are_tried_on_any_number_of_npus():
@@ -459,7 +409,7 @@ def test_textbook_algorithms_that_are_left_out_are_said():
     tried.leave_out()
     assert not tried.notes
     ring, direct = (
-        Candidate(name, tried.own, Estimate(20_000, 0.0), lambda _: pytest.fail("built")) for name in ("ring", "direct")
+        Candidate(name, tried.own, Estimate(20_000), lambda _: pytest.fail("built")) for name in ("ring", "direct")
     )
     tried.leave_out(ring, direct)
     assert list(tried.notes.values()) == [

@@ -10,19 +10,15 @@ import pytest
 from benchmarks.auto import compare
 from benchmarks.random_programs import LIMITED, random_program
 from collc.base.diagnostics import CollcError, NoSchedule
-from collc.base.units import format_time
 from collc.passes.context import PassContext
 from collc.passes.registry import Invert, Synthesize
 from collc.passes.synthesizers import auto
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.estimates import Candidate, Estimate
-from collc.synthesis.auto.tried import TriedCandidates, time_of
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.endpoints import retimed_for_endpoints
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.endpoint import Endpoint
-from collc.ten.limited import fed_links, with_endpoints, without_limits
+from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
@@ -101,24 +97,6 @@ def test_no_single_synthesizer_is_shorter(name: str, reduced: Module) -> None:
     except CollcError:
         return
     assert reduced.collective_time() <= alone.collective_time()
-
-
-def test_the_best_schedule_is_started_anew_by_all_rules_at_the_end() -> None:
-    """Large schedules are judged by one rule."""
-    free = without_limits(FOUR)
-    planned_free = auto(Module("m", free, all_reduce([0, 1, 2, 3], MiB), LinkModel.STORE), Effort())
-    tried = TriedCandidates(FOUR)
-    once = Candidate("once", FOUR, Estimate(1, 1.0), lambda _: retimed_for_endpoints(planned_free, FOUR, rules=0))
-    tried.take(once, None)
-    assert tried.best is not None
-    before = time_of(tried.best[1])
-    tried.shorten_best(lambda built: retimed_for_endpoints(built, built.network))
-    assert time_of(tried.best[1]) < before
-    assert verify_schedule(tried.best[1]).ok
-    assert tried.attempts["once"].time == time_of(tried.best[1])
-    assert tried.notes["once"] == f"auto: once takes {format_time(time_of(tried.best[1]))}"
-    tried.shorten_best(lambda built: built)
-    assert tried.best[0] == "once"
 
 
 def test_random_programs_with_limits() -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collc.base.diagnostics import CollcError, SourceError
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import TextbookAlgorithm, hierarchical_shape, textbook_algorithms
+from collc.synthesis.auto.textbook import hierarchical_shape, textbook_algorithms
 from collc.synthesis.bounds import lower_bound
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.module import Module
 from collc.ten.network import Axis, Network
 from collc.ten.schedule import LinkModel
+from collc.ten.transform import remove_parts
 from collc.verification.schedule_check import verify_schedule
 from tests.support import (
     all_gather,
@@ -38,14 +40,15 @@ from tests.synthesis.checker import check
 LIBRARY = StandardAlgorithms()
 
 
-def listed(module: Module) -> dict[str, TextbookAlgorithm]:
-    return {algorithm.name: algorithm for algorithm in textbook_algorithms(module, LIBRARY)}
+def listed(module: Module) -> dict[str, Callable[[], Module]]:
+    """What builds each algorithm, by name."""
+    return {name: build for name, _, build in textbook_algorithms(module, LIBRARY)}
 
 
-def built_or_none(algorithm: TextbookAlgorithm) -> Module | None:
+def built_or_none(build: Callable[[], Module]) -> Module | None:
     """None where a reduction takes a path through NPUs that contribute to it."""
     try:
-        return algorithm.build()
+        return build()
     except SourceError as error:
         code = error.diagnostics[0].code
     assert code == "S0106"
@@ -53,7 +56,7 @@ def built_or_none(algorithm: TextbookAlgorithm) -> Module | None:
 
 
 def time_of(module: Module, name: str) -> int:
-    built = listed(module)[name].build()
+    built = listed(module)[name]()
     assert built.schedule is not None
     return check(built.network, built.demand, built.schedule)
 
@@ -72,14 +75,14 @@ def test_every_algorithm_that_runs_is_right_and_not_below_the_bound(
     least = lower_bound(net, demand, model).time
     found = listed(module)
     assert found
-    for algorithm in found.values():
-        built = built_or_none(algorithm)
+    for name, build in found.items():
+        built = built_or_none(build)
         if built is None:
             continue
-        assert verify_schedule(built).ok, algorithm.name
+        assert verify_schedule(built).ok, name
         assert built.schedule is not None
         assert built.schedule.collective_time(net, demand) >= least
-        assert built.algorithm == algorithm.name
+        assert built.algorithm == name
 
 
 def test_known_times() -> None:
@@ -94,17 +97,17 @@ def test_known_times() -> None:
 def test_groups_run_at_once_with_their_own_ranks() -> None:
     net = grid(4, 4, wrap=True)
     rows = [run for row in range(4) for run in all_reduce(list(range(4 * row, 4 * row + 4))).runs]
-    built = listed(Module("m", net, Demand(tuple(rows))))["ring"].build()
+    built = listed(Module("m", net, Demand(tuple(rows))))["ring"]()
     assert verify_schedule(built).ok
 
 
 def test_a_shape_is_that_of_the_product_or_of_the_array() -> None:
     demand = all_reduce(list(range(12)))
     assert "hierarchical" not in listed(Module("m", ring(12), demand))
-    assert verify_schedule(listed(Module("m", grid(3, 4, wrap=True), demand))["hierarchical"].build()).ok
+    assert verify_schedule(listed(Module("m", grid(3, 4, wrap=True), demand))["hierarchical"]()).ok
     axes = (Axis("ring", 4), Axis("ring", 3))
     product = replace(grid(3, 4, wrap=True), axes=axes)
-    assert verify_schedule(listed(Module("m", product, demand))["hierarchical"].build()).ok
+    assert verify_schedule(listed(Module("m", product, demand))["hierarchical"]()).ok
 
 
 def test_nothing_is_listed_where_nothing_fits() -> None:
@@ -114,7 +117,7 @@ def test_nothing_is_listed_where_nothing_fits() -> None:
     assert not listed(Module("m", ring(4), Demand((*all_gather(npus).runs, *all_reduce(npus).runs))))
     assert not listed(Module("m", switched(4, buffer=2), all_gather(npus)))
     module = Module("m", ring(4), all_gather(npus))
-    assert not listed(listed(module)["ring"].build())
+    assert not listed(listed(module)["ring"]())
 
 
 def test_the_library_refuses_what_an_algorithm_does_not_serve() -> None:
@@ -132,3 +135,4 @@ def test_hierarchical_is_for_all_npus_of_networks_with_dimensions() -> None:
     assert sorted(hierarchical_shape(mesh, 12)) == [3, 4]
     assert hierarchical_shape(mesh, 4) == []
     assert hierarchical_shape(ring(8), 8) == []
+    assert hierarchical_shape(remove_parts(mesh, [5], np.empty(0, np.int64)), 11) == []

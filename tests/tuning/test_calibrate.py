@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,15 @@ def test_programs_import_the_lets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "p.coll", "--json"]) == 0
     time = json.loads(capsys.readouterr().out)["schedules"][0]["time_ps"]
     assert time == pytest.approx(2 * (6.1e6 + 2**20 / 197.3e9 * 1e12), rel=1e-3)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names")
+def test_a_file_name_is_no_code(capsys: pytest.CaptureFixture[str]) -> None:
+    name = 'x\nimport "secret.coll"\r#\u2028.txt'
+    Path(name).write_text(table(lambda size: 6.1e-6 + size / 197.3e9))
+    assert main(["calibrate", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["#", "#", "let", "let"]
 
 
 def test_launch_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from collc.passes.registry import Invert, Synthesize
 from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import hierarchical_shape
+from collc.synthesis.auto.textbook import hierarchical_shape, textbook_sends
 from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run, Standard
@@ -98,12 +98,7 @@ def _statements(network: Network, demand: Demand, number: int, standard: Standar
     library = StandardAlgorithms()
     if name not in library.names(standard.kind):
         raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
-    shape: list[int] = []
-    if name == "hierarchical":
-        shape = hierarchical_shape(network, len(run.group))
-        if not shape:
-            raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
-    sends = library.sends(standard, len(run.group), name, shape)
-    first = int(demand.first_chunk[number])
-    placed = sends.renumber(run.group, first)
-    return along_links(network, run, placed, name, first) if name in RINGS else placed
+    if name == "hierarchical" and not hierarchical_shape(network, len(run.group)):
+        raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
+    sends = textbook_sends(library, network, demand, number, name)
+    return along_links(network, run, sends, name, int(demand.first_chunk[number])) if name in RINGS else sends

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from collc.application.compile.handwritten_runs import has_handwritten
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.source.program import ScheduleRequest
@@ -84,7 +83,7 @@ def _by_time(request: ScheduleRequest, module: Module, given: int, bound: Bound,
     With n times as many chunks, this part of the time is an n-th: an estimate, unlike a bound.
     """
     choice, time, network = request.choice, module.collective_time(), module.network
-    if choice is None or time <= bound.time or has_handwritten(request):
+    if choice is None or time <= bound.time or request.is_handwritten:
         return ""
     if len(network.npus) * network.link_count > MOST_WORK:
         return ""

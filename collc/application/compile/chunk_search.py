@@ -14,7 +14,6 @@ from typing import Final
 
 from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.source.program import ChunkChoice, ScheduleRequest
-from collc.synthesis.experience import Experience
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Bound, Module
 
@@ -29,8 +28,11 @@ LEAST_GAIN: Final = Fraction(1, 200)
 MOST_TRANSFERS: Final = 4_000_000
 """No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
 
-GO_ON, NEAR_BEST = 2, Fraction(110, 100)
-"""In the end, at most this many numbers whose time is at most this multiple of the least are searched further."""
+SHORT_PART: Final = Fraction(1, 8)
+"""The part of its work that `auto` may spend on each number; in the end it searches with the best ones in full."""
+
+MOST_FULL, NEAR_BEST = 2, Fraction(110, 100)
+"""At most this many numbers whose time is at most this multiple of the least are searched in full."""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
@@ -57,20 +59,20 @@ class Attempt:
 class ChunkSearch:
     """The search for one schedule.
 
-    choice: the numbers. synthesize: the module with a schedule for a request and its number of chunks per block; raises
-    CheckFailed for a schedule that is wrong, so that its time does not count. stop: whether the search must end now; it
-    is asked after the first schedule. listed: whether files need every transfer of a schedule that repeats itself.
-    experience: of `synthesize`; searches that it held back go on in the end, when the best numbers are searched again.
+    choice: the numbers. synthesize: the module with a schedule for a request and its number of chunks per block, with a
+    part of the work; raises CheckFailed for a schedule that is wrong, so that its time does not count. stop: whether
+    the search must end now; it is asked after the first schedule. listed: whether files need every transfer of a
+    schedule that repeats itself. in_parts: whether the synthesizer counts its work, so that short searches find the
+    best numbers, and full ones follow.
     """
 
     choice: ChunkChoice
-    synthesize: Callable[[ScheduleRequest, int], Module]
+    synthesize: Callable[[ScheduleRequest, int, Fraction], Module]
     stop: Callable[[], bool]
     listed: bool = False
-    experience: Experience = field(default_factory=Experience)
+    in_parts: bool = False
     tried: list[Attempt] = field(default_factory=list[Attempt])
     _skipped: set[int] = field(default_factory=set[int])
-    _held_back: set[int] = field(default_factory=set[int])
     _failed: CheckFailed | None = None
 
     def best(self) -> Attempt:
@@ -86,7 +88,8 @@ class ChunkSearch:
         if not self._is_done():
             wanted = [best * factor for factor in ROUND_BEST]
             self._try_all(min(self.choice.numbers, key=lambda n, w=w: (abs(n - w), n)) for w in wanted)
-        self._go_on()
+        if self.in_parts:
+            self._search_in_full()
         return self.shortest()
 
     def best_below(self, number: int) -> Attempt | None:
@@ -112,15 +115,14 @@ class ChunkSearch:
             if useless == USELESS or self._is_done():
                 return
 
-    def _go_on(self) -> None:
-        """Let the searches with the best numbers go on where they were held back."""
-        self.experience.is_last, self.experience.is_used_up = True, False
+    def _search_in_full(self) -> None:
+        """Search with the best numbers again, with all work."""
         most = self.shortest().time * NEAR_BEST
-        for attempt in sorted(self.tried, key=_by_time)[:GO_ON]:
-            if attempt.time > most or attempt.number not in self._held_back or self._is_done():
+        for attempt in sorted(self.tried, key=_by_time)[:MOST_FULL]:
+            if attempt.time > most or self._is_done():
                 continue
             try:
-                module = self.synthesize(attempt.request, attempt.number)
+                module = self.synthesize(attempt.request, attempt.number, Fraction(1))
             except CollcError:
                 continue
             if (time := module.collective_time()) < attempt.time:
@@ -132,7 +134,7 @@ class ChunkSearch:
 
     def _is_done(self) -> bool:
         best = self.shortest()
-        return self.stop() or self.experience.is_used_up or best.ideal.time >= NEAR_IDEAL * best.time
+        return self.stop() or best.ideal.time >= NEAR_IDEAL * best.time
 
     def _transfers(self) -> int:
         """How many transfers the last schedule lists."""
@@ -153,10 +155,7 @@ class ChunkSearch:
                 if self._is_hopeless(request):
                     self._skipped.add(number)
                     continue
-                held_back = len(self.experience.held_back)
-                module = self.synthesize(request, number)
-                if len(self.experience.held_back) > held_back:
-                    self._held_back.add(number)
+                module = self.synthesize(request, number, SHORT_PART if self.in_parts else Fraction(1))
             except UsageError:
                 raise
             except CheckFailed as error:

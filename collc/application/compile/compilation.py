@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from collc.application.compile.build_input import BuildInput
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
 from collc.application.compile.output_files import emits_of, file_names, unknown_kind
-from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder
@@ -40,10 +40,10 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     if settings.chunks is not None and program.schedules and all(s.choice is None for s in program.schedules):
         message = f"--chunks {settings.chunks}: no run of the program is of a standard collective with 'chunks'"
         raise UsageError(Diagnostic("U0117", message, hint="leave it out"))
-    _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
+    alike = _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
     if settings.emit or any(schedule.emits for schedule in program.schedules):
         check_folder(settings.output, OUTPUT_HINT)
-    warnings = (*_output_warnings(settings), *_program_warnings(program))
+    warnings = (*alike, *_output_warnings(settings), *_program_warnings(program))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
     with stopping_at_signals() if settings.keep_best else nullcontext(lambda: False) as interrupted:
@@ -106,9 +106,16 @@ def _check_settings(settings: Settings) -> None:
         parse_pipeline(settings.passes)
 
 
-def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None) -> None:
-    """Raise SourceError if two files would have one name (U0204), or a file that of the program (U0206)."""
+def _check_file_names(
+    requests: Sequence[ScheduleRequest], settings: Settings, program: Path | None
+) -> list[Diagnostic]:
+    """Raise SourceError if two files would have one name (U0204), or a file that of the program (U0206).
+
+    Returns warnings about names that differ in case only (U0210).
+    """
     taken: dict[Path, Span] = {}
+    folded: dict[str, tuple[str, Span]] = {}
+    warnings: list[Diagnostic] = []
     for request in requests:
         for name, span in file_names(emits_of(request, settings.emit), request):
             path = real_path(settings.output / name)
@@ -119,3 +126,9 @@ def _check_file_names(requests: Sequence[ScheduleRequest], settings: Settings, p
                 notes = (Note("the other is written here", taken[path]),)
                 raise SourceError(Diagnostic("U0204", f"two files are called {name}", span, notes, hint))
             taken[path] = span
+            other, place = folded.setdefault(str(path).casefold(), (name, span))
+            if other != name and Path(other) != Path(name):
+                notes = (Note(f"{other} is written here", place),)
+                message = f"{name} and {other} are one file on systems that ignore the case of letters"
+                warnings.append(Diagnostic("U0210", message, span, notes, hint, warning=True))
+    return warnings

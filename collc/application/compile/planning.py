@@ -6,18 +6,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
+from collc.application.compile.build_input import BuildInput
 from collc.application.compile.chunk_search import Attempt, ChunkSearch
-from collc.application.compile.handwritten_runs import has_handwritten
-from collc.application.compile.output_files import (
-    check_feasible,
-    emits_of,
-    stays_in_groups,
-    switch_options,
-)
-from collc.application.compile.synthesis_options import SynthesisOptions
-from collc.application.settings import Progress, Settings
+from collc.application.compile.output_files import check_feasible, stays_in_groups, switch_options
 from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
@@ -25,39 +19,13 @@ from collc.emit.kinds import EMIT_KINDS
 from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
 from collc.passes.context import Pass, PassContext
 from collc.passes.registry import Fixed, Invert, ShortestPaths, Synthesize
-from collc.source.program import EmitRequest, ScheduleRequest
-from collc.synthesis.experience import Experience
+from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
 
 FIRST_PART: Final = 0.5
 OTHER_PARTS: Final = 0.2
 """With `chunks: auto` the search with one number of chunks ends after this part of the time limit, if there is one."""
-
-
-@dataclass(frozen=True, eq=False)
-class BuildInput:
-    """What a schedule is compiled from.
-
-    module_text: receives the modules that `Settings.print_after` asks for. interrupted: whether a signal has asked to
-    end the search.
-    """
-
-    request: ScheduleRequest
-    settings: Settings
-    progress: Progress = lambda _share, _phase: None
-    module_text: Callable[[str], None] = lambda _text: None
-    interrupted: Callable[[], bool] = lambda: False
-
-    @property
-    def emits(self) -> tuple[EmitRequest, ...]:
-        """The files to write; their kinds also decide which schedules are fit."""
-        return emits_of(self.request, self.settings.emit)
-
-    @property
-    def options(self) -> SynthesisOptions:
-        """The options of the synthesis."""
-        return SynthesisOptions(self.request, self.settings)
 
 
 @dataclass(slots=True)
@@ -113,7 +81,7 @@ def plan_schedule(given: BuildInput) -> Plan:
 
     Raises what the passes raise.
     """
-    limit = SearchLimit(given.interrupted, given.options.time_limit)
+    limit = SearchLimit(given.interrupted, given.time_limit)
     try:
         with ended_after(limit.seconds):
             plan = _with_best_chunks(given, limit)
@@ -122,7 +90,7 @@ def plan_schedule(given: BuildInput) -> Plan:
             raise
         plan = _along_shortest_paths(given, "no schedule was found until then")
     except NoSchedule as error:
-        own = given.options.own  # such as points or steps, which others do not give
+        own = given.own_options  # such as points or steps, which others do not give
         if not limit.is_reached() or given.settings.passes is not None or own:
             raise
         plan = _along_shortest_paths(given, error.diagnostics[0].message)
@@ -135,8 +103,8 @@ def _along_shortest_paths(given: BuildInput, reason: str) -> Plan:
     if choice is not None and choice.automatic:
         given = replace(given, request=choice.request(choice.numbers[0]))
     given.progress(None, "planning along shortest paths")
-    passes = (*given.options.by_hand(), ShortestPaths(), Invert())
-    module = _run_passes(given, passes, given.options.context(lambda: False, given.progress))
+    passes = (*given.by_hand(), ShortestPaths(), Invert())
+    module = _run_passes(given, passes, given.context(lambda: False))
     if module.network.has_endpoints:
         from collc.synthesis.endpoints import retimed_for_endpoints
 
@@ -153,19 +121,20 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
 
     texts: list[tuple[Module, list[str]]] = []
 
-    def synthesize(request: ScheduleRequest, number: int) -> Module:
+    def synthesize(request: ScheduleRequest, number: int, work: Fraction) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
         part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
         share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * part)
         text: list[str] = []
-        module = _synthesize(replace(given, request=request, module_text=text.append), share, search.experience)
+        module = _synthesize(replace(given, request=request, module_text=text.append), share, work, bool(search.tried))
         texts.append((module, text))
-        if has_handwritten(request) and not verify_schedule(module).ok:  # its time means nothing
+        if request.is_handwritten and not verify_schedule(module).ok:  # its time means nothing
             raise CheckFailed
         return module
 
-    search = ChunkSearch(choice, synthesize, limit.is_reached, listed=bool(given.emits))
+    in_parts = any(step.name == "auto" for step in given.pipeline())
+    search = ChunkSearch(choice, synthesize, limit.is_reached, bool(given.emits), in_parts)
     try:
         best = search.best()
     except OutOfTime:
@@ -185,15 +154,18 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
 
 
-def _synthesize(given: BuildInput, limit: SearchLimit, experience: Experience | None = None) -> Module:
-    """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`."""
-    passes = given.options.pipeline()
+def _synthesize(given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1), has_other: bool = False) -> Module:
+    """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`.
+
+    work: the part of its work that `auto` may take. has_other: whether another number of chunks has a schedule.
+    """
+    passes = given.pipeline()
     names = [step.name for step in passes]
     for name in given.settings.print_after:
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.options.context(limit.is_reached, given.progress, experience))
+    return _run_passes(given, passes, given.context(limit.is_reached, work, has_other))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:
@@ -205,7 +177,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
 
         module = _module_after(given, passes, context, relays=False)
         if has_plan(module, plan):
-            if given.options.time_limit is not None or "auto" not in [step.name for step in passes]:
+            if given.time_limit is not None or "auto" not in [step.name for step in passes]:
                 return module
             from collc.application.compile.plan_choice import faster_plan
 
@@ -222,7 +194,7 @@ def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContex
     """The module after all passes. relays: whether switches only pass on."""
     request, settings = given.request, given.settings
     confine = settings.passes is None and stays_in_groups(given.emits) and any(r.moves is None for r in request.runs)
-    whole = Module(request.name, request.network, request.demand, given.options.link_model, relays=relays)
+    whole = Module(request.name, request.network, request.demand, given.link_model, relays=relays)
     module = blank = confined_module(whole) if confine else whole
     for step in passes:
         given.progress(None, f"running {step.name}")

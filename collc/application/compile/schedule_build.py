@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from collc.application.compile.build_input import BuildInput
 from collc.application.compile.chunk_advice import chunk_advice, network_of_bound
-from collc.application.compile.compile_report import SCHEDULE_CHECKS, ScheduleReport
-from collc.application.compile.handwritten_runs import placed_at_algorithms
+from collc.application.compile.compile_report import SCHEDULE_CHECKS, CompileReport, ScheduleReport
 from collc.application.compile.output_files import check_feasible, write_files
-from collc.application.compile.planning import BuildInput, Plan, plan_schedule
+from collc.application.compile.planning import Plan, plan_schedule
 from collc.application.compile.proofs import prove
 from collc.application.compile.schedule_checks import (
     MAX_TIME,
@@ -20,14 +20,16 @@ from collc.application.compile.schedule_checks import (
     check_durations,
     check_limit,
     check_transfer_count,
+    placed_at_algorithms,
     too_long,
 )
 from collc.application.schedule_times import check_possible, queueing_note, step_count
-from collc.application.settings import OUTPUT_HINT
+from collc.application.settings import OUTPUT_HINT, Settings
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.outcome import Outcome
 from collc.emit.kinds import EMIT_KINDS
+from collc.source.program import ScheduleRequest
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 
@@ -102,6 +104,13 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
     return replace(build.report, seconds=time.perf_counter() - began)
 
 
+def built_module(request: ScheduleRequest, settings: Settings) -> Module:
+    """The module of a schedule that is built. Raises what went wrong. settings: with `keep_modules`."""
+    report = build_schedule(BuildInput(request, settings))
+    CompileReport((report,)).raise_if_failed()
+    return report.kept_module()
+
+
 def _blank_report(given: BuildInput) -> ScheduleReport:
     """The report before the first step. It names all checks, also those that compilation will not reach."""
     request = given.request
@@ -120,7 +129,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
         devices=int(request.network.present.sum()),
         links=request.network.link_count,
         chunks=_chunk_count(request.demand),
-        link_model=given.options.link_model.value,
+        link_model=given.link_model.value,
         checks=dict.fromkeys(expected, "skipped"),
     )
 

@@ -1,10 +1,10 @@
-"""Checks of a request before anything is planned, and those that a `verify` statement asks for by comparison."""
+"""Checks of a request before anything is planned, comparisons of `verify` statements, and places of messages."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -129,3 +129,28 @@ def _hint(request: CheckRequest, length: ScheduleLength, limit: Fraction) -> str
     if least > limit or (least == limit and request.operator == "<"):
         return "no schedule can meet it: allow more time or steps, less data, or faster links"
     return "try more trials or another synthesizer, or relax the limit"
+
+
+_HINTS_FOR_ALGORITHMS: Final = {
+    "congestion_free": "give each message on a link a step of its own, use another algorithm, or leave out 'using'",
+    "": "check what the algorithm says, and the values of its parameters; without 'using' collc plans the run itself",
+}
+"""What to try if an algorithm that the program gives with `using` fails a check, by check; "" for all others."""
+
+
+def placed_at_algorithms(request: ScheduleRequest, messages: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The messages; if algorithms are written by hand, the first of each code with a place and a hint."""
+    by_hand = [run for run in request.runs if run.moves is not None]
+    if not by_hand:
+        return list(messages)
+    span = by_hand[0].span if len(by_hand) == 1 else request.span
+    placed: list[Diagnostic] = []
+    seen: set[str] = set()
+    for message in messages:
+        if message.code in seen:
+            placed.append(message)
+            continue
+        seen.add(message.code)
+        hint = _HINTS_FOR_ALGORITHMS.get(message.message.partition(":")[0], _HINTS_FOR_ALGORITHMS[""])
+        placed.append(replace(message, span=message.span or span, hint=message.hint or hint))
+    return placed

@@ -12,7 +12,7 @@ from collc.base.options import OptionValue
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Emission, WrittenFile
 from collc.graph.dimensions import with_axes
-from collc.source.elaboration.prices import default_prices
+from collc.source.elaboration.designs import default_prices
 from collc.source.program import EmitRequest
 from collc.ten.demand import Demand
 from collc.ten.module import Module

@@ -235,7 +235,7 @@ def _schedule_subjects(
     requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress
 ) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
-    from collc.application.compile.planning import BuildInput
+    from collc.application.compile.build_input import BuildInput
     from collc.application.compile.schedule_build import build_schedule
 
     with tempfile.TemporaryDirectory() as folder:

@@ -183,9 +183,7 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
 
     schedule, definitions: which one, and values of params. Raises what the compilation raises.
     """
-    from collc.application.compile.compile_report import CompileReport
-    from collc.application.compile.planning import BuildInput
-    from collc.application.compile.schedule_build import build_schedule
+    from collc.application.compile.schedule_build import built_module
     from collc.application.program_files import not_one_schedule
     from collc.application.settings import Settings
     from collc.source.elaboration.elaborate import load_program
@@ -194,9 +192,7 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
     if len(program.schedules) != 1:
         raise not_one_schedule(path, len(program.schedules))
     request = program.schedules[0]
-    report = build_schedule(BuildInput(request, Settings(keep_modules=True, write=False)))
-    CompileReport((report,)).raise_if_failed()
-    return report.kept_module(), request.network
+    return built_module(request, Settings(keep_modules=True, write=False)), request.network
 
 
 def simulate_program(path: Path, settings: SimulationSettings) -> SimulationReport:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
+from collc.application.compile.build_input import BuildInput
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.planning import BuildInput
 from collc.application.compile.schedule_build import build_schedule
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
@@ -17,7 +17,7 @@ from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.bandwidth import bandwidths
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import hierarchical_shape
+from collc.synthesis.auto.textbook import textbook_sends
 
 Cell = str | int | float | None
 Rows = list[dict[str, Cell]]
@@ -108,9 +108,7 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             message = f"std.algorithms has no '{name}' for {run.collective}"
             hint = did_you_mean(name, names, "there are " + ", ".join(names) if names else "")
             raise SourceError(Diagnostic("U0143", message, runs[number].span, hint=hint))
-        shape = hierarchical_shape(request.network, len(run.group)) if name == "hierarchical" else ()
-        sends = StandardAlgorithms.sends(standard, len(run.group), name, shape)
-        moves = sends.renumber(run.group, int(request.demand.first_chunk[number]))
+        moves = textbook_sends(StandardAlgorithms(), request.network, request.demand, number, name)
         runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, UsageError
 from collc.base.reading import read_text
+from collc.base.rendering import printable
 from collc.base.tables import Table
 from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import listed
@@ -64,9 +65,10 @@ class CalibrationReport:
 
     def program(self) -> str:
         """The lets, as text of a `.coll` file that programs import."""
+        file = printable(self.file.name).replace("\n", "\ufffd")  # a line break would end the comment
         low, high = format_bytes(self.sizes[0]), format_bytes(self.sizes[-1])
         return (
-            f"# Fitted by collc calibrate to {self.file.name}: {self.collective}, {self.ranks} ranks, "
+            f"# Fitted by collc calibrate to {file}: {self.collective}, {self.ranks} ranks, "
             f"{len(self.sizes)} sizes from {low} to {high}.\n"
             f"# Largest error of a time: {100 * self.fit.worst:.1f} %.\n"
             f"let {self.name}_latency = {format_time(self.latency)}\n"

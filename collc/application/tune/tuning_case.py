@@ -9,9 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypedDict
 
-from collc.application.compile.compile_report import CompileReport
-from collc.application.compile.planning import BuildInput
-from collc.application.compile.schedule_build import build_schedule
+from collc.application.compile.schedule_build import built_module
 from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
@@ -162,9 +160,7 @@ def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleReq
         planned_for=plan.kinds,
         keep_modules=True,
     )
-    report = build_schedule(BuildInput(request, settings))
-    CompileReport((report,)).raise_if_failed()
-    return request, report.kept_module()
+    return request, built_module(request, settings)
 
 
 @lru_cache(maxsize=4)

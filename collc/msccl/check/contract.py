@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.msccl.check.collectives import NAMES, TOTAL, ExpectedResult, buffer_sizes
-from collc.msccl.check.connections import Connections
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH, FileProgram
 from collc.msccl.interpreter.operations import READS_SOURCE, READS_TARGET, RECEIVES, SENDS, STEP_KINDS, WRITES, StepKind
@@ -57,7 +56,7 @@ Rows = Mapping[str, NDArray[Any]]
 """Columns of a table."""
 
 
-def check_contract(program: FileProgram, connections: Connections, findings: Findings, coll: str) -> None:
+def check_contract(program: FileProgram, findings: Findings, coll: str) -> None:
     """Add every broken rule to the findings. coll: canonical name of the collective that the file must do."""
     rules = _Contract(program, findings)
     rules.check_algo()
@@ -65,7 +64,7 @@ def check_contract(program: FileProgram, connections: Connections, findings: Fin
     rules.check_buffers(coll)
     rules.check_scratch()
     rules.check_threadblocks()
-    rules.check_ends(connections)
+    rules.check_ends()
     rules.check_steps()
     rules.check_offsets()
     rules.check_dependencies()
@@ -270,9 +269,9 @@ class _Contract:
                 location = program.gpu_location(int(pairs[0, pair]))
                 self.report("X0111", text, location, f"at most {MAX_PEERS_PER_CHANNEL} per channel")
 
-    def check_ends(self, connections: Connections) -> None:
+    def check_ends(self) -> None:
         """Every connection has exactly one threadblock at each end; the runtimes hang while they connect otherwise."""
-        program, steps = self.program, self.program.steps
+        program, steps, connections = self.program, self.program.steps, self.program.connections
         sender = "send", "receives", connections.of_sender, connections.sender, connections.receiver, SENDS
         receiver = "recv", "sends", connections.of_receiver, connections.receiver, connections.sender, RECEIVES
         for name, _, number_of, first, _, _ in (sender, receiver):

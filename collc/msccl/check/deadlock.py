@@ -15,7 +15,7 @@ import numpy as np
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check.model import CAPACITY, MAX_COUNT, FileProgram
 from collc.msccl.interpreter.operations import StepKind
-from collc.msccl.interpreter.replay import Blocked, StepWaits, replay
+from collc.msccl.interpreter.replay import Blocked, replay
 
 SHOWN_CYCLE: Final = 8
 
@@ -25,7 +25,7 @@ def chunks_per_message(message_bytes: int, chunk_bytes: int) -> int:
     return max(1, min(MAX_COUNT, message_bytes // max(1, chunk_bytes)))
 
 
-def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -> int | None:
+def check_deadlock(program: FileProgram, findings: Findings) -> int | None:
     """Replay the program for every M. Returns the largest size in bytes up to which it ends, also outside its range.
 
     None: it ends at every size; 0: at none.
@@ -42,7 +42,7 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
     for merge in range(MAX_COUNT, 0, -1):
         key = tuple((-(-kinds // merge)).tolist())
         if key not in known:
-            known[key] = replay(waits, (-(-counts // merge)).tolist(), CAPACITY[program.proto])[1]
+            known[key] = replay(program.waits, (-(-counts // merge)).tolist(), CAPACITY[program.proto])[1]
         if known[key]:
             halts[merge] = known[key]
     safe = None if not halts else 0 if MAX_COUNT in halts else total * (effective // (max(halts) + 1))
@@ -52,11 +52,11 @@ def check_deadlock(program: FileProgram, waits: StepWaits, findings: Findings) -
     return safe
 
 
-def check_matches(program: FileProgram, waits: StepWaits, findings: Findings) -> bool:
+def check_matches(program: FileProgram, findings: Findings) -> bool:
     """Whether the j-th send and the j-th receive of every connection carry the same number of chunks."""
     steps, matched = program.steps, True
     rows_of: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for side, connections in enumerate((waits.sends, waits.receives)):
+    for side, connections in enumerate((program.waits.sends, program.waits.receives)):
         for row, number in enumerate(connections):
             rows_of[number][side].append(row)
     rows_of.pop(-1, None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import Final
 
@@ -21,7 +21,6 @@ from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedCh
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.symbolic import call_of, execute
-from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 
@@ -29,13 +28,11 @@ IMPLIED: Final = ("send", "recv", "alltoallv")
 """Collectives whose result is derived from the file."""
 
 
-def implied_result(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, findings: Findings
-) -> ExpectedResult | None:
+def implied_result(program: FileProgram, coll: str, findings: Findings) -> ExpectedResult | None:
     """The result that the program must have; None, with a finding, if it can have none."""
     if coll == "alltoallv":
         return _equal_blocks(program, findings)
-    return _pairs(program, waits, order, coll, findings)
+    return _pairs(program, coll, findings)
 
 
 def _equal_blocks(program: FileProgram, findings: Findings) -> ExpectedResult | None:
@@ -58,10 +55,8 @@ def _equal_blocks(program: FileProgram, findings: Findings) -> ExpectedResult | 
     )
 
 
-def _pairs(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str, findings: Findings
-) -> ExpectedResult | None:
-    state = execute(program, waits, order, call_of(program, coll, -1, inplace=not program.outofplace))
+def _pairs(program: FileProgram, coll: str, findings: Findings) -> ExpectedResult | None:
+    state = execute(program, call_of(program, coll, -1, inplace=not program.outofplace))
     firsts = {state.values.input(rank, 0): rank for rank in range(program.ngpus) if program.chunks[rank, INPUT]}
     wants: dict[tuple[int, int], WantedChunk] = {}
     for target in range(program.ngpus):

@@ -76,10 +76,6 @@ class Findings:
             self.failed.add(finding.check)
         self.broken |= breaks
 
-    def count_more(self, check: Check, code: str, count: int) -> None:
-        """Count findings without a message; at least `PER_CODE` of their code have been added before."""
-        self.counts[check, code] += count
-
     def answers(self, ran: Set[Check]) -> dict[Check, Outcome]:
         """The outcome of every check; ran: those that were made."""
         return {check: "failed" if check in self.failed else "ok" if check in ran else "skipped" for check in CHECKS}

@@ -8,8 +8,6 @@ leaves the same bytes and counts as a read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from collc.msccl.check.collectives import MemoryLayout
@@ -21,12 +19,10 @@ from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import BoolArray, Int64Array
 
 
-def check_races(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], layout: MemoryLayout, findings: Findings
-) -> None:
-    """Find races in one placement; `order`: all steps in one possible order."""
+def check_races(program: FileProgram, layout: MemoryLayout, findings: Findings) -> None:
+    """Find races in one placement of a program that ends."""
     _check_overlaps(program, layout, findings)
-    step, chunk, events = _chunk_events(program, waits, order)
+    step, chunk, events = _chunk_events(program)
     slot, event, write = _accesses(program, step, chunk, layout)
     before, after = conflicting_accesses(slot, write)
     tb = program.steps.tb[step[event]] if len(event) else event
@@ -53,15 +49,13 @@ def _finding(program: FileProgram, layout: MemoryLayout, first: int, second: int
     return Finding("race", "X0150", text, program.step_location(first), "an order of the two", hint, also=other)
 
 
-def _chunk_events(
-    program: FileProgram, waits: StepWaits, order: Sequence[int]
-) -> tuple[Int64Array, Int64Array, EventOrder]:
+def _chunk_events(program: FileProgram) -> tuple[Int64Array, Int64Array, EventOrder]:
     """The step and the chunk of each event, one a step and chunk, numbered in one possible order; and what orders them.
 
     These are program order, messages and dependencies.
     """
-    steps = program.steps
-    taken = np.asarray(order, np.int64)
+    steps, waits = program.steps, program.waits
+    taken = np.asarray(program.unlimited_run[0], np.int64)
     counts = np.maximum(1, np.where(steps.kind == StepKind.NOP, 1, steps.cnt)).astype(np.int64)
     ends = np.cumsum(counts[taken])
     start = np.zeros(len(steps), np.int64)
@@ -72,7 +66,7 @@ def _chunk_events(
     edges = [
         (by_tb[1:][same], by_tb[:-1][same]),
         _message_edges(waits, counts, start),
-        _dependency_edges(program, waits, counts, start),
+        _dependency_edges(program, counts, start),
     ]
     after, before = (np.concatenate(column) for column in zip(*edges, strict=True))
     by_event = np.argsort(after, kind="stable")
@@ -93,10 +87,9 @@ def _message_edges(waits: StepWaits, counts: Int64Array, start: Int64Array) -> t
     return columns[0], columns[1]
 
 
-def _dependency_edges(
-    program: FileProgram, waits: StepWaits, counts: Int64Array, start: Int64Array
-) -> tuple[Int64Array, Int64Array]:
+def _dependency_edges(program: FileProgram, counts: Int64Array, start: Int64Array) -> tuple[Int64Array, Int64Array]:
     """(first event of the step, last event of the step that frees it: the first to move the counter far enough)."""
+    waits = program.waits
     on_tb = np.asarray(waits.needs_tb, np.int64)
     rows = np.flatnonzero(on_tb >= 0)
     sets = np.flatnonzero(np.asarray(waits.sets))

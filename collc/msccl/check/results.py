@@ -91,22 +91,16 @@ def check_outputs(
     findings: Findings,
 ) -> None:
     """Add wrong output slots, by rank and slot, to the findings."""
+    values, placement = state.values, "in place" if call.inplace else "out of place"
+    root = f", root {call.root}" if call.coll in ROOTED else ""
     for wrong, count in _wrong_by_rank(call, state, PER_CODE + 1):
         for miss in wrong:
-            findings.add(_finding(call, state.values, miss, code, location_of(miss)))
-        findings.count_more("result", code, count - len(wrong))
-
-
-def _finding(
-    call: CollectiveCall, values: SymbolicValues, miss: WrongOutput, code: str, location: FileLocation
-) -> Finding:
-    placement = "in place" if call.inplace else "out of place"
-    root = f", root {call.root}" if call.coll in ROOTED else ""
-    text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
-    details = values.difference(miss.value, miss.wanted)
-    detail = f" ({details})" if details else ""
-    wanted = f"{values.describe(miss.wanted)} ({call.coll}, {placement}{root})"
-    return Finding("result", code, text + detail, location, wanted)
+            details = values.difference(miss.value, miss.wanted)
+            text = f"output chunk {miss.slot} of rank {miss.rank} ends with {values.describe(miss.value)}"
+            wanted = f"{values.describe(miss.wanted)} ({call.coll}, {placement}{root})"
+            detail = f" ({details})" if details else ""
+            findings.add(Finding("result", code, text + detail, location_of(miss), wanted))
+        findings.counts["result", code] += count - len(wrong)
 
 
 def _wrong_by_rank(call: CollectiveCall, state: SymbolicState, shown: int) -> Iterator[tuple[list[WrongOutput], int]]:
@@ -157,18 +151,12 @@ def find_root(call: CollectiveCall, execute: Callable[[CollectiveCall], Symbolic
 
     steps: how many steps an execution has.
     """
-    tried = replace(call, root=0)
-    state = execute(tried)
-    if is_right(tried, state):
-        return 0
+    state = execute(replace(call, root=0))
     votes = _votes(call, state)
     likely = sorted(range(call.ranks), key=lambda rank: -votes[rank])
     work = steps + state.layout.size + RANK_WORK * call.ranks
-    for root in likely[: max(1, ROOT_WORK // work)]:
-        tried = replace(call, root=root)
-        if is_right(tried, execute(tried)):
-            return root
-    return likely[0]
+    tried = (replace(call, root=root) for root in likely[: max(1, ROOT_WORK // work)])
+    return next((rooted.root for rooted in tried if is_right(rooted, execute(rooted))), likely[0])
 
 
 def _votes(call: CollectiveCall, state: SymbolicState) -> list[int]:

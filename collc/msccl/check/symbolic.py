@@ -6,7 +6,6 @@ operands are local slots (docs/msccl-contract.md, section 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -17,7 +16,6 @@ from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
 from collc.msccl.interpreter.data import Memory, Operands, Queues, StepData
 from collc.msccl.interpreter.operations import WRITES, StepKind
-from collc.msccl.interpreter.replay import StepWaits
 from collc.ten.arrays import Int64Array
 
 Operand = Literal["source", "target", "swapped"]
@@ -58,21 +56,19 @@ def layout_of(program: FileProgram, call: CollectiveCall) -> tuple[Int64Array, M
     return chunks, memory_layout(call.coll, chunks, call.total, inplace=call.inplace, root=max(0, call.root))
 
 
-def execute(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], call: CollectiveCall, operand: Operand = "source"
-) -> SymbolicState:
-    """Execute the steps in order. Returns the memory after them."""
+def execute(program: FileProgram, call: CollectiveCall, operand: Operand = "source") -> SymbolicState:
+    """Execute the steps in one possible order. Returns the memory after them."""
     chunks, layout = layout_of(program, call)
     state = SymbolicState.initial(call, layout, chunks[:, INPUT].tolist(), chunks[:, OUTPUT].tolist())
     memory = Memory(state.memory, lambda first, second: list(map(state.values.add, first, second)))
-    operands = operands_of(program, waits, layout, operand)
-    data = StepData[list[int]](operands, memory, Queues(len(waits.sender)))
-    for step in order:
+    operands = operands_of(program, layout, operand)
+    data = StepData[list[int]](operands, memory, Queues(len(program.connections)))
+    for step in program.unlimited_run[0]:
         data.move(step, 0, operands.count[step])
     return state
 
 
-def operands_of(program: FileProgram, waits: StepWaits, layout: MemoryLayout, operand: Operand = "source") -> Operands:
+def operands_of(program: FileProgram, layout: MemoryLayout, operand: Operand = "source") -> Operands:
     """The operands of all steps in a memory."""
     source, target = program.operand_slots(layout.base)
     if operand != "source":
@@ -82,25 +78,23 @@ def operands_of(program: FileProgram, waits: StepWaits, layout: MemoryLayout, op
             target = np.where(reduces, source, target)
         source = swapped
     kind, count = program.steps.kind.tolist(), program.steps.cnt.tolist()
-    return Operands(kind, source.tolist(), target.tolist(), count, waits.receives, waits.sends)
+    return Operands(kind, source.tolist(), target.tolist(), count, program.waits.receives, program.waits.sends)
 
 
-def root_of(program: FileProgram, waits: StepWaits, order: Sequence[int], coll: str) -> int:
+def root_of(program: FileProgram, coll: str) -> int:
     """The rank with which as root the result is right; the likeliest one if there is none."""
     call = call_of(program, coll, 0, inplace=not program.outofplace)
-    return find_root(call, lambda tried: execute(program, waits, order, tried), len(program.steps))
+    return find_root(call, lambda tried: execute(program, tried), len(program.steps))
 
 
-def check_result(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], call: CollectiveCall, findings: Findings
-) -> None:
+def check_result(program: FileProgram, call: CollectiveCall, findings: Findings) -> None:
     """Compare every output slot of every rank with the collective's postcondition, in one placement."""
-    state = execute(program, waits, order, call)
-    if is_right(call, state) or _finds_mix_up(program, waits, order, call, findings):
+    state = execute(program, call)
+    if is_right(call, state) or _finds_mix_up(program, call, findings):
         return
     steps, last = program.steps, dict[int, int]()
     target = program.operand_slots(state.layout.base)[1].tolist()
-    for step in order:
+    for step in program.unlimited_run[0]:
         if WRITES[steps.kind[step]]:
             last.update(dict.fromkeys(range(target[step], target[step] + int(steps.cnt[step])), step))
 
@@ -111,9 +105,7 @@ def check_result(
     check_outputs(call, state, "X0131", location_of, findings)
 
 
-def _finds_mix_up(
-    program: FileProgram, waits: StepWaits, order: Sequence[int], call: CollectiveCall, findings: Findings
-) -> bool:
+def _finds_mix_up(program: FileProgram, call: CollectiveCall, findings: Findings) -> bool:
     """Whether the result is right if src of reductions is the sender's slot, as a public tool writes it.
 
     Adds a finding (X0132) for each such step then.
@@ -124,7 +116,7 @@ def _finds_mix_up(
         return False
     operands: tuple[Operand, ...] = ("target", "swapped")
     for operand in operands:
-        if not is_right(call, execute(program, waits, order, call, operand)):
+        if not is_right(call, execute(program, call, operand)):
             continue
         for row in np.flatnonzero(differ).tolist()[: PER_CODE + 1]:
             kind = StepKind(int(steps.kind[row])).name.lower()

@@ -81,15 +81,14 @@ class SymbolicValues:
         if UNDEFINED in (value, wanted):
             return ""
         once, more = self.parts(value)
-        want = dict(self.parts(wanted)[0])
-        have = dict(once)
-        lost = [
-            _text_of(chunk, mask & ~have.get(chunk, 0)) for chunk, mask in want.items() if mask & ~have.get(chunk, 0)
-        ]
-        extra = [_text_of(chunk, mask & ~want.get(chunk, 0)) for chunk, mask in once if mask & ~want.get(chunk, 0)]
-        twice = [_text_of(chunk, mask) for chunk, mask in more]
-        named = (("missing", lost), ("foreign", extra), ("counted more than once", twice))
-        return "; ".join(f"{name}: {', '.join(texts[:3])}" for name, texts in named if texts)
+        want, have = dict(self.parts(wanted)[0]), dict(once)
+        differences = {
+            "missing": [(chunk, mask & ~have.get(chunk, 0)) for chunk, mask in want.items()],
+            "foreign": [(chunk, mask & ~want.get(chunk, 0)) for chunk, mask in once],
+            "counted more than once": list(more),
+        }
+        texts = {name: [_text_of(*part) for part in parts if part[1]] for name, parts in differences.items()}
+        return "; ".join(f"{name}: {', '.join(shown[:3])}" for name, shown in texts.items() if shown)
 
 
 def _text_of(chunk: int, mask: int) -> str:

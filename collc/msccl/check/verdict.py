@@ -9,7 +9,6 @@ import numpy as np
 
 from collc.base.outcome import Outcome
 from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
-from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract, check_overwritten_inputs, check_room
 from collc.msccl.check.deadlock import check_deadlock, check_matches
 from collc.msccl.check.expected import IMPLIED, implied_result
@@ -18,7 +17,6 @@ from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import parse_file
 from collc.msccl.check.symbolic import call_of, check_result, layout_of, placements_of, root_of
-from collc.msccl.interpreter.replay import UNLIMITED, StepWaits, replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +64,36 @@ def check_file(
     ran.add("contract")
     if program is not None:
         check_root(root, program.ngpus, path)
-        coll, connections = _collective(program, collective, findings), connect(program)
-        check_contract(program, connections, findings, coll)
+        coll = _collective(program, collective, findings)
+        check_contract(program, findings, coll)
         if expected is not None:
             check_room(program, expected, findings)
         safe, root_used = None, -1
         if not findings.broken:
             check_overwritten_inputs(program, findings)
-            waits = waits_of(program, connections)
-            matched = check_matches(program, waits, findings)
-            safe = check_deadlock(program, waits, findings)
+            matched = check_matches(program, findings)
+            safe = check_deadlock(program, findings)
             ran.add("deadlock")
-            if matched:
-                root_used = _check_execution(program, waits, coll, root, expected, findings, ran)
-        summary = _summary(program, coll, safe, root_used)
+            if matched and not program.unlimited_run[1]:
+                root_used = _check_execution(program, coll, root, expected, findings, ran)
+        inputs, outputs, scratch = np.max(program.chunks, axis=0, initial=0).tolist()
+        summary = Summary(
+            name=program.name,
+            coll=coll,
+            proto=program.proto,
+            ranks=program.ngpus,
+            channels=program.nchannels,
+            threadblocks=len(program.tbs),
+            steps=len(program.steps),
+            nchunksperloop=program.nchunksperloop,
+            chunks=(inputs, outputs, scratch),
+            min_bytes=program.min_bytes,
+            max_bytes=program.size_limit,
+            largest_safe=safe,
+            inplace=program.inplace,
+            outofplace=program.outofplace,
+            root=root_used,
+        )
     return Verdict(path, findings.answers(ran), tuple(findings.kept), diagnostics(findings, path), summary)
 
 
@@ -88,7 +102,7 @@ def contract_of(path: Path, profile: Profile, collective: str | None = None) -> 
     findings = Findings()
     program = parse_file(path, profile, findings)
     if program is not None:
-        check_contract(program, connect(program), findings, canonical(collective or program.coll))
+        check_contract(program, findings, canonical(collective or program.coll))
     return "failed" if "contract" in findings.failed else "ok"
 
 
@@ -103,7 +117,6 @@ def _collective(program: FileProgram, collective: str | None, findings: Findings
 
 def _check_execution(
     program: FileProgram,
-    waits: StepWaits,
     coll: str,
     root: int | None,
     expected: ExpectedResult | None,
@@ -111,42 +124,18 @@ def _check_execution(
     ran: set[Check],
 ) -> int:
     """Check the result and races in each placement. Returns the root, -1 if there is none or if it is not known."""
-    order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
-    if halted:
-        return -1
     if coll in IMPLIED and expected is None:
         ran.add("result")
-        expected = implied_result(program, waits, order, coll, findings)
+        expected = implied_result(program, coll, findings)
     if coll not in ROOTED or expected is not None:
         root = -1
     elif root is None:
-        root = root_of(program, waits, order, coll)
+        root = root_of(program, coll)
     for inplace in placements_of(program):
         call = call_of(program, coll, root, inplace=inplace, expected=expected)
         if coll in KNOWN or expected is not None:
             ran.add("result")
-            check_result(program, waits, order, call, findings)
+            check_result(program, call, findings)
         ran.add("race")
-        check_races(program, waits, order, layout_of(program, call)[1], findings)
+        check_races(program, layout_of(program, call)[1], findings)
     return root
-
-
-def _summary(program: FileProgram, coll: str, largest_safe: int | None, root: int) -> Summary:
-    largest = np.max(program.chunks, axis=0, initial=0).tolist()
-    return Summary(
-        name=program.name,
-        coll=coll,
-        proto=program.proto,
-        ranks=program.ngpus,
-        channels=program.nchannels,
-        threadblocks=len(program.tbs),
-        steps=len(program.steps),
-        nchunksperloop=program.nchunksperloop,
-        chunks=(largest[0], largest[1], largest[2]),
-        min_bytes=program.min_bytes,
-        max_bytes=program.size_limit,
-        largest_safe=largest_safe,
-        inplace=program.inplace,
-        outofplace=program.outofplace,
-        root=root,
-    )

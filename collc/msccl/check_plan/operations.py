@@ -99,9 +99,16 @@ class OperationReader:
         self._channels(op, item, references)
         _refuse_what_is_not_done(op, item)
         if op.name == "barrier":
-            self._barrier(op, item)
+            op.barrier = item.number("barrier_id"), item.number("num_threadblocks")
+            rule = "the number of threadblocks that meet"
+            _refuse_if(op.barrier[1] < 1, op, "num_threadblocks is 0", rule, code="X0402")
+            self.limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.location)
         if op.name.startswith("sem_"):
-            self._semaphores(op, item)
+            numbers = item.items("semaphore_ids")
+            for number in numbers:
+                item_at(self.plan.semaphores[op.location.gpu], number, "semaphore", op.location)
+            op.semaphores = [int(number) for number in numbers]
+            self.limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.location)
         if op.name != "flush":
             self._buffers(op, item, references)
         return op
@@ -117,29 +124,13 @@ class OperationReader:
             op.over.append(item_at(channels, number, "channel of the threadblock", op.location))
         self.limit(len(op.over), MAX_OP_CHANNELS, "channels of an operation", op.location)
         if op.name in (*SIGNALS, *WAITS, "flush"):
-            if not op.over:
-                raise PlanError("X0404", f"{op.name} without channel_ids", op.location, "at least one")
-            if len(set(op.over)) < len(op.over):
-                raise PlanError("X0404", f"{op.name} names a channel twice: two threads use it at once", op.location)
+            _refuse_if(not op.over, op, f"{op.name} without channel_ids", "at least one")
+            twice = len(set(op.over)) < len(op.over)
+            _refuse_if(twice, op, f"{op.name} names a channel twice: two threads use it at once")
         if op.name in SIGNALS:
             op.signals = op.over
         if op.name in WAITS:
             op.waits = [(kind, peer, rank, number) for kind, rank, peer, number in op.over]
-
-    def _barrier(self, op: Operation, item: Fields) -> None:
-        count = item.number("num_threadblocks")
-        if count < 1:
-            raise PlanError("X0402", "num_threadblocks is 0", op.location, "the number of threadblocks that meet")
-        op.barrier = item.number("barrier_id"), count
-        self.limit(op.barrier[0] + 1, MAX_BARRIERS, "barriers of a gpu", op.location)
-
-    def _semaphores(self, op: Operation, item: Fields) -> None:
-        values = self.plan.semaphores[op.location.gpu]
-        numbers = item.items("semaphore_ids")
-        for number in numbers:
-            item_at(values, number, "semaphore", op.location)
-        op.semaphores = [int(number) for number in numbers]
-        self.limit(len(numbers), MAX_SEMAPHORES, "semaphores of an operation", op.location)
 
     def _buffers(self, op: Operation, item: Fields, references: References) -> None:
         entries = [item.items(name, optional=True) for name in ("src_buff", "dst_buff")]
@@ -152,15 +143,14 @@ class OperationReader:
         if op.name not in SHAPES:
             return
         roles = _roles_of_buffers(op, len(sources), len(targets))
-        if len({slots.size for slots in sources + targets}) != 1:
-            raise PlanError("X0404", f"{op.name} with buffers of different sizes", op.location, "equal sizes")
+        sizes = {slots.size for slots in sources + targets}
+        _refuse_if(len(sizes) != 1, op, f"{op.name} with buffers of different sizes", "equal sizes")
         _refuse_other_effects(op, sources, targets)
         for side, wanted in zip((sources, targets), roles, strict=True):
             for number, (slots, role) in enumerate(zip(side, wanted, strict=True)):
                 packets = role in (_OWN, _REMOTE)
-                if slots.remote != (role in (_OTHERS, _REMOTE)) or (packets and slots.buffer != SCRATCH):
-                    text = f"{op.name} with a buffer in the wrong place"
-                    raise PlanError("X0404", text, op.location, f"{role.value} there")
+                misplaced = slots.remote != (role in (_OTHERS, _REMOTE)) or (packets and slots.buffer != SCRATCH)
+                _refuse_if(misplaced, op, f"{op.name} with a buffer in the wrong place", f"{role.value} there")
                 side[number] = replace(slots, buffer=PACKETS) if packets else slots
         if op.name in _ONE_EACH:
             op.moves = [DataMove((source,), (target,)) for source, target in zip(sources, targets, strict=True)]
@@ -170,13 +160,13 @@ class OperationReader:
     def _over_switch(self, op: Operation, entries: list[list[Any]], references: References) -> DataMove:
         """The move of an operation over switch channels: with all gpus of these as sources or targets."""
         stores = op.name == "gstore"
-        if op.via != "switch" or op.name not in ("glres", "gstore") or [len(side) for side in entries] != [1, 1]:
-            text = f"{op.name} over {op.via or 'no'} channels, with {len(entries[0])} and {len(entries[1])} buffers"
-            raise PlanError("X0404", text, op.location, "glres and gstore over switch channels, one buffer each side")
+        wrong = op.via != "switch" or op.name not in ("glres", "gstore") or [len(side) for side in entries] != [1, 1]
+        text = f"{op.name} over {op.via or 'no'} channels, with {len(entries[0])} and {len(entries[1])} buffers"
+        _refuse_if(wrong, op, text, "glres and gstore over switch channels, one buffer each side")
         source = [self._slots(entries[0][0], op, references)] if stores else self._of_all(entries[0][0], op, references)
         target = self._of_all(entries[1][0], op, references)
-        if source[0].size != target[0].size or (stores and source[0].remote):
-            raise PlanError("X0404", f"{op.name} with buffers of different sizes, or a remote one", op.location)
+        wrong = source[0].size != target[0].size or (stores and source[0].remote)
+        _refuse_if(wrong, op, f"{op.name} with buffers of different sizes, or a remote one")
         return DataMove(tuple(source), tuple(target))
 
     def _of_all(self, entry: object, op: Operation, references: References) -> list[SlotRange]:
@@ -202,64 +192,60 @@ class OperationReader:
     def _check_bounds(self, slots: SlotRange, op: Operation) -> SlotRange:
         """The slots, if they are inside their buffer (else X0405)."""
         limit, index, size = self.plan.chunks[slots.gpu][slots.buffer], slots.index, slots.size
-        if size < 1 or index + size > limit:
-            text = f"{BUFFERS[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
-            raise PlanError("X0405", text, op.location, f"within its {limit} chunks")
+        text = f"{BUFFERS[slots.buffer]}[{index} .. {index + size - 1}] of gpu {slots.gpu} is outside the buffer"
+        _refuse_if(size < 1 or index + size > limit, op, text, f"within its {limit} chunks", code="X0405")
         self.moved += size
-        if self.moved > MAX_MOVED:
-            text = "operations move too many chunks to be checked"
-            raise PlanError("X0406", text, op.location, f"at most {MAX_MOVED}")
+        text = "operations move too many chunks to be checked"
+        _refuse_if(self.moved > MAX_MOVED, op, text, f"at most {MAX_MOVED}", code="X0406")
         return slots
+
+
+def _refuse_if(condition: bool, op: Operation, text: str, expected: str = "", *, code: str = "X0404") -> None:
+    if condition:
+        raise PlanError(code, text, op.location, expected)
 
 
 def _refuse_what_is_not_done(op: Operation, item: Fields) -> None:
     """Raise PlanError (X0404) for what the runtime ignores, and for what the check cannot judge."""
-    if item.values.get("reduce_op", "sum") != "sum":
-        text = f"reduce_op {str(item.values['reduce_op'])[:20]!a}: the runtime always adds"
-        raise PlanError("X0404", text, op.location, '"sum"')
-    if "tbg_info" in item.values:
-        text = "tbg_info: collc cannot judge operations that several threadblocks share"
-        raise PlanError("X0404", text, op.location)
-    if op.name == "pws" and op.via != "port":
-        text = "pws on memory channels: the runtime puts and never signals"
-        raise PlanError("X0404", text, op.location, "put, nop, signal")
-    if op.name in (*SIGNALS, *WAITS) and op.via == "switch":
-        raise PlanError("X0404", f"{op.name} over switch channels does nothing", op.location, "memory or port channels")
+    adds = item.values.get("reduce_op", "sum")
+    _refuse_if(adds != "sum", op, f"reduce_op {str(adds)[:20]!a}: the runtime always adds", '"sum"')
+    text = "tbg_info: collc cannot judge operations that several threadblocks share"
+    _refuse_if("tbg_info" in item.values, op, text)
+    text = "pws on memory channels: the runtime puts and never signals"
+    _refuse_if(op.name == "pws" and op.via != "port", op, text, "put, nop, signal")
+    idle = op.name in (*SIGNALS, *WAITS) and op.via == "switch"
+    _refuse_if(idle, op, f"{op.name} over switch channels does nothing", "memory or port channels")
     if op.name == "flush":
-        if op.via != "port":
-            text = f"flush over {op.via or 'no'} channels: the runtime flushes port channels of these numbers"
-            raise PlanError("X0404", text, op.location, "port channels")
+        text = f"flush over {op.via or 'no'} channels: the runtime flushes port channels of these numbers"
+        _refuse_if(op.via != "port", op, text, "port channels")
         count = len(item.items("dst_buff", optional=True))
-        if count < len(op.over):
-            text = f"flush of {len(op.over)} channels: the runtime counts the entries of dst_buff instead, {count}"
-            raise PlanError("X0404", text, op.location, "an entry of dst_buff for each channel")
+        text = f"flush of {len(op.over)} channels: the runtime counts the entries of dst_buff instead, {count}"
+        _refuse_if(count < len(op.over), op, text, "an entry of dst_buff for each channel")
 
 
 def _roles_of_buffers(op: Operation, sources: int, targets: int) -> list[list[Role]]:
     """The roles of the sources and the targets of an operation, given their numbers. Raises PlanError (X0404)."""
     first_source, source, first_target, target = SHAPES[op.name]
+    text, rule = f"{op.name} with {sources} sources and {targets} targets", f"{len(first_source)} and "
     roles: list[list[Role]] = []
     for first, further, count in ((first_source, source, sources), (first_target, target, targets)):
-        if count < len(first) or (further is None and count > len(first)):
-            text, rule = f"{op.name} with {sources} sources and {targets} targets", f"{len(first_source)} and "
-            raise PlanError("X0404", text, op.location, f"{rule}{len(first_target)}, or more")
+        wrong = count < len(first) or (further is None and count > len(first))
+        _refuse_if(wrong, op, text, f"{rule}{len(first_target)}, or more")
         roles.append([*first, *([further] if further is not None else []) * (count - len(first))])
-    if op.name in _ONE_EACH and sources != targets:
-        raise PlanError("X0404", f"{op.name} with {sources} sources and {targets} targets", op.location, "as many")
-    if op.via == "port" and op.name not in _OVER_PORTS:
-        text = f"{op.name} over port channels"
-        raise PlanError("X0404", text, op.location, "memory channels, or rppkt of packets in its own scratch")
-    if op.via == "port" and op.name in (*PUTS, "rppkt") and len(op.over) != targets:
-        text = f"{op.name} over {len(op.over)} channels to {targets} buffers"
-        raise PlanError("X0404", text, op.location, "one each")
+    _refuse_if(op.name in _ONE_EACH and sources != targets, op, text, "as many")
+    if op.via == "port":
+        rule = "memory channels, or rppkt of packets in its own scratch"
+        _refuse_if(op.name not in _OVER_PORTS, op, f"{op.name} over port channels", rule)
+        wrong = op.name in (*PUTS, "rppkt") and len(op.over) != targets
+        _refuse_if(wrong, op, f"{op.name} over {len(op.over)} channels to {targets} buffers", "one each")
     return roles
 
 
 def _refuse_other_effects(op: Operation, sources: list[SlotRange], targets: list[SlotRange]) -> None:
     """Raise PlanError (X0404) if the runtime moves other slots than the plan names (section 6.5)."""
-    if op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True)):
-        text = "get with different indices: the runtime swaps the indices of src and dst"
-        raise PlanError("X0404", text, op.location, "the same index on both sides, or a put of the other gpu")
-    if op.name in ("put", "ppkt") and op.via == "memory" and len({slots.buffer for slots in sources}) > 1:
-        text = f"{op.name} from buffers of several types: the runtime reads all from the first one's"
-        raise PlanError("X0404", text, op.location, f"one {op.name} for each type")
+    swapped = op.name == "get" and any(a.index != b.index for a, b in zip(sources, targets, strict=True))
+    text = "get with different indices: the runtime swaps the indices of src and dst"
+    _refuse_if(swapped, op, text, "the same index on both sides, or a put of the other gpu")
+    mixed = op.name in ("put", "ppkt") and op.via == "memory" and len({slots.buffer for slots in sources}) > 1
+    text = f"{op.name} from buffers of several types: the runtime reads all from the first one's"
+    _refuse_if(mixed, op, text, f"one {op.name} for each type")

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.check.connections import connect, waits_of
-from collc.msccl.check.contract import check_selection
+from collc.msccl.check.collectives import canonical
+from collc.msccl.check.contract import check_contract, check_selection
 from collc.msccl.check.findings import Findings, diagnostics
 from collc.msccl.check.model import BUFFERS, FileProgram, Profile
 from collc.msccl.check.reader import read_file
@@ -37,11 +37,12 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
 
     messages: chunks sent over all connections. fused: share of the moving steps that receive and send at once (rcs,
     rrs, rrcs), in percent. chain: steps on the longest chain of program order, messages and dependencies, 0 if the
-    program never ends.
+    program never ends or its contract is broken.
     """
     findings = Findings()
     program = read_file(path, profile, findings)
-    connections, kinds = connect(program), program.steps.kind
+    kinds, mistakes = program.steps.kind, Findings()
+    check_contract(program, mistakes, canonical(program.coll))
     check_selection(program, findings)
     moving = SENDS[kinds] | RECEIVES[kinds]
     both = SENDS[kinds] & RECEIVES[kinds]
@@ -50,14 +51,14 @@ def inspect_file(path: Path, profile: Profile = "executor") -> Inspection:
         "coll": program.coll,
         "proto": program.proto,
         "nchunksperloop": program.nchunksperloop,
-        "connections": len(connections),
+        "connections": len(program.connections),
         "channels": len(np.unique(program.tbs.chan)),
         "threadblocks": len(program.tbs),
         "steps": len(program.steps),
         "messages": int(program.steps.cnt[SENDS[kinds]].sum()),
         "scratch": int(program.chunks[:, 2].sum()),
         "fused": int(100 * both.sum() // max(1, int(moving.sum()))),
-        "chain": _chain(program),
+        "chain": 0 if mistakes.broken else longest_chain(program.waits),
     }
     gpus = [_row(program, gpu) for gpu in range(program.ngpus)]
     warnings = tuple(message for message in diagnostics(findings, path) if message.warning)
@@ -83,16 +84,6 @@ def _row(program: FileProgram, gpu: int) -> dict[str, object]:
         "dependencies": int((program.steps.depid[steps] >= 0).sum()),
         "chunks": tuple(program.chunks[gpu].tolist()),
     }
-
-
-def _chain(program: FileProgram) -> int:
-    """Steps on the longest chain; 0 if the program cannot run."""
-    waits = waits_of(program, connect(program))
-    steps, tbs = program.steps, program.tbs
-    count = np.diff(program.gpu_first)[program.step_gpu]
-    peers = (~SENDS[steps.kind] | (tbs.send[steps.tb] >= 0)) & (~RECEIVES[steps.kind] | (tbs.recv[steps.tb] >= 0))
-    sound = (steps.depid < count).all() and peers.all() and -1 not in (*waits.sender, *waits.receiver)
-    return longest_chain(waits) if sound else 0
 
 
 def _drawn_gpu(program: FileProgram, gpu: int) -> DrawnGpu:

@@ -19,7 +19,6 @@ import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, canonical
-from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
 from collc.msccl.check.findings import Findings, check_root, errors_of
@@ -27,7 +26,7 @@ from collc.msccl.check.model import CAPACITY, INPUT, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
 from collc.msccl.interpreter.data import Memory, Queues, StepData
-from collc.msccl.interpreter.replay import UNLIMITED, Blocked, Interpreter, StepWaits, replay
+from collc.msccl.interpreter.replay import Blocked, Interpreter
 from collc.msccl.running.data import (
     OPS,
     Array,
@@ -64,7 +63,7 @@ def run_file(
     if the file's structure is broken, and for collectives whose result is not known.
     """
     check_choices(dtype, op)
-    program, waits, coll = _load(path, collective, profile)
+    program, coll = _load(path, collective, profile)
     op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
     if threads and len(program.tbs) > THREADS_LIMIT:
         text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
@@ -74,47 +73,45 @@ def run_file(
     if coll not in ROOTED:
         root = -1
     elif root is None:
-        order, halted = replay(waits, [1] * len(program.steps), UNLIMITED)
-        root = 0 if halted else root_of(program, waits, order, coll)
+        root = 0 if program.unlimited_run[1] else root_of(program, coll)
     reports: list[RunReport] = []
     for number, inplace in product(range(seed, seed + runs), placements_of(program)):
         call = call_of(program, coll, root, inplace=inplace)
         chunks, layout = layout_of(program, call)
         data = RunData(call, layout, chunks[:, INPUT].tolist(), np.dtype(dtype), elements, op, number)
-        reports.append(_run(program, waits, data, random.Random(number), threads=threads))
+        reports.append(_run(program, data, random.Random(number), threads=threads))
     return reports
 
 
-def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, StepWaits, str]:
+def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, str]:
     findings = Findings()
     program = read_file(path, profile, findings)
     coll = canonical(collective or program.coll)
-    connections = connect(program)
-    check_contract(program, connections, findings, coll)
+    check_contract(program, findings, coll)
     if findings.broken:
         raise CheckFailed(*errors_of(findings, path))
     if coll not in KNOWN:
         raise unknown_result(collective or program.coll)
-    return program, waits_of(program, connections), coll
+    return program, coll
 
 
-def _run(program: FileProgram, waits: StepWaits, data: RunData, rng: random.Random, *, threads: bool) -> RunReport:
+def _run(program: FileProgram, data: RunData, rng: random.Random, *, threads: bool) -> RunReport:
     """One run in one placement: the inputs, the steps, and the comparison of the outputs."""
     for rank in range(program.ngpus):
         data.fill_input(0, rank)
-    operands = operands_of(program, waits, data.layout)
-    steps = StepData[Array](operands, Memory[Array](data.memory, OPS[data.op]), Queues[Array](len(waits.sender)))
+    operands = operands_of(program, data.layout)
+    steps = StepData[Array](operands, Memory[Array](data.memory, OPS[data.op]), Queues[Array](len(program.connections)))
     merge = chunks_per_message(program.message_bytes, data.memory.itemsize * data.memory.shape[1])
     messages = (-(-np.maximum(1, program.steps.cnt) // merge)).tolist()
 
     def move(step: int, first: int, count: int) -> None:
         steps.move(step, first * merge, min((first + count) * merge, operands.count[step]))
 
-    interpreter = Interpreter(waits, messages, CAPACITY[program.proto], move)
+    interpreter = Interpreter(program.waits, messages, CAPACITY[program.proto], move)
     hung = _run_threads(interpreter, rng) if threads else interpreter.run(rng)
     for rank in range(program.ngpus if not hung else 0):
         data.compare_output(0, rank)
-    tbs, first = program.tbs, waits.first
+    tbs, first = program.tbs, program.waits.first
     places = [(int(tbs.gpu[wait.tb]), int(tbs.id[wait.tb]), wait.step - first[wait.tb]) for wait in hung]
     return data.report(interpreter.sent, places)
 

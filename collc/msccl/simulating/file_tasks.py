@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from collc.msccl.check import check_file
-from collc.msccl.check.connections import connect, waits_of
 from collc.msccl.check.findings import Findings
 from collc.msccl.check.model import CAPACITY, FileProgram, Profile
 from collc.msccl.check.reader import read_file
@@ -52,7 +51,7 @@ def file_tasks(program: FileProgram, network: Network, size: int) -> TaskGraph:
         source=device,
         target=target,
         routes=routes,
-        edges=step_edges(waits_of(program, connect(program)), CAPACITY[program.proto]),
+        edges=step_edges(program.waits, CAPACITY[program.proto]),
         order=send_order(program.step_gpu, tbs.send[steps.tb], program.ngpus, program.position),
         hop_order=np.arange(count, dtype=np.int64),
         any_lane=True,

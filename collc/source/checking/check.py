@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 from collc.base.diagnostics import Span
-from collc.base.wording import did_you_mean
 from collc.source.checking.check_bodies import BodyChecker
-from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
-from collc.source.checking.type_scope import TypeScope
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.binding import parameter_type
-from collc.source.elaboration.requests import OptionTables
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
-from collc.source.problems import Problems, fail
+from collc.source.problems import Problems, fail, unknown_name_error
 from collc.source.scopes import FileScope, FoundDeclaration
 from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
 
 
-class ProgramChecker:
-    """The checkers of all files of a program."""
-
-    def __init__(self, problems: Problems, catalogue: OptionTables) -> None:
-        self.problems = problems
-        self.catalogue = catalogue
-        self.checkers: dict[int, FileChecker] = {}
-
-    def of(self, file: FileScope) -> FileChecker:
-        """The checker of a file."""
-        if id(file) not in self.checkers:
-            self.checkers[id(file)] = FileChecker(file, self)
-        return self.checkers[id(file)]
-
-
 class FileChecker:
-    """The static check of one file."""
+    """The static check of one file. checkers: of all files of the program, by the id of the file."""
 
-    def __init__(self, file: FileScope, program: ProgramChecker) -> None:
+    def __init__(self, file: FileScope, problems: Problems, checkers: dict[int, FileChecker]) -> None:
         self.file = file
-        self.program = program
-        self.problems = program.problems
-        self.expressions = ExpressionChecker(file, program.problems, self.global_type)
-        self.bodies = BodyChecker(file, self.expressions, program.catalogue)
+        self.problems = problems
+        self.checkers = checkers
+        self.expressions = ExpressionChecker(file, problems, self.global_type)
+        self.bodies = BodyChecker(file, self.expressions)
         self.types: dict[int, Type] = {}
         self.top = TypeScope()
 
     def global_type(self, name: str, span: Span) -> Type | None:
         """The type of a let, param or group of the file or its imports. Raises SourceError if it is ambiguous."""
         declaration = self.file.find("value", name, span)
-        return None if declaration is None else self.program.of(declaration.file).declared_type(declaration)
+        return None if declaration is None else self.checkers[id(declaration.file)].declared_type(declaration)
 
     def declared_type(self, found: FoundDeclaration) -> Type:
         """The type of a declared value; ANY during its own computation, in a cycle of declarations."""
@@ -113,20 +95,17 @@ class FileChecker:
     def param(self, node: s.Param) -> None:
         """`param nodes: int = 2`."""
         if node.type is not None:
-            self.known_type(s.Parameter(node.span, node.name, node.type, node.default))
+            self.known_type(node)
         if node.type is None and node.default is None:
             hint = f"write param {node.name.name}: int"
             raise fail("E0208", f"param '{node.name.name}' has no type", node.name.span, hint=hint)
-        wanted = parameter_type(s.Parameter(node.span, node.name, node.type, node.default))
         if node.default is not None:
-            self.expressions.expect(node.default, self.top, wanted, f"'{node.name.name}'")
+            self.expressions.expect(node.default, self.top, parameter_type(node), f"'{node.name.name}'")
 
     def known_type(self, node: s.Parameter) -> None:
         """Report an unknown type of a parameter."""
         if node.type is not None and node.type.name not in NAMED:
-            hint = did_you_mean(node.type.name, NAMED, f"there are {', '.join(NAMED)}")
-            error = fail("E0208", f"unknown type '{node.type.name}'", node.type.span, hint=hint)
-            self.problems.add(*error.diagnostics)
+            self.expressions.report(unknown_name_error("E0208", "type", node.type.name, NAMED, node.type.span))
 
     def parameters(self, nodes: tuple[s.Parameter, ...]) -> TypeScope:
         """A scope with the parameters; the default of each can use the ones before it."""
@@ -138,7 +117,7 @@ class FileChecker:
                 given = self.expressions.type_of(node.default, env)
                 if not fits(given, wanted):
                     error = wrong_type(given, wanted, f"'{node.name.name}'", node.default)
-                    self.problems.add(*error.diagnostics)
+                    self.expressions.report(error)
                 wanted = given if node.type is None else wanted
             with self.problems.collect():
                 env.declare(node.name, wanted)
@@ -155,8 +134,10 @@ class FileChecker:
         self.bodies.algorithm(node.body, env, declared.node)
 
 
-def check_files(files: list[FileScope], problems: Problems, catalogue: OptionTables) -> None:
+def check_files(files: list[FileScope], problems: Problems) -> None:
     """Check the names and types of files; errors go to `problems`."""
-    checks = ProgramChecker(problems, catalogue)
+    checkers: dict[int, FileChecker] = {}
     for file in files:
-        checks.of(file).check()
+        checkers[id(file)] = FileChecker(file, problems, checkers)
+    for checker in checkers.values():
+        checker.check()

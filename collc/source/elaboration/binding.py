@@ -77,15 +77,13 @@ def evaluated_arguments(
     parameters: Sequence[Parameter], matched: Mapping[str, Argument], evaluator: Evaluator, frame: Frame
 ) -> dict[str, GivenArgument]:
     """The values of arguments, converted to the types of their parameters. Raises SourceError."""
-    found: dict[str, GivenArgument] = {}
+    given: dict[str, GivenArgument] = {}
     for parameter in parameters:
-        argument = matched.get(parameter.name.name)
-        if argument is not None:
-            value = evaluator.value(argument.value, frame)
-            found[parameter.name.name] = GivenArgument(
-                as_parameter(value, parameter, argument.value.span), argument.value.span
-            )
-    return found
+        name = parameter.name.name
+        if name in matched:
+            node = matched[name].value
+            given[name] = GivenArgument(as_parameter(evaluator.value(node, frame), parameter, node.span), node.span)
+    return given
 
 
 def as_parameter(value: Value, parameter: Parameter, span: Span) -> Value:
@@ -103,10 +101,9 @@ def checked_group(value: Value, span: Span) -> Value:
     if len(numbers) == 0:
         raise fail("E0402", "this group is empty", span)
     check_npus(numbers, value.home, span)
-    different, first = np.unique(numbers, return_index=True)
-    if len(different) < len(numbers):
-        again = next(k for k in range(len(numbers)) if k not in set(first.tolist()))
-        number = int(numbers[again])
+    _, first = np.unique(numbers, return_index=True)
+    if len(first) < len(numbers):
+        number = int(np.delete(numbers, first)[0])
         name = device_label(value.home, number) if value.home is not None else f"npu {number}"
         raise fail("E0401", f"{name} is in the group twice", span)
     return value

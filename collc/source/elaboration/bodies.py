@@ -12,9 +12,7 @@ import numpy as np
 
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
-from collc.source.limits import check_count
 from collc.source.parsing.syntax import For, If, Let, Statement
-from collc.source.problems import Problems
 from collc.ten.arrays import Int64Array
 
 
@@ -82,34 +80,6 @@ def _branches(statement: If, frame: Frame, evaluator: Evaluator, handle: Stateme
 def _lift_rows(made: BodyRows | None, inner: Frame, outer: Frame) -> BodyRows | None:
     """Items of an inner frame as items of an outer one: each with the iteration of the outer frame."""
     return None if made is None else BodyRows(inner.rows_in(outer)[made.row], made.table)
-
-
-def unroll(
-    nodes: Sequence[Statement],
-    frame: Frame,
-    evaluator: Evaluator,
-    problems: Problems,
-    handle: Callable[[Statement, Frame], None],
-) -> None:
-    """Execute statements in order, iteration by iteration. handle: executes all but loops, conditions and lets.
-
-    Errors of a statement go to `problems`; the next statement is executed all the same.
-    """
-    for node in nodes:
-        with problems.collect():
-            match node:
-                case Let():
-                    frame.names[node.name.name] = evaluator.value(node.value, frame)
-                case For():
-                    rows = evaluator.loop(node.clauses, node.condition, frame)
-                    check_count("statements of a schedule", rows.rows or 0, node.span)
-                    for row in range(rows.rows or 0):
-                        unroll(node.body, rows.row(row), evaluator, problems, handle)
-                case If():
-                    chosen = node.then if evaluator.condition(node.condition, frame) else node.otherwise
-                    unroll(chosen, frame.inner(), evaluator, problems, handle)
-                case _:
-                    handle(node, frame)
 
 
 def _merge_rows(parts: list[BodyRows]) -> BodyRows | None:

@@ -1,236 +1,211 @@
-"""The builtin functions."""
+"""The builtin functions: their types, for the static check and the evaluator alike, and their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
 from collc.base.wording import plural
 from collc.source.elaboration import arithmetic as exact
+from collc.source.elaboration.containers import flatten_lists
 from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.sets import flatten_lists
-from collc.source.elaboration.values import Data, Interval, ListArray, Value, integer, is_column
+from collc.source.elaboration.values import Data, Interval, ListArray, Value, is_column
 from collc.source.parsing.expressions import Call
 from collc.source.problems import fail
-from collc.source.types import ANY, BOOL, FLOAT, INT, NPU, Kind, Type, fits, item_type, join
+from collc.source.types import (
+    ANY,
+    BOOL,
+    FLOAT,
+    GROUP,
+    INT,
+    NPU,
+    NUMBER,
+    NUMBERS,
+    QUANTITIES,
+    Kind,
+    Type,
+    fits,
+    item_type,
+    join,
+)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FunctionCall:
-    """A call of a builtin function. values: the values of its arguments."""
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A builtin function.
 
-    name: str
-    values: list[Value]
-    node: Call
-    frame: Frame
+    value: of a call with some values; None if it must be called separately for each iteration. wanted: what the
+    arguments must be, in words. accepts: whether it takes a type as the argument with a number. result: the type of its
+    value, None for the common type of the numbers that it is given. least, most: number of arguments.
+    """
 
-
-def _length(call: FunctionCall) -> Value | None:
-    data = call.values[0].data
-    match data:
-        case Interval():
-            return Value(INT, _clip_count(exact.compute("-", data.high, data.low)))
-        case ListArray():
-            return integer(int(data.lengths[0])) if data.uniform else Value(INT, data.lengths)
-        case _:
-            raise fail("E0211", f"len takes a list, set, range or group, not {call.values[0].type}", call.node.span)
+    value: Callable[[Call, list[Value], Type, Frame], Value | None]
+    wanted: str
+    accepts: Callable[[int, Type], bool]
+    result: Type | None = None
+    least: int = 1
+    most: int = 1
 
 
-def _clip_count(count: Data) -> Data:
-    return np.maximum(count, 0) if is_column(count) else max(count, 0)
+def call_type(call: Call, types: Sequence[Type]) -> Type:
+    """The type of a call of a builtin function whose arguments have some types. Raises SourceError."""
+    name, count = call.function.name, len(call.arguments)
+    function = BUILTINS[name]
+    for argument in call.arguments:
+        if argument.name is not None:
+            raise fail("E0212", f"the arguments of {name} have no names", argument.name.span)
+    if not function.least <= count <= function.most:
+        wants = plural(function.least, "argument") if function.least == function.most else "1 argument or more"
+        raise fail("E0212", f"{name} takes {wants}, not {count}", call.span)
+    for place, (argument, given) in enumerate(zip(call.arguments, types, strict=True)):
+        alone = count == 1 or function.result is not None
+        if alone and given.kind is not Kind.ANY and not function.accepts(place, given):
+            raise fail("E0211", f"{name} takes {function.wanted}, not {given}", argument.span)
+    if function.result is not None:
+        return function.result
+    kind = ANY
+    for given in types if count > 1 else [item_type(types[0]) or types[0]]:
+        joint = join(kind, given)
+        if joint is None:
+            raise fail("E0210", f"{name} is not defined for {kind} and {given}", call.span)
+        kind = joint
+    if kind.kind not in NUMBERS | QUANTITIES | {Kind.ANY}:
+        raise fail("E0211", f"{name} takes numbers, not {kind}", call.span)
+    return kind
 
 
-def _items(call: FunctionCall) -> list[Value] | None:
+def _length(_call: Call, values: list[Value], kind: Type, _frame: Frame) -> Value:
+    data = values[0].data
+    if isinstance(data, Interval):
+        count = exact.compute("-", data.high, data.low)
+        return Value(kind, np.maximum(count, 0) if is_column(count) else max(count, 0))
+    return Value(kind, int(data.lengths[0]) if data.uniform else data.lengths)
+
+
+def _operands(name: str, values: list[Value]) -> list[Data] | None:
     """The operands of min, max and sum: the items of a single collection, else the arguments themselves.
 
     None if the single collection differs between iterations.
     """
-    values = call.values
-    if len(values) > 1 or item_type(values[0].type) is None:
-        return values
     only = values[0]
+    if len(values) > 1 or item_type(only.type) is None:
+        return [value.data for value in values]
     if only.varies:
         return None
     if isinstance(only.data, Interval):
-        return _interval(call.name, *only.data.ends)
-    content = only.data.uniform_items()
-    if isinstance(content, ListArray):
-        raise fail("E0211", f"{call.name} takes numbers, not lists", call.node.span)
-    return [Value(item_type(only.type) or ANY, x) for x in content.tolist()]
+        low, high = only.data.ends
+        if high <= low:
+            return []
+        return [(high - low) * (low + high - 1) // 2] if name == "sum" else [low, high - 1]
+    return only.data.uniform_items().tolist()
 
 
-def _interval(name: str, low: int, high: int) -> list[Value]:
-    """At most two numbers with the same sum, minimum and maximum as a range."""
-    if high <= low:
-        return []
-    return [integer((high - low) * (low + high - 1) // 2)] if name == "sum" else [integer(low), integer(high - 1)]
+def _extreme(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value | None:
+    name = call.function.name
+    operands = _operands(name, values)
+    if operands is None:
+        return _reduce_lists(name, values[0], frame)
+    if not operands:
+        raise fail("E0224", f"{name} of an empty collection", call.span)
+    result, *others = operands
+    for data in others:
+        if is_column(result) or is_column(data):
+            pair = [result, data]
+            if not all(exact.is_machine(x) or (isinstance(x, int) and abs(x) < 2**63) for x in pair):
+                pair = [exact.as_objects(x) for x in pair]
+            result = np.minimum(*pair) if name == "min" else np.maximum(*pair)
+        else:
+            result = min(result, data) if name == "min" else max(result, data)
+    is_float = kind.kind in (Kind.FLOAT, Kind.NUMBER)
+    return Value(FLOAT if is_float else kind, exact.to_float(result) if is_float else exact.narrow_integers(result))
 
 
-def _common(call: FunctionCall, values: list[Value]) -> Type:
-    kind: Type = ANY
-    for value in values:
-        joint = join(kind, value.type)
-        if joint is None:
-            raise fail("E0210", f"{call.name} is not defined for {kind} and {value.type}", call.node.span)
-        kind = joint
-    if kind.kind not in (Kind.INT, Kind.FLOAT, Kind.NUMBER, Kind.BYTES, Kind.TIME, Kind.RATE, Kind.ANY):
-        raise fail("E0211", f"{call.name} takes numbers, not {kind}", call.node.span)
-    return FLOAT if kind.kind is Kind.NUMBER else kind
-
-
-def _extreme(call: FunctionCall) -> Value | None:
-    values = _items(call)
-    if values is None:
-        return _reduce_lists(call)
-    if not values:
-        raise fail("E0224", f"{call.name} of an empty collection", call.node.span)
-    kind = _common(call, values)
-    lower = call.name == "min"
-    result = values[0].data
-    for value in values[1:]:
-        result = _extremum(result, value.data, lower)
-    return Value(kind, exact.to_float(result) if kind.kind is Kind.FLOAT else exact.narrow_integers(result))
-
-
-def _extremum(a: Data, b: Data, lower: bool) -> Data:
-    if is_column(a) or is_column(b):
-        if not (_machine(a) and _machine(b)):
-            a, b = exact.as_objects(a), exact.as_objects(b)
-        return np.minimum(a, b) if lower else np.maximum(a, b)
-    return min(a, b) if lower else max(a, b)
-
-
-def _machine(data: Data) -> bool:
-    return exact.is_machine(data) or (isinstance(data, int) and abs(data) < 2**63)
-
-
-def _sum(call: FunctionCall) -> Value | None:
-    values = _items(call)
-    if values is None:
-        return _reduce_lists(call)
-    kind = _common(call, values)
+def _sum(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value | None:
+    operands = _operands(call.function.name, values)
+    if operands is None:
+        return _reduce_lists("sum", values[0], frame)
     result: Data = 0
-    for value in values:
-        result = exact.compute("+", result, value.data)
-    if not values:
-        kind = (item_type(call.values[0].type) if call.values else None) or INT
-        kind = INT if kind.kind is Kind.ANY else kind
+    for data in operands:
+        result = exact.compute("+", result, data)
+    kind = INT if kind.kind is Kind.ANY else kind
     return Value(kind, exact.to_float(result) if kind.kind in (Kind.FLOAT, Kind.TIME, Kind.RATE) else result)
 
 
-def _reduce_lists(call: FunctionCall) -> Value | None:
+def _reduce_lists(name: str, lists: Value, frame: Frame) -> Value | None:
     """sum, min or max of a list that differs between iterations; None if its items are no int64 numbers."""
-    lists = call.values[0]
     if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
         return None
-    rows, items = flatten_lists(as_rows(lists, call.frame).data)
-    count = len(lists.data.start)
+    rows, items = flatten_lists(as_rows(lists, frame).data)
+    lengths = lists.data.lengths
     if not exact.is_machine(items) or len(items) * exact.size_of(items) > 2**62:
         return None
-    if call.name == "sum":
-        result = np.zeros(count, np.int64)
+    if name == "sum":
+        result = np.zeros(len(lengths), np.int64)
         np.add.at(result, rows, items)
+    elif (lengths == 0).any():
+        return None
     else:
-        if (lists.data.lengths == 0).any():
-            return None
-        function = np.minimum if call.name == "min" else np.maximum
-        result = function.reduceat(items, np.cumsum(lists.data.lengths) - lists.data.lengths)
+        function = np.minimum if name == "min" else np.maximum
+        result = function.reduceat(items, np.cumsum(lengths) - lengths)
     return Value(item_type(lists.type) or INT, result)
 
 
-def _ceil(call: FunctionCall) -> Value | None:
-    value = _number(call)
-    return Value(INT, exact.ceiling(value.data))
-
-
-def _number(call: FunctionCall) -> Value:
-    value = call.values[0]
-    if value.type.kind not in (Kind.INT, Kind.FLOAT):
-        raise fail("E0211", f"{call.name} takes a number, not {value.type}", call.node.arguments[0].span)
-    return value
-
-
-def _log2(call: FunctionCall) -> Value | None:
-    value = _number(call)
-    row = exact.first_row(value.data <= 0)
+def _log2(call: Call, values: list[Value], _kind: Type, frame: Frame) -> Value:
+    data = values[0].data
+    row = exact.first_row(data <= 0)
     if row >= 0:
-        raise fail(
-            "E0224", f"log2 of {exact.item(value.data, row)} is not defined", call.node.span, call.frame.note(row)
-        )
-    if is_column(value.data):
-        known = {x: exact.log2_of(x) for x in set(value.data.tolist())}
-        if all(isinstance(x, int) for x in known.values()):
-            return Value(INT, np.array([known[x] for x in value.data.tolist()], np.int64))
-        found = np.empty(len(value.data), object)
-        found[:] = [Fraction(known[x]) for x in value.data.tolist()]
-        return Value(FLOAT, found)
-    result = exact.log2_of(value.data)
-    return Value(INT if isinstance(result, int) else FLOAT, result)
+        raise fail("E0224", f"log2 of {exact.item(data, row)} is not defined", call.span, frame.note(row))
+    if not is_column(data):
+        result = exact.log2_of(data)
+        return Value(INT if isinstance(result, int) else FLOAT, result)
+    known = {x: exact.log2_of(x) for x in set(data.tolist())}
+    numbers = np.array([known[x] for x in data.tolist()], object)
+    whole = all(isinstance(x, int) for x in known.values())
+    return Value(INT, numbers.astype(np.int64)) if whole else Value(FLOAT, exact.to_float(numbers))
 
 
-def _is_pow2(call: FunctionCall) -> Value | None:
-    value = call.values[0]
-    if value.type.kind is not Kind.INT:
-        raise fail("E0211", f"is_pow2 takes an int, not {value.type}", call.node.arguments[0].span)
-    data = exact.as_objects(value.data)
+def _is_pow2(_call: Call, values: list[Value], kind: Type, _frame: Frame) -> Value:
+    data = exact.as_objects(values[0].data)
     result = (data > 0) & ((data & (data - 1)) == 0)
-    return Value(BOOL, np.asarray(result, np.bool_) if is_column(result) else bool(result))
+    return Value(kind, np.asarray(result, np.bool_) if is_column(result) else bool(result))
 
 
-def _index(call: FunctionCall) -> Value | None:
-    group, npu = call.values
-    if not fits(group.type, Type(Kind.GROUP)) or not fits(npu.type, NPU):
-        message = f"index takes a group and an npu, not {group.type} and {npu.type}"
-        raise fail("E0211", message, call.node.span)
+def _index(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value | None:
+    group, npu = values
     if group.varies:
         return None
-    content = group.data.uniform_items().tolist()
-    rank = {number: k for k, number in enumerate(content)}
-    numbers = npu.data if is_column(npu.data) else np.array([npu.data])
+    rank = {number: k for k, number in enumerate(group.data.uniform_items().tolist())}
+    numbers = np.atleast_1d(npu.data)
     ranks = np.array([rank.get(x, -1) for x in numbers.tolist()], np.int64)
     row = exact.first_row(ranks < 0)
     if row >= 0:
         name = npu.home.network.shown_name(int(numbers[row])) if npu.home is not None else str(numbers[row])
-        raise fail("E0404", f"{name} is not in the group", call.node.span, call.frame.note(row))
-    return Value(INT, ranks if npu.varies else int(ranks[0]))
+        raise fail("E0404", f"{name} is not in the group", call.span, frame.note(row))
+    return Value(kind, ranks if npu.varies else int(ranks[0]))
 
 
-BUILTINS: Final[dict[str, Callable[[FunctionCall], Value | None]]] = {
-    "len": _length,
-    "min": _extreme,
-    "max": _extreme,
-    "sum": _sum,
-    "ceil": _ceil,
-    "log2": _log2,
-    "is_pow2": _is_pow2,
-    "index": _index,
+def _is_collection(_place: int, given: Type) -> bool:
+    return item_type(given) is not None
+
+
+def _is_number(_place: int, given: Type) -> bool:
+    return given.kind in NUMBERS
+
+
+_EXTREME: Final = Builtin(
+    _extreme, "numbers", lambda _, t: item_type(t) is not None or t.kind in NUMBERS | QUANTITIES, most=64
+)
+
+BUILTINS: Final[dict[str, Builtin]] = {
+    "len": Builtin(_length, "a list, set, range or group", _is_collection, INT),
+    "min": _EXTREME,
+    "max": _EXTREME,
+    "sum": Builtin(_sum, "a list or set of numbers", _is_collection),
+    "ceil": Builtin(lambda _c, v, kind, _f: Value(kind, exact.ceiling(v[0].data)), "a number", _is_number, INT),
+    "log2": Builtin(_log2, "a number", _is_number, NUMBER),
+    "is_pow2": Builtin(_is_pow2, "an int", lambda _, given: fits(given, INT), BOOL),
+    "index": Builtin(_index, "a group and an npu", lambda n, given: fits(given, NPU if n else GROUP), INT, 2, 2),
 }
-"""Name -> function. It returns None if it has to be called separately for each iteration."""
-
-ARITY: Final[dict[str, tuple[int, int]]] = {
-    "len": (1, 1),
-    "min": (1, 64),
-    "max": (1, 64),
-    "sum": (1, 1),
-    "ceil": (1, 1),
-    "log2": (1, 1),
-    "is_pow2": (1, 1),
-    "index": (2, 2),
-}
-"""Name -> smallest and largest number of arguments."""
-
-
-def check_arguments(call: Call) -> None:
-    """Raise SourceError if a call of a builtin has too few, too many or named arguments."""
-    name, count = call.function.name, len(call.arguments)
-    least, most = ARITY[name]
-    for argument in call.arguments:
-        if argument.name is not None:
-            raise fail("E0212", f"the arguments of {name} have no names", argument.name.span)
-    if not least <= count <= most:
-        wants = plural(least, "argument") if least == most else f"{least} argument or more"
-        raise fail("E0212", f"{name} takes {wants}, not {count}", call.span)

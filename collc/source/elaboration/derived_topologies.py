@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -32,17 +32,15 @@ from collc.source.elaboration.topology_parts import (
     is_present,
     part_named,
 )
-from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyMembers, TopologyPart
-from collc.source.elaboration.values import ListArray
+from collc.source.elaboration.topology_values import Topology, TopologyPart
+from collc.source.elaboration.values import npu_numbers
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Identifier
 from collc.source.problems import fail
 from collc.source.types import INT
 from collc.ten import transform
-from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
-from collc.ten.network import LinkKind, Network
+from collc.ten.network import DeviceFamily, LinkKind, Network
 
 Pair = tuple[int, int]
 """A source and a target."""
@@ -51,78 +49,18 @@ _NEW_RATES: Final = "give its rates, as in: link a <-> b (bandwidth: 12.5GB/s, l
 _NEW_VALUES: Final = "give what changes, as in: npu gpu[2] (inject: 100GB/s); new devices have a new name"
 
 
-def rename_topology(topology: Topology, name: Identifier) -> Topology:
-    """A topology under the name of a declaration."""
-    network = replace(topology.network, name=name.name)
-    return replace(topology, name=name.name, network=network, span=name.span)
-
-
-def product(left: Topology, right: Topology, span: Span) -> Topology:
-    """The Cartesian product. Raises SourceError."""
-    for factor in (left, right):
-        if not factor.network.present.all():
-            hint = "remove the parts from the product: (a * b) without { ... }"
-            raise fail(
-                "E0320", f"'{factor.name}' has removed parts and cannot be a factor of a product", span, hint=hint
-            )
-    a, b = left.network, right.network
-    n, m = a.npu_count, b.npu_count
-    limits.check_count("NPUs and switches", n * m + m * a.switch_count + n * b.switch_count, span)
-    limits.check_count("links", m * a.link_count + n * b.link_count, span)
-    name = f"{left.name} * {right.name}"
-    network = transform.product(a, b, name, (left.kind, right.kind))
-    grid = network.families[0]
-    members: TopologyMembers = {"npu": DeviceArray("npu", False, grid.shape, grid.strides, 0)}
-    return Topology(name, "product", network, members, span, (left, right))
-
-
-def reversed_links(base: Topology) -> Topology:
-    """The topology with the direction of every link reversed."""
-    return replace(base, network=base.network.reverse())
-
-
-def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology:
-    """The topology whose NPUs have limits; an NPU that had some has the tighter ones.
-
-    has_mode: whether the mode of the endpoint was given; else the mode of an NPU which has a rate of memory stays.
-    """
-    tighter: list[Endpoint] = []
-    for npu in range(base.network.npu_count):
-        before = base.network.endpoint_of(npu)
-        kept = before.memory is not None and not has_mode
-        tighter.append(before.tighter(replace(endpoint, mode=before.mode) if kept else endpoint))
-    return replace(base, network=with_endpoints(base.network, tighter))
-
-
-def unwound(base: Topology, degree: int, span: Span) -> Topology:
-    """The topology with switches replaced by direct links (see transform.unwound). Raises SourceError."""
-    try:
-        network = transform.unwound(base.network, degree, joined=True)
-    except ValueError as error:
-        raise fail("E0321", f"'{base.name}' cannot be unwound: {error}", span) from None
-    return replace(base, network=network, members=_npus_only(base.members))
-
-
-def _npus_only(members: TopologyMembers) -> TopologyMembers:
-    return {name: e for name, e in members.items() if not (isinstance(e, DeviceArray) and e.switch)}
-
-
-# Parts that `without` removes and that `with` changes or adds
-
-
 def without_parts(node: ex.Without, base: Topology, frame: Frame, evaluator: Evaluator) -> Topology:
     """The topology `t without { ... }`. Raises SourceError."""
     network = base.network
-    links = _ParallelLinks(network)
+    names, links = _DeviceNames(base, base, evaluator, "a removed part"), _ParallelLinks(network)
     removed: list[int] = []
     for part in node.parts:
         if isinstance(part, ex.RemovedDevice):
-            removed += _devices_of_kind(part, base, frame, evaluator, "a removed part")
+            removed += names.devices_of_kind(part, frame)
             continue
-        ends = [named_devices(end, base, frame, evaluator, "a removed part") for end in (part.source, part.target)]
-        lanes = _lanes(part.lanes, part.span, frame, evaluator)
+        lanes = _lanes(part, frame, evaluator)
         chosen: list[int] = []
-        for sources, targets in (ends, ends[::-1]) if part.both else (ends,):
+        for sources, targets in names.ends_of_links(part, frame):
             pairs = links.pairs(sources, targets)
             if not pairs:
                 raise _no_link(part.span, base, sources, targets, _links_from(network, sources))
@@ -148,7 +86,7 @@ def with_parts(node: s.With, base: Topology, frame: Frame, evaluator: Evaluator)
     network = replace(network, unwound=old.unwound and not network.switch_count)
     grown = replace(base, network=network, members=builder.entries, factors=())
     for part in there:
-        grown = replace(grown, network=_with_changed_devices(part, grown, base, builder, frame))
+        grown = replace(grown, network=_with_changed_devices(part, grown, base, evaluator, frame))
     changes = _LinkChanges(grown, base, builder)
     for part in node.parts:
         if isinstance(part, s.ChangedLink):
@@ -176,8 +114,7 @@ class _ParallelLinks:
         """The pairs of a source and a target that links join, in the order of sources, then of targets."""
         if len(sources) * len(targets) <= len(self.there):
             return [(a, b) for a in sources for b in targets if (a, b) in self.there]
-        first = {device: place for place, device in enumerate(sources)}
-        second = {device: place for place, device in enumerate(targets)}
+        first, second = ({device: place for place, device in enumerate(ends)} for ends in (sources, targets))
         joined = [pair for pair in self.there if pair[0] in first and pair[1] in second]
         return sorted(joined, key=lambda pair: (first[pair[0]], second[pair[1]]))
 
@@ -187,17 +124,21 @@ class _ParallelLinks:
         for pair in pairs:
             left = [link for link in self.there[pair] if lanes is None or link not in self.taken]
             if lanes is not None and len(left) < lanes:
-                names = " -> ".join(map(self.network.shown_name, pair))
-                raise fail("E0325", f"{names} has {plural(len(left), 'lane')}, fewer than {lanes}", span)
+                message = f"{_shown_pair(self.network, pair)} has {plural(len(left), 'lane')}, fewer than {lanes}"
+                raise fail("E0325", message, span)
             links += left if lanes is None else left[-lanes:]
         return links
 
 
-def _lanes(node: ex.Expr | None, span: Span, frame: Frame, evaluator: Evaluator) -> int | None:
+def _shown_pair(network: Network, pair: Pair) -> str:
+    return " -> ".join(map(network.shown_name, pair))
+
+
+def _lanes(part: ex.RemovedLink | s.ChangedLink, frame: Frame, evaluator: Evaluator) -> int | None:
     """How many of parallel links a part means; None for all."""
-    lanes = None if node is None else int(evaluator.coerce(node, frame, INT, "the number of lanes").data)
+    lanes = None if part.lanes is None else int(evaluator.coerce(part.lanes, frame, INT, "the number of lanes").data)
     if lanes is not None and lanes < 1:
-        raise fail("E0325", f"{lanes} lanes are no links", span, hint="without 'lanes', a part means all of them")
+        raise fail("E0325", f"{lanes} lanes are no links", part.span, hint="without 'lanes', a part means all of them")
     return lanes
 
 
@@ -228,39 +169,30 @@ class _LinkChanges:
         self.topology = topology
         self.before = before
         self.builder = builder
+        self.names = _DeviceNames(topology, before, builder.evaluator, "an end of a link")
         self.links = _ParallelLinks(topology.network)
         self.kind: list[int] = topology.network.kind.tolist()
         self.added: list[tuple[int, int, int]] = []
 
     def apply(self, part: s.ChangedLink, frame: Frame) -> None:
         """Change or add the links of one part."""
-        evaluator, what = self.builder.evaluator, "an end of a link"
-        ends = [
-            named_devices(end, self.topology, frame, evaluator, what, self.before) for end in (part.source, part.target)
-        ]
-        lanes = _lanes(part.lanes, part.span, frame, evaluator)
-        given = given_attributes(part.attributes, LINK_ATTRIBUTES, frame, evaluator)
-        for sources, targets in (ends, ends[::-1]) if part.both else (ends,):
+        lanes = _lanes(part, frame, self.builder.evaluator)
+        for sources, targets in self.names.ends_of_links(part, frame):
             pairs = self.links.pairs(sources, targets)
             if not pairs and len(sources) == len(targets) == 1:
                 self._add(part, (sources[0], targets[0]), lanes or 1, frame)
             elif not pairs:
                 hint = "new links are added one by one: link a[i] <-> b[i] (...) for i in 0..8"
                 raise _no_link(part.span, self.before, sources, targets, hint)
-            elif not given:
-                raise fail("E0328", f"{self._names(pairs[0])} is there already", part.span, hint=_NEW_RATES)
+            elif not given_attributes(part.attributes, LINK_ATTRIBUTES, frame, self.builder.evaluator):
+                message = f"{_shown_pair(self.topology.network, pairs[0])} is there already"
+                raise fail("E0328", message, part.span, hint=_NEW_RATES)
             chosen = self.links.choose_links(pairs, lanes, part.span)
-            new = {old: self._kind(part, self._kinds()[old], frame) for old in {self.kind[link] for link in chosen}}
+            kinds = list(self.builder.kinds)
+            new = {old: self._kind(part, kinds[old], frame) for old in {self.kind[link] for link in chosen}}
             for link in chosen:
                 self.kind[link] = new[self.kind[link]]
             self.links.taken.update(chosen)
-
-    def _names(self, pair: Pair) -> str:
-        return " -> ".join(map(self.topology.network.shown_name, pair))
-
-    def _kinds(self) -> list[LinkKind]:
-        """The kinds of links so far, by number."""
-        return list(self.builder.kinds)
 
     def _kind(self, part: s.ChangedLink, old: LinkKind, frame: Frame) -> int:
         """The number of the kind with the attributes of a part, and those of a link if the part has none."""
@@ -272,11 +204,10 @@ class _LinkChanges:
         limits.check_count("links", self.builder.links + lanes, part.span)
         self.builder.links += lanes
         kind = self._kind(part, UNKNOWN_RATES, frame)
-        new = self._kinds()[kind]
+        new, network = list(self.builder.kinds)[kind], self.topology.network
         missing = "latency" if new.latency is None else "bandwidth" if new.bandwidth is None else ""
-        rates = self.topology.network.kinds
-        if missing and any(k.latency is not None or k.bandwidth is not None for k in rates):
-            message = f"there is no link {self._names(pair)}, and a new one needs a {missing}"
+        if missing and any(k.latency is not None or k.bandwidth is not None for k in network.kinds):
+            message = f"there is no link {_shown_pair(network, pair)}, and a new one needs a {missing}"
             raise fail("E0327", message, part.span, hint=_NEW_RATES)
         self.added += [(*pair, kind)] * lanes
 
@@ -285,7 +216,7 @@ class _LinkChanges:
         network = self.topology.network
         new = np.array(self.added, np.int64).reshape(-1, 3)
         kind = np.concatenate([np.array(self.kind, np.int64), new[:, 2]])
-        used, kinds = np.unique(kind), self._kinds()
+        used, kinds = np.unique(kind), list(self.builder.kinds)
         axis = np.concatenate([network.link_axis, np.full(len(new), -1, np.int8)])
         changed = replace(
             network,
@@ -299,26 +230,6 @@ class _LinkChanges:
 
 
 # Devices
-
-
-def _devices_of_kind(
-    part: ex.RemovedDevice | s.ChangedDevice,
-    topology: Topology,
-    frame: Frame,
-    evaluator: Evaluator,
-    what: str,
-    before: Topology | None = None,
-) -> list[int]:
-    """The devices of a part. Raises SourceError if it says `npu` of a switch, or `switch` of an NPU."""
-    network = topology.network
-    devices = named_devices(part.device, topology, frame, evaluator, what, before)
-    for device in devices:
-        if network.is_switch(device) != (part.kind == "switch"):
-            name, span = network.device_name(device), part.device.span
-            if part.kind == "switch":
-                raise fail("E0324", f"{name} is an NPU, not a switch", span, hint=f"write 'npu {name}'")
-            raise fail("E0322", f"{name} is a switch, not an NPU", span, hint=f"write 'switch {name}'")
-    return devices
 
 
 def _declare_new_devices(node: s.With, base: Topology, builder: TopologyBuilder, frame: Frame) -> list[s.ChangedDevice]:
@@ -351,19 +262,25 @@ def _first_name(node: ex.Expr) -> str:
 
 
 def _with_changed_devices(
-    part: s.ChangedDevice, topology: Topology, before: Topology, builder: TopologyBuilder, frame: Frame
+    part: s.ChangedDevice, topology: Topology, before: Topology, evaluator: Evaluator, frame: Frame
 ) -> Network:
     """The network whose devices have the attributes and labels that a part gives them. Raises SourceError."""
     network = topology.network
-    devices = _devices_of_kind(part, topology, frame, builder.evaluator, "a changed part", before)
+    devices = _DeviceNames(topology, before, evaluator, "a changed part").devices_of_kind(part, frame)
     if not part.attributes and part.labels is None:
         name = network.shown_name(devices[0]) if devices else "none"
         raise fail("E0328", f"{name} is there already", part.span, hint=_NEW_VALUES)
     known = SWITCH_ATTRIBUTES if part.kind == "switch" else NPU_ATTRIBUTES
-    values = given_attributes(part.attributes, known, frame, builder.evaluator)
+    values = given_attributes(part.attributes, known, frame, evaluator)
     given = {key: value.data for key, value in values.items()}
     if part.kind == "switch":
-        network = _changed_switches(network, devices, given, part)
+        if "buffer" in given:
+            check_buffer(given["buffer"], part.span)
+        columns = {"buffer": "buffers", "multicast": "multicast", "reduce": "reduces"}
+        changed = {columns[key]: getattr(network, columns[key]).copy() for key in given}
+        for key, value in given.items():
+            changed[columns[key]][np.array(devices, np.int64) - network.npu_count] = value
+        network = replace(network, **changed)
     elif given:
         endpoints = [network.endpoint_of(npu) for npu in range(network.npu_count)]
         for npu in devices:
@@ -371,83 +288,87 @@ def _with_changed_devices(
         network = with_endpoints(network, endpoints)
     if part.labels is None:
         return network
-    return _relabel_devices(network, devices, labels_of(part.labels, len(devices), frame, builder.evaluator))
+    label_of = dict(zip(devices, labels_of(part.labels, len(devices), frame, evaluator), strict=True))
+    return replace(network, families=tuple(_relabel_family(family, label_of) for family in network.families))
 
 
-def _changed_switches(
-    network: Network, devices: Sequence[int], given: dict[str, Any], part: s.ChangedDevice
-) -> Network:
-    rows = np.array(devices, np.int64) - network.npu_count
-    if "buffer" in given:
-        check_buffer(given["buffer"], part.span)
-    columns = {"buffer": "buffers", "multicast": "multicast", "reduce": "reduces"}
-    changed: dict[str, Any] = {}
-    for name, value in given.items():
-        column = getattr(network, columns[name]).copy()
-        column[rows] = value
-        changed[columns[name]] = column
-    return replace(network, **changed)
+def _relabel_family(family: DeviceFamily, label_of: Mapping[int, str]) -> DeviceFamily:
+    """An array of devices of which some are called otherwise in the machine."""
+    own = [device for device in range(family.first, family.first + family.count) if device in label_of]
+    names = list(family.labels or [""] * family.count)
+    for device in own:
+        place = int(np.ravel_multi_index(family.index(device), family.shape)) if family.shape else 0
+        names[place] = label_of[device]
+    return replace(family, labels=tuple(names)) if own else family
 
 
-def _relabel_devices(network: Network, devices: Sequence[int], labels: Sequence[str]) -> Network:
-    """The network in which some devices are called otherwise in the machine."""
-    label_of = dict(zip(devices, labels, strict=True))
-    families = list(network.families)
-    for number, family in enumerate(families):
-        own = [device for device in range(family.first, family.first + family.count) if device in label_of]
-        names = list(family.labels or [""] * family.count)
-        for device in own:
-            place = int(np.ravel_multi_index(family.index(device), family.shape)) if family.shape else 0
-            names[place] = label_of[device]
-        families[number] = replace(family, labels=tuple(names)) if own else family
-    return replace(network, families=tuple(families))
+@dataclass(frozen=True, slots=True, eq=False)
+class _DeviceNames:
+    """Finds devices by their names in parts of `with` or `without`.
 
-
-def named_devices(
-    node: ex.Expr, base: Topology, frame: Frame, evaluator: Evaluator, what: str, before: Topology | None = None
-) -> list[int]:
-    """The numbers of devices, given by a name of the topology, a slice, or the number of an NPU.
-
-    what: the part for which they stand, in messages. before: the topology from which `with` makes `base`; its NPUs are
-    those of `base` too. Raises SourceError.
+    topology: the one whose devices are named. before: the one from which `with` makes it; NPUs of that are NPUs of
+    `topology` too. what: what a part stands for, in messages.
     """
-    found = part_named(
-        node, base.members, base, lambda part, index: index_part(part, evaluator.part_indices(index, frame), index.span)
-    )
-    if found is None:
-        _check_known(node, base, frame, evaluator)
-        value = evaluator.value(node, frame)
-        if value.home is not None and value.home is not base and value.home is not before:
-            same_name = value.home.name == base.name
-            other = "the topology that changes here" if same_name else f"'{base.name}'"
-            raise fail("E0403", f"this is an NPU of '{value.home.name}', not of {other}", node.span)
-        if isinstance(value.data, ListArray) or not isinstance(value.data, int) or isinstance(value.data, bool):
-            raise fail("E0211", f"{what} is an NPU or its number, not {value.type}", node.span)
-        numbers = [value.data]
-    else:
-        value = devices_of(found, node.span) if isinstance(found, TopologyPart) else found
-        data = value.data.uniform_items() if isinstance(value.data, ListArray) else value.data
-        numbers = [int(number) for number in np.atleast_1d(np.asarray(data, np.int64))]
-    return [_device_number(number, node, base, named=found is not None) for number in numbers]
 
+    topology: Topology
+    before: Topology
+    evaluator: Evaluator
+    what: str
 
-def _device_number(number: int, node: ex.Expr, base: Topology, *, named: bool) -> int:
-    """The number of a device in the network, of its number among NPUs, or -1 - s of switch s."""
-    count = base.network.npu_count
-    if not named and not 0 <= number < count:
-        raise fail("E0318", f"'{base.name}' has no NPU {number}: the NPUs are 0 .. {count - 1}", node.span)
-    if not is_present(base, number):
-        raise fail("E0319", f"{device_label(base, number)} was removed before", node.span)
-    return number if number >= 0 else count - 1 - number
+    def ends_of_links(
+        self, part: ex.RemovedLink | s.ChangedLink, frame: Frame
+    ) -> tuple[tuple[list[int], list[int]], ...]:
+        """The sources and targets of the links of a part, for each direction. Raises SourceError."""
+        sources, targets = (self.devices(end, frame) for end in (part.source, part.target))
+        return ((sources, targets), (targets, sources)) if part.both else ((sources, targets),)
 
+    def devices_of_kind(self, part: ex.RemovedDevice | s.ChangedDevice, frame: Frame) -> list[int]:
+        """The devices of a part. Raises SourceError if it says `npu` of a switch, or `switch` of an NPU."""
+        network = self.topology.network
+        devices = self.devices(part.device, frame)
+        for device in devices:
+            if network.is_switch(device) != (part.kind == "switch"):
+                name, span = network.device_name(device), part.device.span
+                if part.kind == "switch":
+                    raise fail("E0324", f"{name} is an NPU, not a switch", span, hint=f"write 'npu {name}'")
+                raise fail("E0322", f"{name} is a switch, not an NPU", span, hint=f"write 'switch {name}'")
+        return devices
 
-def _check_known(node: ex.Expr, base: Topology, frame: Frame, evaluator: Evaluator) -> None:
-    """Raise SourceError if a part begins with a name that neither the topology nor the program has."""
-    node = ex.root_of(node)
-    if not isinstance(node, ex.Name) or frame.find(node.name) or evaluator.topologies.topology_named(node.name):
-        return
-    shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
-    close = did_you_mean(node.name, shapes)
-    known = listed([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
-    hint = f"{close} '{base.name}' has {known}".strip()
-    raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)
+    def devices(self, node: ex.Expr, frame: Frame) -> list[int]:
+        """The numbers of devices, given by a name of the topology, a slice, or the number of an NPU.
+
+        Raises SourceError.
+        """
+        base, evaluator = self.topology, self.evaluator
+        part = part_named(
+            node, base.members, base, lambda part, i: index_part(part, evaluator.part_indices(i, frame), i.span)
+        )
+        if part is None:
+            self._check_known(node, frame)
+            value = evaluator.value(node, frame)
+            if value.home not in (None, base, self.before):
+                other = "the topology that changes here" if value.home.name == base.name else f"'{base.name}'"
+                raise fail("E0403", f"this is an NPU of '{value.home.name}', not of {other}", node.span)
+            if not isinstance(value.data, int) or isinstance(value.data, bool):
+                raise fail("E0211", f"{self.what} is an NPU or its number, not {value.type}", node.span)
+        else:
+            value = devices_of(part, node.span) if isinstance(part, TopologyPart) else part
+        numbers = npu_numbers(value).tolist()
+        count = base.network.npu_count
+        for number in numbers:
+            if part is None and not 0 <= number < count:
+                raise fail("E0318", f"'{base.name}' has no NPU {number}: the NPUs are 0 .. {count - 1}", node.span)
+            if not is_present(base, number):
+                raise fail("E0319", f"{device_label(base, number)} was removed before", node.span)
+        return [number if number >= 0 else count - 1 - number for number in numbers]
+
+    def _check_known(self, node: ex.Expr, frame: Frame) -> None:
+        """Raise SourceError if a part begins with a name that neither the topology nor the program has."""
+        base, node = self.topology, ex.root_of(node)
+        if not isinstance(node, ex.Name) or frame.find(node.name) or self.evaluator.topology_named(node.name):
+            return
+        shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
+        close = did_you_mean(node.name, shapes)
+        known = listed([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
+        hint = f"{close} '{base.name}' has {known}".strip()
+        raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from collc.base.diagnostics import SourceError, Span
 from collc.source import limits
-from collc.source.elaboration import operators
-from collc.source.elaboration.builtins import BUILTINS, FunctionCall, check_arguments
+from collc.source.elaboration.arithmetic import arithmetic, compare_values, promote, sign
+from collc.source.elaboration.builtins import BUILTINS, call_type
 from collc.source.elaboration.containers import (
-    checked_index,
     coerce,
     collection_of,
+    combine_sets,
     common_home,
     concatenated_lists,
+    equal_values,
+    from_sorted_pairs,
     items_at,
-    quantity,
+    membership,
     selected_items,
     slice_numbers,
+    sorted_unique,
 )
 from collc.source.elaboration.frames import Frame, as_rows, loop_frame
-from collc.source.elaboration.sets import combine_sets, equal_values, membership, sorted_unique
 from collc.source.elaboration.topology_parts import (
     IndexSlice,
     PartIndex,
@@ -37,21 +39,16 @@ from collc.source.elaboration.topology_parts import (
     is_present,
     member_of,
 )
-from collc.source.elaboration.topology_values import Topology, TopologyPart
+from collc.source.elaboration.topology_values import Topology, TopologyPart, product
 from collc.source.elaboration.values import (
     Data,
     Interval,
     ListArray,
     Value,
-    integer,
     is_column,
     npus,
-    number,
     single_list,
     stacked_rows,
-    string,
-    topology_value,
-    truth,
 )
 from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import With
@@ -59,10 +56,15 @@ from collc.source.problems import fail
 from collc.source.types import (
     ANY,
     BOOL,
+    BYTES,
     DEVICES,
+    FLOAT,
     INT,
+    NAMED,
     NPU,
     RANGE,
+    STRING,
+    TOPOLOGY,
     Kind,
     Type,
     are_comparable,
@@ -79,35 +81,20 @@ from collc.ten.arrays import BoolArray
 Result = TypeVar("Result")
 
 
-class TopologyProvider(Protocol):
-    """The topologies that the expressions of a file can name or construct (see FileContext)."""
-
-    def topology_named(self, name: str) -> Topology | None:
-        """The instance with a name, None if there is none."""
-        ...
-
-    def topology_called(self, call: ex.Call, frame: Frame) -> Topology:
-        """`ring(8)`, `unwound(t)`, `reversed(t)`."""
-        ...
-
-    def product(self, left: Topology, right: Topology, span: Span) -> Topology:
-        """`a * b`."""
-        ...
-
-    def changed_topology(self, node: With | ex.Without, frame: Frame) -> Topology:
-        """`t with { ... }`, `t without { ... }`."""
-        ...
-
-
 class NotVectorised(Exception):
     """Raised for an expression that must be evaluated separately for each iteration."""
 
 
 class Evaluator(ex.ExpressionVisitor[Frame, Value]):
-    """Evaluates the expressions of one file."""
+    """Evaluates the expressions of one file; FileContext knows the topologies that they name and construct."""
 
-    def __init__(self, host: TopologyProvider) -> None:
-        self.topologies = host
+    def topology_named(self, name: str) -> Topology | None:
+        """The topology with a name: an instance or a template without parameters; None if there is none."""
+        raise NotImplementedError
+
+    def construct_topology(self, node: ex.Call | With | ex.Without, frame: Frame) -> Topology:
+        """The topology of `ring(8)`, `unwound(t)`, `t with { ... }` or `t without { ... }`. Raises SourceError."""
+        raise NotImplementedError
 
     def value(self, node: ex.Expr, frame: Frame) -> Value:
         """The value of an expression in all iterations of a frame. Raises SourceError."""
@@ -115,6 +102,14 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if isinstance(result.data, TopologyPart):
             return devices_of(result.data, node.span)
         return result
+
+    def _given_value(self, node: ex.Expr, frame: Frame) -> Value:
+        """The value of an expression. Raises SourceError, also for a rate or time that was left out."""
+        value = self.value(node, frame)
+        if value.data is None:
+            hint = "give it in the call of the template; without it, only links can be declared with it"
+            raise fail("E0223", f"'{node.span.text}' has no value here", node.span, hint=hint)
+        return value
 
     def coerce(self, node: ex.Expr, frame: Frame, wanted: Type, what: str) -> Value:
         """The value, converted to a type; what: its role in messages. Raises SourceError."""
@@ -169,24 +164,25 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_literal(self, node: ex.Expr) -> Value:
         match node:
             case ex.IntLiteral():
-                return integer(node.value)
+                return Value(INT, node.value)
             case ex.FloatLiteral():
-                return number(node.value)
+                return Value(FLOAT, node.value)
             case ex.QuantityLiteral():
-                return quantity(node)
+                kind = NAMED[str(node.dimension)]
+                return Value(kind, int(node.value) if kind == BYTES else node.value)
             case ex.NumberList():
                 return Value(list_of(INT), single_list(node.numbers))
             case ex.StringLiteral():
-                return string(node.value)
+                return Value(STRING, node.value)
             case ex.BoolLiteral():
-                return truth(node.value)
+                return Value(BOOL, node.value)
             case _:
                 raise fail("E0211", "'*' is only allowed as an index", node.span)
 
-    def _visit_with(self, node: With | ex.Without, frame: Frame) -> Value:
+    def _visit_with(self, node: ex.Call | With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-        return topology_value(self.topologies.changed_topology(node, frame))
+        return Value(TOPOLOGY, self.construct_topology(node, frame))
 
     _visit_without = _visit_with
 
@@ -194,10 +190,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         value = frame.find(node.name)
         if value is not None:
             return value
-        topology = self.topologies.topology_named(node.name)
+        topology = self.topology_named(node.name)
         if topology is None:
             raise fail("E0201", f"unknown value '{node.name}'", node.span)
-        return topology_value(topology)
+        return Value(TOPOLOGY, topology)
 
     def _visit_binary(self, node: ex.Binary, frame: Frame) -> Value:
         left = self.value(node.left, frame)
@@ -208,63 +204,59 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if kind is None:
             raise fail("E0210", f"'{node.operator}' is not defined for {left.type} and {right.type}", node.span)
         if kind.kind is Kind.TOPOLOGY:
-            return topology_value(self.topologies.product(left.data, right.data, node.span))
+            return Value(TOPOLOGY, product(left.data, right.data, node.span))
         if kind.kind is Kind.SET:
             return combine_sets(node.operator, left, right, kind, frame, node.span)
         if kind.kind in (Kind.LIST, Kind.STRING):
             return self._concatenate(node, left, right, kind)
-        return operators.arithmetic(node, left, right, kind, frame)
+        return arithmetic(node, left, right, kind, frame)
 
     def _concatenate(self, node: ex.Binary, left: Value, right: Value, kind: Type) -> Value:
         if left.varies or right.varies:
             raise NotVectorised
         if kind.kind is Kind.STRING:
             limits.check_count("characters of a string", len(left.data) + len(right.data), node.span)
-            return string(left.data + right.data)
+            return Value(STRING, left.data + right.data)
         return concatenated_lists(left, right, kind, node.span)
 
     def _short_circuit(self, node: ex.Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`: the right side is evaluated only in the iterations in which the left side does not decide."""
         decided = node.operator == "or"
         if not is_column(left.data):
-            return (
-                truth(decided) if left.data is decided else self.coerce(node.right, frame, BOOL, f"'{node.operator}'")
-            )
+            return left if left.data is decided else self.coerce(node.right, frame, BOOL, f"'{node.operator}'")
         open_rows = left.data if not decided else ~left.data
         result = left.data.copy()
         if open_rows.any():
             inner = frame.select_rows(open_rows)
             result[open_rows] = self.coerce(node.right, inner, BOOL, f"'{node.operator}'").data
-        return truth(result)
+        return Value(BOOL, result)
 
     def _visit_unary(self, node: ex.Unary, frame: Frame) -> Value:
         value = self.value(node.operand, frame)
         if unary_type(node.operator, value.type) is None:
             raise fail("E0210", f"'{node.operator}' is not defined for {value.type}", node.span)
-        return operators.sign(node.operator, value)
+        return sign(node.operator, value)
 
     def _visit_comparison(self, node: ex.Comparison, frame: Frame) -> Value:
         result: Data = True
-        values = [self.value(operand, frame) for operand in node.operands]
+        values = [self._given_value(operand, frame) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = values[k], values[k + 1]
             if not are_comparable(operator, left.type, right.type):
                 place = node.operands[k].span.to(node.operands[k + 1].span)
                 raise fail("E0210", f"'{operator}' is not defined for {left.type} and {right.type}", place)
-            result = result & self._compare(operator, left, right, frame)
-        return truth(result if is_column(result) else bool(result))
+            result = result & self._compare(operator, left, right, frame, node.span)
+        return Value(BOOL, result if is_column(result) else bool(result))
 
-    def _compare(self, operator: str, left: Value, right: Value, frame: Frame) -> Data:
+    def _compare(self, operator: str, left: Value, right: Value, frame: Frame, span: Span) -> Data:
         if operator in ("in", "not in"):
-            contained = membership(left, right, frame)
+            contained = membership(left, right, frame, span)
             return contained if operator == "in" else ~contained if is_column(contained) else not contained
-        if isinstance(left.data, ListArray | Interval | Topology) or isinstance(
-            right.data, ListArray | Interval | Topology
-        ):
+        if any(isinstance(value.data, ListArray | Interval | Topology) for value in (left, right)):
             if left.varies or right.varies:
                 raise NotVectorised
             return equal_values(left, right) == (operator == "==")
-        return operators.compare_values(operator, left, right)
+        return compare_values(operator, left, right)
 
     def _visit_range(self, node: ex.Range, frame: Frame) -> Value:
         low, high = self.value(node.low, frame), self.value(node.high, frame)
@@ -277,12 +269,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_call(self, node: ex.Call, frame: Frame) -> Value:
         name = node.function.name
         if name not in BUILTINS:
-            if frame.rows is not None:
-                raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-            return topology_value(self.topologies.topology_called(node, frame))
-        check_arguments(node)
-        values = [self.value(a.value, frame) for a in node.arguments]
-        result = BUILTINS[name](FunctionCall(name, values, node, frame))
+            return self._visit_with(node, frame)
+        values = [self._given_value(a.value, frame) for a in node.arguments]
+        kind = call_type(node, [value.type for value in values])
+        result = BUILTINS[name].value(node, values, kind, frame)
         if result is None:
             raise NotVectorised
         return result
@@ -290,25 +280,20 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_member(self, node: ex.Member, frame: Frame) -> Value:
         base = self._base(node.base, frame)
         name = node.member.name
-        if base.type.kind is Kind.TOPOLOGY:
-            if name == "npus":
-                return npus(base.data.network.npus, base.data)
-            part = member_of(base.data, name, node.member.span)
-        elif isinstance(base.data, TopologyPart):
-            if name == "npus":
-                return devices_of(base.data, node.span)
-            part = member_of(base.data, name, node.member.span)
-        else:
+        part = base.data.as_part if isinstance(base.data, Topology) else base.data
+        if not isinstance(part, TopologyPart):
             raise fail("E0215", f"{base.type} has no members", node.member.span)
-        return Value(DEVICES, part, part.home)
+        if name == "npus":
+            return devices_of(part, node.span)
+        return Value(DEVICES, member_of(part, name, node.member.span), part.home)
 
     def _base(self, node: ex.Expr, frame: Frame) -> Value:
         """The base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, ex.Name):
-            topology = self.topologies.topology_named(node.name)
+            topology = self.topology_named(node.name)
             found = frame.find(node.name) if topology is not None else None
             if topology is not None and (found is None or found.type.kind is not Kind.TOPOLOGY):
-                return topology_value(topology)
+                return Value(TOPOLOGY, topology)
         return self._open(node, frame)
 
     def _visit_index(self, node: ex.Index, frame: Frame) -> Value:
@@ -335,9 +320,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
             if base.varies or index.varies:
                 raise NotVectorised
-            count = int(base.data.lengths[0]) if isinstance(base.data, ListArray) else 0
-            chosen = [checked_index(i, count, span) for i in slice_numbers(index, span).tolist()]
-            return selected_items(base, chosen)
+            return selected_items(base, index, span)
         index = coerce(index, INT, span, "an index", frame)
         lists: ListArray = base.data
         lengths = lists.lengths
@@ -410,7 +393,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return data
 
     def _visit_collection(self, node: ex.Collection, frame: Frame) -> Value:
-        values = [self.value(item, frame) for item in node.items]
+        values = [self._given_value(item, frame) for item in node.items]
         if frame.rows is None or not any(v.varies for v in values):
             return collection_of(values, Kind(node.kind), node.span)
         kind = ANY
@@ -421,7 +404,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             kind = joint
         if any(isinstance(v.data, ListArray | Interval) for v in values):
             raise NotVectorised
-        columns = [as_rows(operators.promote(v, kind), frame).data for v in values]
+        columns = [as_rows(promote(v, kind), frame).data for v in values]
         width, rows = len(values), frame.rows
         content = np.stack(columns, axis=1).reshape(-1) if columns else np.empty(0, np.int64)
         start = np.arange(rows, dtype=np.int64) * width
@@ -435,15 +418,11 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         inner = self.loop(node.clauses, node.condition, frame)
         outer_rows = frame.rows
         count = inner.rows or 0
-        item = self.value(node.item, inner) if count else Value(ANY, np.empty(0, np.int64))
+        item = self._given_value(node.item, inner) if count else Value(ANY, np.empty(0, np.int64))
         if not holds(Kind(node.kind), item.type):
             raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
-        data = as_rows(item, inner).data
-        at = inner.rows_in(frame)
         rows = 1 if outer_rows is None else outer_rows
-        counts = np.bincount(at, minlength=rows).astype(np.int64)
-        stop = np.cumsum(counts)
-        lists = ListArray(stop - counts, stop, data, uniform=outer_rows is None)
+        lists = from_sorted_pairs(inner.rows_in(frame), as_rows(item, inner).data, rows, uniform=outer_rows is None)
         kind = set_of(item.type) if node.kind == "set" else list_of(item.type)
         return Value(kind, sorted_unique(lists) if node.kind == "set" else lists, item.home)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from collc.base.diagnostics import Note, Span
 from collc.source import limits
-from collc.source.elaboration.values import INT64, Column, Interval, ListArray, Value, is_column
+from collc.source.elaboration.values import INT64, Column, Interval, ListArray, Value, is_column, size_of
 from collc.source.problems import fail
 from collc.source.types import NPU, Kind, item_type
 from collc.ten.arrays import Int64Array
@@ -61,7 +61,12 @@ class Frame:
 
     def row(self, row: int) -> Frame:
         """A frame of one iteration, in which every value is uniform."""
-        return Frame(None, None, None, {}, lambda name: _at(self.find(name), row), depth=self.depth + 1)
+
+        def look_up(name: str) -> Value | None:
+            value = self.find(name)
+            return None if value is None else value.at(row)
+
+        return Frame(outer=look_up, depth=self.depth + 1)
 
     def up(self, rows: Int64Array) -> Int64Array:
         """int64: the parent's iterations that contain some of these."""
@@ -93,10 +98,6 @@ class Frame:
         return Note(f"where {', '.join(reversed(found))}") if found else None
 
 
-def _at(value: Value | None, row: int) -> Value | None:
-    return None if value is None else value.at(row)
-
-
 def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     """The frame of `for name in iterable`: each iteration of `frame` once for every item, in order.
 
@@ -105,31 +106,21 @@ def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:
     rows = 1 if frame.rows is None else frame.rows
     kind = item_type(iterable.type) or NPU
     data = iterable.data
-    if isinstance(data, Interval):
-        first, counts = data.low, _lengths(data)
-    else:
-        first, counts = data.start, data.lengths
-    uniform = not iterable.varies
-    total = rows * int(counts if counts.ndim == 0 else counts[0]) if uniform else int(counts.sum())
+    first, counts = (data.low, _lengths(data)) if isinstance(data, Interval) else (data.start, data.lengths)
+    total = int(counts.sum()) if iterable.varies else rows * int(counts.reshape(-1)[0])
     limits.check_count("iterations", total, span)
     if isinstance(data, Interval) and total and max(size_of(data.low), size_of(data.high)) > INT64:
         raise fail("E0219", "loop variables must be less than 2^63", span)
-    if uniform:
-        count = total // rows if rows else 0
-        within = np.tile(np.arange(count, dtype=np.int64), rows)
-        take = None if frame.rows is None else np.repeat(np.arange(rows, dtype=np.int64), count)
-        base = first if isinstance(first, int) else first[0]
-    else:
-        counts = counts.astype(np.int64)
-        take = np.repeat(np.arange(rows, dtype=np.int64), counts)
-        within = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-        base = first if isinstance(first, int) else first[take]
-    place = within + base if total else within  # the ends of an empty range may not fit into 64 bits
+    counts = np.broadcast_to(counts.astype(np.int64) if total else np.zeros(1, np.int64), rows)
+    take = np.repeat(np.arange(rows, dtype=np.int64), counts)
+    place = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    if total:  # the ends of an empty range may not fit into 64 bits
+        place = place + (first[take] if iterable.varies and is_column(first) else first)
     content = place if isinstance(data, Interval) else data.content
     if isinstance(data, ListArray):
         content = data.content.take(place) if isinstance(data.content, ListArray) else data.content[place]
-    variable = Value(kind, content, iterable.home)
-    return Frame(total, frame, take, {name: variable}, loop=name, depth=frame.depth + 1)
+    names = {name: Value(kind, content, iterable.home)}
+    return Frame(total, frame, None if frame.rows is None else take, names, loop=name, depth=frame.depth + 1)
 
 
 def _lengths(ranges: Interval) -> Column:
@@ -140,13 +131,6 @@ def _lengths(ranges: Interval) -> Column:
     large = max(size_of(low), size_of(high)) > INT64 // 2
     low, high = (np.asarray(end, object if large else np.int64) for end in (low, high))
     return np.where(high > low, high - low, 0)
-
-
-def size_of(data: int | Column) -> int:
-    """The largest absolute value of integers."""
-    if isinstance(data, np.ndarray):
-        return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
-    return abs(int(data))
 
 
 def as_rows(value: Value, frame: Frame) -> Value:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import SourceError
 from collc.base.options import Option, Options, OptionValue, check_value, options_in_words, unknown_option
 from collc.base.wording import did_you_mean, listed
-from collc.emit.kinds import EMIT_KINDS
-from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import AUTO
 from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
@@ -25,16 +22,6 @@ from collc.source.types import BOOL, BYTES, FLOAT, INT, NUMBER, NUMBERS, RANGE, 
 
 TYPES: Final = {"int": INT, "bool": BOOL, "string": STRING, "time": TIME, "range": RANGE}
 """The types of options by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class OptionTables:
-    """The options of all synthesizers and of all kinds of files, by name. Pass other tables to add more."""
-
-    synthesizers: Mapping[str, Options] = field(
-        default_factory=lambda: {name: synthesizer.options for name, synthesizer in SYNTHESIZERS.items()}
-    )
-    kinds: Mapping[str, Options] = field(default_factory=lambda: {name: k.options for name, k in EMIT_KINDS.items()})
 
 
 def checked_options(
@@ -93,7 +80,7 @@ def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
     Raises SourceError E0611 if it leads out of that folder, or if no file on Windows can have it: a program is
     for all systems.
     """
-    value = context.evaluator.coerce(argument.value, frame, STRING, "a file name").data
+    value = context.coerce(argument.value, frame, STRING, "a file name").data
     parts = value.replace("\\", "/").split("/")
     bad = not value or value.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0] or "\0" in value
     if bad:

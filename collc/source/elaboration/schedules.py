@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
+from collc.emit.kinds import EMIT_KINDS
+from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
 from collc.source.automatic_chunks import AUTO, CHUNKS, MODULE, RunCall
 from collc.source.elaboration.binding import (
@@ -18,19 +21,24 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.bodies import unroll
-from collc.source.elaboration.collectives import LazyChunks, NamedChunks, expand_collective, moves_of
+from collc.source.elaboration.collectives import (
+    LazyChunks,
+    chunk_numbers,
+    expand_collective,
+    lazy_count,
+    moves_of,
+    standard_of,
+)
+from collc.source.elaboration.containers import equal_values
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.requests import OptionTables, check_request, checked_options, file_name
-from collc.source.elaboration.sets import equal_values
-from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
+from collc.source.elaboration.requests import check_request, checked_options, file_name
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Name
-from collc.source.problems import AlreadyReported, Problems, at_use, fail
+from collc.source.parsing.expressions import Argument, Identifier, Name
+from collc.source.problems import AlreadyReported, Problems, at_use, check_single, fail, unknown_name_error
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
 from collc.source.textbook_names import synthesizer_hint
@@ -41,415 +49,323 @@ from collc.ten.limited import fed_links
 
 
 @dataclass(eq=False)
-class _ScheduleDraft:
-    """The statements of a schedule that were elaborated so far.
+class ScheduleBuilder:
+    """Elaborates one schedule.
 
-    chunks: number of chunks of `runs`. statements: number of statements, loops unrolled. has_errors: whether a
-    statement depends on something whose error was already reported. number: chunks per block of the runs for which the
-    number is chosen, which are those with `chunks: auto` or `everywhere`. choices: for each run that takes `chunks`,
-    whether that is `auto`, and the numbers that divide its size.
+    chunks: what `chunks` is in all runs of standard collectives, in place of what the program says: a number, "auto",
+    or None for what the program says. size: in bytes, likewise, of those that take `chunks`. number: chunks per block
+    of the runs for which the number is chosen, which are those with `chunks: auto` or `everywhere`. The other fields
+    are of the statements that were elaborated so far. choices: for each run that takes `chunks`, whether that is
+    `auto`, and the numbers that divide its size. count: number of chunks of `runs`. statements: their number, loops
+    unrolled.
     """
 
-    topology: Topology
+    node: s.ScheduleDeclaration
+    context: FileContext
+    chunks: int | str | None = None
+    size: int | None = None
     number: int | None = None
     everywhere: bool = False
     choices: list[tuple[bool, frozenset[int]]] = field(default_factory=list[tuple[bool, frozenset[int]]])
     runs: list[Run] = field(default_factory=list[Run])
     requests: list[RunRequest] = field(default_factory=list[RunRequest])
-    chunks: int = 0
+    count: int = 0
     synthesizer: s.Synthesize | None = None
     options: dict[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     checks: list[CheckRequest] = field(default_factory=list[CheckRequest])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
     allow_congestion: bool = False
     statements: int = 0
-    has_errors: bool = False
 
-
-class ScheduleBuilder:
-    """Elaborates the schedules of one file.
-
-    chunks: what `chunks` is in all runs of standard collectives, in place of what the program says: a number, "auto",
-    or None for what the program says. size: in bytes, likewise, of those that take `chunks`.
-    """
-
-    def __init__(
-        self,
-        context: FileContext,
-        catalogue: OptionTables,
-        problems: Problems,
-        chunks: int | str | None = None,
-        size: int | None = None,
-    ) -> None:
-        self.context = context
-        self.catalogue = catalogue
-        self.problems = problems
-        self.chunks = chunks
-        self.size = size
-
-    def request(
-        self, node: s.ScheduleDeclaration, number: int | None = None, everywhere: bool = False
-    ) -> ScheduleRequest:
-        """The request of a schedule. Raises SourceError or AlreadyReported; errors of statements go to `problems`.
-
-        number: of chunks per block for the runs with `chunks: auto`, or `everywhere`.
-        """
-        value = self.context.evaluator.coerce(node.topology, self.context.root, TOPOLOGY, "the topology of a schedule")
-        topology: Topology = value.data
-        draft = _ScheduleDraft(topology, number, everywhere)
-        before = len(self.problems.found)
-        self._check_complete(topology, node)
-        evaluator, frame = self.context.evaluator, self.context.root.inner()
-        unroll(node.body, frame, evaluator, self.problems, lambda one, inner: self._statement(one, inner, draft))
-        if len(self.problems.found) > before or draft.has_errors:
-            raise AlreadyReported
-        if not draft.runs:
+    def build(self) -> ScheduleRequest:
+        """The request of the schedule. Raises SourceError, or AlreadyReported for errors of its statements."""
+        node, context, name = self.node, self.context, self.node.name
+        self.topology: Topology = context.coerce(
+            node.topology, context.root, TOPOLOGY, "the topology of a schedule"
+        ).data
+        _check_rates(self.topology, node)
+        context.run_body(node.body, self._statement)
+        if not self.runs:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
-            raise fail("E0606", f"schedule '{node.name.name}' runs nothing", node.name.span, hint=hint)
-        demand = Demand(tuple(draft.runs))
-        problem = unreachable_chunk(topology.network, demand)
+            raise fail("E0606", f"schedule '{name.name}' runs nothing", name.span, hint=hint)
+        demand = Demand(tuple(self.runs))
+        problem = unreachable_chunk(self.topology.network, demand)
         if problem is not None:
-            raise _unreachable_error(problem, topology, demand, draft)
+            raise _unreachable_error(problem, self.topology, demand, self.requests[problem.run].span)
         return ScheduleRequest(
-            name=node.name.name,
+            name=name.name,
             span=node.span,
-            network=fed_links(topology.network),
+            network=fed_links(self.topology.network),
             demand=demand,
-            runs=tuple(draft.requests),
-            synthesizer=draft.synthesizer.synthesizer.name if draft.synthesizer else "auto",
-            synthesizer_span=draft.synthesizer.span if draft.synthesizer else node.name.span,
-            options=draft.options,
-            checks=tuple(draft.checks),
-            emits=tuple(draft.emits),
-            allow_congestion=draft.allow_congestion,
-            choice=self._choice(node, draft),
+            runs=tuple(self.requests),
+            synthesizer=self.synthesizer.synthesizer.name if self.synthesizer else "auto",
+            synthesizer_span=self.synthesizer.span if self.synthesizer else name.span,
+            options=self.options,
+            checks=tuple(self.checks),
+            emits=tuple(self.emits),
+            allow_congestion=self.allow_congestion,
+            choice=self._choice(),
         )
 
-    def _choice(self, node: s.ScheduleDeclaration, draft: _ScheduleDraft) -> ChunkChoice | None:
+    def _choice(self) -> ChunkChoice | None:
         """Other numbers of chunks: for the runs with `chunks: auto`, else for all that take `chunks`."""
-        automatic = any(auto for auto, _ in draft.choices)
-        chosen = [numbers for auto, numbers in draft.choices if auto or not automatic]
+        automatic = any(auto for auto, _ in self.choices)
+        chosen = [numbers for auto, numbers in self.choices if auto or not automatic]
         if not chosen:
             return None
+        node, context, chunks, size = self.node, self.context, self.chunks, self.size  # no reference to the demand
 
         def request(number: int) -> ScheduleRequest:
-            problems = Problems()
-            builder = ScheduleBuilder(self.context, self.catalogue, problems, self.chunks, self.size)
-            found: list[ScheduleRequest] = []
-            with problems.collect():
-                found.append(builder.request(node, number, not automatic))
-            problems.stop()
-            return found[0]
+            program = context.program
+            before, program.problems = program.problems, Problems()
+            try:
+                return ScheduleBuilder(node, context, chunks, size, number, not automatic).build()
+            except AlreadyReported:
+                program.problems.stop()
+                raise
+            finally:
+                program.problems = before
 
-        common = chosen[0]
-        for numbers in chosen[1:]:
-            common &= numbers
-        return ChunkChoice(automatic, tuple(sorted(common)), request)
+        return ChunkChoice(automatic, tuple(sorted(reduce(lambda a, b: a & b, chosen))), request)
 
-    def _check_complete(self, topology: Topology, node: s.ScheduleDeclaration) -> None:
-        """Raise SourceError if a link has no bandwidth or latency."""
-        network = topology.network
-        used = np.unique(network.kind)
-        for row in map(int, used):
-            kind = network.kinds[row]
-            missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
-            if missing:
-                link = network.shown_link(int(np.argmax(network.kind == row)))
-                hint = f"give the topology its {listed(missing)}"
-                note = Note(f"for example, link {link} has no {listed(missing, 'or')}")
-                message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
-                raise fail("E0607", message, node.topology.span, note, hint=hint)
-
-    def _statement(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
-        draft.statements += 1
-        limits.check_count("statements of a schedule", draft.statements, node.span)
-        try:
-            if isinstance(node, s.RunStatement):
-                self._run(node, frame, draft)
-            else:
-                self._request(node, frame, draft)
-        except AlreadyReported:
-            draft.has_errors = True
-
-    def _request(self, node: s.Statement, frame: Frame, draft: _ScheduleDraft) -> None:
-        evaluator = self.context.evaluator
+    def _statement(self, node: s.Statement, frame: Frame) -> None:
+        self.statements += 1
+        limits.check_count("statements of a schedule", self.statements, node.span)
         match node:
+            case s.RunStatement():
+                self._run(node, frame)
             case s.Synthesize():
                 name = node.synthesizer.name
-                if draft.synthesizer is not None:
-                    first = Note("first here", draft.synthesizer.span)
-                    raise fail("E0608", "a schedule has one synthesizer", node.span, first)
-                draft.synthesizer = node
-                known = self.catalogue.synthesizers
-                if name not in known:
-                    hint = synthesizer_hint(name, known, self.context.file.known_names("algorithm"))
+                check_single(self.synthesizer, node, "E0608", "a schedule has one synthesizer")
+                self.synthesizer = node
+                if name not in SYNTHESIZERS:
+                    hint = synthesizer_hint(name, SYNTHESIZERS, self.context.file.known_names("algorithm"))
                     raise fail("E0601", f"unknown synthesizer '{name}'", node.synthesizer.span, hint=hint)
-                draft.options = checked_options(node.arguments, known[name], name, evaluator, frame)
+                self.options = checked_options(node.arguments, SYNTHESIZERS[name].options, name, self.context, frame)
             case s.Verify():
                 for check in node.checks:
-                    with self.problems.collect():
-                        draft.checks.append(check_request(check, frame, evaluator))
+                    with self.context.program.problems.collect():
+                        self.checks.append(check_request(check, frame, self.context))
             case s.Emit():
-                draft.emits.append(emit_request(node, frame, self.context, self.catalogue))
+                self.emits.append(emit_request(node, frame, self.context))
             case s.Allow():
                 if node.what.name != "congestion":
                     hint = did_you_mean(node.what.name, ["congestion"], "only congestion can be allowed")
                     raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
-                draft.allow_congestion = True
+                self.allow_congestion = True
             case _:
                 raise AssertionError(node)  # the grammar has no other
 
     # Runs
 
-    def _run(self, node: s.RunStatement, frame: Frame, draft: _ScheduleDraft) -> None:
+    def _run(self, node: s.RunStatement, frame: Frame) -> None:
         found = self.context.file.get("collective", node.collective.function)
         collective = found.node
-        if not isinstance(collective, s.Collective):
-            raise AlreadyReported
-        run_call = RunCall.of(
-            node.collective, collective.parameters, found.file.module, lambda name: frame.find(name) is not None
-        )
+        assert isinstance(collective, s.Collective)
+        name, parameters = collective.name.name, collective.parameters
+        run_call = RunCall.of(node.collective, parameters, found.file.module, lambda name: frame.find(name) is not None)
         call = run_call.call
-        name = collective.name.name
-        matched = match_arguments(collective.parameters, call.arguments, f"collective '{name}'", call.span)
-        given = evaluated_arguments(collective.parameters, matched, self.context.evaluator, frame)
-        self._check_home(given, draft)
-        takes_chunks = found.file.module == MODULE and any(p.name.name == CHUNKS for p in collective.parameters)
+        matched = match_arguments(parameters, call.arguments, f"collective '{name}'", call.span)
+        given = evaluated_arguments(parameters, matched, self.context, frame)
+        for argument in given.values():
+            home = argument.value.home
+            if home is not None and home is not self.topology:
+                message = f"these are NPUs of '{home.name}', but the schedule is on '{self.topology.name}'"
+                raise fail("E0403", message, argument.span)
+        takes_chunks = found.file.module == MODULE and any(p.name.name == CHUNKS for p in parameters)
         automatic = takes_chunks and (self.chunks == AUTO or (run_call.automatic and self.chunks is None))
-        number = self._chunk_number(automatic, draft)
-        if takes_chunks and number is not None:
+        number = self._chunk_number(automatic) if takes_chunks else None
+        if number is not None:
             given[CHUNKS] = GivenArgument(Value(INT, number), given[CHUNKS].span if CHUNKS in given else call.span)
         if takes_chunks and self.size is not None:
             given["size"] = GivenArgument(Value(BYTES, self.size), call.span)
         owner = self.context.program.context(found.file)
-        bound = parameter_frame(collective.parameters, given, owner.evaluator, owner.root)
+        bound = parameter_frame(parameters, given, owner, owner.root)
         try:
-            run, chunks = self._demand(found, owner, bound, draft, call.span)
+            run, chunks = self._demand(collective, owner, bound, call.span)
         except SourceError as error:
-            library, places = owner.file.module is not None, {name: g.span for name, g in given.items()}
-            located = at_use(error, library, call.span, "in this run", places)
-            raise self._with_origin(located, number if takes_chunks and not draft.number else None) from None
+            located = _error_in_run(error, owner, call.span, given)
+            if number is not None and not self.number and isinstance(self.chunks, int):
+                note = Note(f"'chunks' is {number} in all runs, as --chunks (in Python: chunks=) says")
+                located = SourceError(*(replace(d, notes=(*d.notes, note)) for d in located.diagnostics))
+            raise located from None
         if len(run.pattern) == 0:
             raise fail("E0416", f"this {name} has no chunks, so there is nothing to schedule", call.span)
-        draft.runs.append(run)
+        self.runs.append(run)
         if takes_chunks and run.standard is not None:
-            draft.choices.append((automatic, chunk_numbers(run.standard, len(run.group))))
-        moves, library = None, False
+            self.choices.append((automatic, chunk_numbers(run.standard, len(run.group))))
+        request = RunRequest(node.span, None, None)
         if node.using is not None:
-            moves = self._moves(node, found, bound, given, chunks, draft, frame)
-            library = self._algorithm(node, found).file.module is not None
-        draft.requests.append(RunRequest(node.span, node.using.name if node.using else None, moves, library))
-        draft.chunks += len(run.pattern)
+            algorithm = self._algorithm(node.using, collective)
+            moves = self._moves(algorithm, node, collective, bound, given, chunks, frame)
+            request = RunRequest(node.span, node.using.name, moves, algorithm.file.module is not None)
+        self.requests.append(request)
+        self.count += len(run.pattern)
 
-    def _chunk_number(self, automatic: bool, draft: _ScheduleDraft) -> int | None:
+    def _chunk_number(self, automatic: bool) -> int | None:
         """The number of chunks of a run that takes `chunks`; None for what the program says."""
-        if draft.number is not None and (automatic or draft.everywhere):
-            return draft.number
-        if automatic:
-            return 1
-        return self.chunks if isinstance(self.chunks, int) else None
+        if self.number is not None and (automatic or self.everywhere):
+            return self.number
+        return 1 if automatic else self.chunks if isinstance(self.chunks, int) else None
 
-    def _with_origin(self, error: SourceError, number: int | None) -> SourceError:
-        """An error in a run; if its number of chunks is not that of the program, with a note that says so."""
-        if number is None or not isinstance(self.chunks, int):
-            return error
-        note = Note(f"'chunks' is {number} in all runs, as --chunks (in Python: chunks=) says")
-        return SourceError(*(replace(found, notes=(*found.notes, note)) for found in error.diagnostics))
-
-    def _check_home(self, given: Mapping[str, GivenArgument], draft: _ScheduleDraft) -> None:
-        for argument in given.values():
-            home = argument.value.home
-            if home is not None and home is not draft.topology:
-                message = f"these are NPUs of '{home.name}', but the schedule is on '{draft.topology.name}'"
-                raise fail("E0403", message, argument.span)
-
-    def _demand(
-        self, found: FoundDeclaration, owner: FileContext, bound: Frame, draft: _ScheduleDraft, span: Span
-    ) -> tuple[Run, LazyChunks]:
+    def _demand(self, collective: s.Collective, owner: FileContext, bound: Frame, span: Span) -> tuple[Run, LazyChunks]:
         """The run of a collective. The chunks of a standard collective are listed only on demand."""
-        collective = found.node
-        if not isinstance(collective, s.Collective):
-            raise AlreadyReported
-        name = collective.name.name
-        values = dict(bound.names)
+        name, values = collective.name.name, dict(bound.names)
         group = next((v for v in values.values() if v.type == GROUP), None)
-        ranks = npu_numbers(group).astype(np.int32) if group is not None else draft.topology.network.npus
-
-        def build() -> NamedChunks:
-            return expand_collective(collective, bound, owner.evaluator)
-
-        standard = None
-        count = None
-        if found.file.module == MODULE:
-            standard = standard_of(name, len(ranks), values)
-            count = lazy_count(name, len(ranks), values)
-        chunks = LazyChunks(count if count is not None else 0, build, span)
+        ranks = npu_numbers(group).astype(np.int32) if group is not None else self.topology.network.npus
+        standard = standard_of(name, len(ranks), values) if owner.file.module == MODULE else None
+        count = lazy_count(name, len(ranks), values) if standard is not None else None
+        chunks = LazyChunks(count or 0, lambda: expand_collective(collective, bound, owner), span)
         if count is None:
             chunks.count = len(chunks.named_chunks.table)
-        elif draft.chunks + count >= 2**31:
-            raise fail("E0803", f"{draft.chunks + count:,} chunks exceed the limit of {2**31:,}", span)
-        pattern = chunks if standard is not None else chunks.named_chunks.table
-        return Run(name, ranks, pattern, standard), chunks
+        elif self.count + count >= 2**31:
+            raise fail("E0803", f"{self.count + count:,} chunks exceed the limit of {2**31:,}", span)
+        return Run(name, ranks, chunks if standard is not None else chunks.named_chunks.table, standard), chunks
 
-    def _algorithm(self, node: s.RunStatement, found: FoundDeclaration) -> FoundDeclaration:
+    def _algorithm(self, name: Identifier, collective: s.Collective) -> FoundDeclaration:
         """The algorithm that `using` names, for the collective of the run. Raises SourceError."""
-        name = node.using.name if node.using else ""
-        span = node.using.span if node.using else node.span
         file = self.context.file
-        every = [
-            FoundDeclaration(a, f)
-            for f in (file, *(i for i, _ in file.imports))
-            for a in f.names.get("algorithm", {}).get(name, [])
-            if isinstance(a, s.Algorithm)
+        named = [
+            (FoundDeclaration(node, scope), node)
+            for scope in (file, *(imported for imported, _ in file.imports))
+            for node in scope.look_up("algorithm", name.name)
+            if isinstance(node, s.Algorithm)
         ]
-        if not every:
-            raise file.unknown_name("algorithm", name, span)
-        fitting = [a for a in every if self._implemented_collective(a) is found.node]
-        wanted = found.node.name.name
+        if not named:
+            raise file.unknown_name("algorithm", name.name, name.span)
+        fitting: list[FoundDeclaration] = []
+        for found, node in named:
+            implemented = found.file.candidates("collective", node.implements.function.name)
+            if implemented and implemented[0].node is collective:
+                fitting.append(found)
+        wanted = collective.name.name
         if not fitting:
-            kinds = listed(a.node.implements.function.name for a in every if isinstance(a.node, s.Algorithm))
-            raise fail("E0504", f"algorithm '{name}' does not implement {wanted}", span, Note(f"it implements {kinds}"))
+            note = Note(f"it implements {listed(node.implements.function.name for _, node in named)}")
+            raise fail("E0504", f"algorithm '{name.name}' does not implement {wanted}", name.span, note)
         if len(fitting) > 1 and fitting[0].file is not file:
             notes = [Note(f"one is declared here, in {a.file.source.name}", a.node.name.span) for a in fitting[:2]]
-            raise fail("E0206", f"two imported files declare algorithm '{name}' for {wanted}", span, *notes)
+            message = f"two imported files declare algorithm '{name.name}' for {wanted}"
+            raise fail("E0206", message, name.span, *notes)
         return fitting[0]
-
-    def _implemented_collective(self, algorithm: FoundDeclaration) -> object:
-        node = algorithm.node
-        if not isinstance(node, s.Algorithm):
-            return None
-        candidates = algorithm.file.candidates("collective", node.implements.function.name)
-        return candidates[0].node if candidates else None
 
     def _moves(
         self,
-        node: s.RunStatement,
         found: FoundDeclaration,
+        node: s.RunStatement,
+        collective: s.Collective,
         bound: Frame,
         given: Mapping[str, GivenArgument],
         chunks: LazyChunks,
-        draft: _ScheduleDraft,
         frame: Frame,
     ) -> AlgorithmSends:
-        chosen = self._algorithm(node, found)
-        algorithm, collective = chosen.node, found.node
-        if not isinstance(algorithm, s.Algorithm) or not isinstance(collective, s.Collective):
-            raise AlreadyReported
-        owner = self.context.program.context(chosen.file)
-        what = f"algorithm '{algorithm.name.name}'"
-        arguments = tied_arguments(algorithm, collective, bound, given)
-        free = [p for p in algorithm.parameters if p.name.name not in arguments]
-        _check_tied(arguments, node)
-        matched = match_arguments(free, node.arguments, what, node.using.span if node.using else node.span)
-        arguments |= evaluated_arguments(free, matched, self.context.evaluator, frame)
-        inner = parameter_frame(algorithm.parameters, arguments, owner.evaluator, owner.root)
-        _check_fixed(algorithm, collective, bound, inner, owner, node)
+        algorithm, owner = found.node, self.context.program.context(found.file)
+        assert isinstance(algorithm, s.Algorithm)
+        tied, fixed = _implemented_arguments(algorithm, collective, bound, given)
+        for argument in node.arguments:
+            if argument.name is not None and argument.key in tied:
+                name = collective.name.name
+                hint = f"write run {name}(..., {argument.key}: ...) using {algorithm.name.name}"
+                raise fail("E0212", f"'{argument.key}' is given by the run of {name}", argument.name.span, hint=hint)
+        free = [p for p in algorithm.parameters if p.name.name not in tied]
+        what, span = f"algorithm '{algorithm.name.name}'", node.using.span if node.using else node.span
+        matched = match_arguments(free, node.arguments, what, span)
+        arguments = tied | evaluated_arguments(free, matched, self.context, frame)
+        inner = parameter_frame(algorithm.parameters, arguments, owner, owner.root)
+        for name, argument in fixed.items():
+            value = owner.value(argument.value, inner) if argument else _default(collective, name, bound, owner)
+            if value is not None and not equal_values(value, bound.names[name]):
+                message = f"{what} implements {collective.name.name} with another value of '{name}'"
+                note = Note("which is fixed here", (argument or algorithm.implements).span)
+                raise fail("E0505", message, span, note)
         try:
-            return moves_of(algorithm, inner, owner.evaluator, chunks.named_chunks, draft.chunks)
+            return moves_of(algorithm, inner, owner, chunks.named_chunks, self.count)
         except SourceError as error:
-            library, places = owner.file.module is not None, {name: g.span for name, g in arguments.items()}
-            raise at_use(error, library, node.span, "in this run", places) from None
+            raise _error_in_run(error, owner, node.span, arguments) from None
 
 
-def tied_arguments(
+def _error_in_run(
+    error: SourceError, owner: FileContext, span: Span, given: Mapping[str, GivenArgument]
+) -> SourceError:
+    """An error inside of a collective or algorithm of a file, with the place of the run (see at_use)."""
+    places = {name: argument.span for name, argument in given.items()}
+    return at_use(error, owner.file.module is not None, span, "in this run", places)
+
+
+def _check_rates(topology: Topology, node: s.ScheduleDeclaration) -> None:
+    """Raise SourceError if a link has no bandwidth or latency."""
+    network = topology.network
+    for row in map(int, np.unique(network.kind)):
+        kind = network.kinds[row]
+        missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
+        if missing:
+            link = network.shown_link(int(np.argmax(network.kind == row)))
+            hint = f"give the topology its {listed(missing)}"
+            note = Note(f"for example, link {link} has no {listed(missing, 'or')}")
+            message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
+            raise fail("E0607", message, node.topology.span, note, hint=hint)
+
+
+def _implemented_arguments(
     algorithm: s.Algorithm, collective: s.Collective, bound: Frame, given: Mapping[str, GivenArgument]
-) -> dict[str, GivenArgument]:
-    """The arguments of those parameters of an algorithm that `implements` passes to the collective."""
+) -> tuple[dict[str, GivenArgument], dict[str, Argument | None]]:
+    """What `implements` says of the parameters of a collective, whose values are in a frame.
+
+    Returns the arguments of those parameters of the algorithm that are passed to the collective, and, of the other
+    parameters of the collective, what they are fixed to: an argument, or None for their default.
+    """
     own = {p.name.name: p for p in algorithm.parameters}
-    what = f"collective '{collective.name.name}'"
-    matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
-    found: dict[str, GivenArgument] = {}
-    for name, argument in matched.items():
-        if isinstance(argument.value, Name) and argument.value.name in own:
-            parameter = own[argument.value.name]
-            span = given[name].span if name in given else argument.span
-            found[parameter.name.name] = GivenArgument(as_parameter(bound.names[name], parameter, span), span)
-    return found
-
-
-def _check_tied(tied: Mapping[str, GivenArgument], node: s.RunStatement) -> None:
-    """Raise SourceError if `using` gives an argument that the run gives already."""
-    for argument in node.arguments:
-        if argument.name is not None and argument.name.name in tied:
-            name, collective = argument.name.name, node.collective.function.name
-            hint = f"write run {collective}(..., {name}: ...) using {node.using.name if node.using else ''}"
-            raise fail("E0212", f"'{name}' is given by the run of {collective}", argument.name.span, hint=hint)
-
-
-def _check_fixed(
-    algorithm: s.Algorithm,
-    collective: s.Collective,
-    bound: Frame,
-    inner: Frame,
-    owner: FileContext,
-    node: s.RunStatement,
-) -> None:
-    """Raise SourceError if `implements` fixes an argument to another value than that of the run."""
-    what = f"collective '{collective.name.name}'"
-    matched = match_arguments(collective.parameters, algorithm.implements.arguments, what, algorithm.implements.span)
-    own = {p.name.name for p in algorithm.parameters}
+    what, implements = f"collective '{collective.name.name}'", algorithm.implements
+    matched = match_arguments(collective.parameters, implements.arguments, what, implements.span)
+    tied: dict[str, GivenArgument] = {}
+    fixed: dict[str, Argument | None] = {}
     for parameter in collective.parameters:
         name = parameter.name.name
         argument = matched.get(name)
         if argument is not None and isinstance(argument.value, Name) and argument.value.name in own:
-            continue
-        expression = argument.value if argument is not None else parameter.default
-        if expression is None:
-            continue
-        value = owner.evaluator.value(expression, inner) if argument is not None else None
-        default = value if value is not None else _default(collective, name, bound, owner)
-        if default is not None and not equal_values(default, bound.names[name]):
-            message = (
-                f"algorithm '{algorithm.name.name}' implements {collective.name.name} with another value of '{name}'"
-            )
-            note = Note("which is fixed here", (argument or algorithm.implements).span)
-            raise fail("E0505", message, node.using.span if node.using else node.span, note)
+            target = own[argument.value.name]
+            span = given[name].span if name in given else argument.span
+            tied[target.name.name] = GivenArgument(as_parameter(bound.names[name], target, span), span)
+        else:
+            fixed[name] = argument
+    return tied, fixed
 
 
 def _default(collective: s.Collective, name: str, bound: Frame, owner: FileContext) -> Value | None:
-    """The default of a parameter of a collective; None if it has none or it cannot be evaluated."""
+    """The default of a parameter of a collective, None if it has none or it cannot be evaluated."""
     parameter = next(p for p in collective.parameters if p.name.name == name)
     if parameter.default is None:
         return None
     try:
-        return as_parameter(owner.evaluator.value(parameter.default, bound), parameter, parameter.default.span)
+        return as_parameter(owner.value(parameter.default, bound), parameter, parameter.default.span)
     except SourceError:
         return None
 
 
-def emit_request(node: s.Emit, frame: Frame, context: FileContext, catalogue: OptionTables) -> EmitRequest:
+def emit_request(node: s.Emit, frame: Frame, context: FileContext) -> EmitRequest:
     """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
     kind = node.kind.name
-    if kind not in catalogue.kinds:
-        hint = did_you_mean(kind, catalogue.kinds, f"there are {listed(catalogue.kinds)}")
-        raise fail("E0602", f"unknown kind of file '{kind}'", node.kind.span, hint=hint)
+    if kind not in EMIT_KINDS:
+        raise unknown_name_error("E0602", "kind of file", kind, EMIT_KINDS, node.kind.span)
     arguments = list(node.arguments)
     path = None
     if arguments and arguments[0].name is None:
         path = file_name(arguments.pop(0), frame, context)
-    options = checked_options(arguments, catalogue.kinds[kind], f"emit {kind}", context.evaluator, frame)
+    options = checked_options(arguments, EMIT_KINDS[kind].options, f"emit {kind}", context, frame)
     return EmitRequest(kind, path, options, node.span)
 
 
-def _unreachable_error(
-    problem: UnreachableChunk, topology: Topology, demand: Demand, draft: _ScheduleDraft
-) -> SourceError:
+def _unreachable_error(problem: UnreachableChunk, topology: Topology, demand: Demand, span: Span) -> SourceError:
     network = topology.network
     source, target = network.shown_name(problem.source), network.shown_name(problem.target)
     names = [network.shown_name(int(d)) for d in problem.side[:8]]
     if len(problem.side) > 8:
         names.append(f"{len(problem.side) - 8} more")
-    side = f"{{{', '.join(names)}}}"
-    cut = (
-        f"no link leads from {side} to another device"
-        if problem.forward
-        else f"no link leads from another device to {side}"
-    )
+    leads = "no link leads from {} to another device" if problem.forward else "no link leads from another device to {}"
+    cut = leads.format(f"{{{', '.join(names)}}}")
     if len(names) == 1:
         cut = f"no link leaves {names[0]}" if problem.forward else f"no link leads to {names[0]}"
-    run = demand.runs[problem.run]
     what = f"the chunks of {source} can't get to {target}"
     if problem.chunk is not None:
         what = f"chunk {demand.chunk_name(problem.chunk).partition(':')[2]} can't get to {target} from {source}"
-    message = f"{run.collective} is impossible on '{topology.name}': {what}"
-    return fail("E0412", message, draft.requests[problem.run].span, Note(cut))
+    message = f"{demand.runs[problem.run].collective} is impossible on '{topology.name}': {what}"
+    return fail("E0412", message, span, Note(cut))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
@@ -12,15 +10,14 @@ from typing import Final
 from collc.base.diagnostics import SourceError, Span
 from collc.base.reading import read_text
 from collc.base.wording import did_you_mean, listed
-from collc.source.elaboration.bodies import unroll
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.limits import check_count
-from collc.source.parsing.expressions import Argument, Binary, Call, Expr, Identifier, Name
+from collc.source.parsing.expressions import Binary, Call, Expr, Identifier, Name
 from collc.source.parsing.parse import MAX_BYTES
 from collc.source.parsing.syntax import Layer, LayerCollective, Loop, Repeat, Statement, Workload
-from collc.source.problems import AlreadyReported, Problems, fail
+from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, NUMBERS, TIME
 from collc.ten import training
 from collc.ten.training import LOOP_TIMES, LOOPS, LoopNode
@@ -37,55 +34,47 @@ _KINDS: Final = {
 class WorkloadBuilder:
     """Elaborates one workload."""
 
-    def __init__(self, node: Workload, context: FileContext, problems: Problems) -> None:
+    def __init__(self, node: Workload, context: FileContext) -> None:
         self.node = node
         self.context = context
-        self.problems = problems
         self.layers: list[training.TrainingLayer] = []
-        self.loop: training.LoopNode | None = None
+        self.loop: LoopNode | None = None
 
     def build(self) -> training.Workload:
-        """The workload. Raises SourceError or AlreadyReported; errors of statements go to `problems`."""
-        node, root = self.node, self.context.root
-        before = len(self.problems.found)
-        tensor, data = (self.degree(name, root) for name in training.GROUPS)
+        """The workload. Raises SourceError, or AlreadyReported for errors of its statements."""
+        node, name, context = self.node, self.node.name, self.context
+        given = {argument.key: argument.value for argument in node.arguments}
+        sizes: list[int] = []
+        for group in training.GROUPS:
+            if group not in given:
+                hint = f"write workload {name.name} (tensor: 16, data: 256)"
+                message = f"the size of the '{group}' group of the workload is missing"
+                raise fail("E0902", message, name.span, hint=hint)
+            sizes.append(context.whole_number(given[group], context.root, f"'{group}'"))
+            if sizes[-1] < 1:
+                raise fail("E0902", f"'{group}' must be at least 1", given[group].span)
         for argument in node.arguments:
-            if argument.name is None or argument.name.name not in training.GROUPS:
-                name = "" if argument.name is None else argument.name.name
-                hint = did_you_mean(name, training.GROUPS, "write (tensor: 16, data: 256)")
+            if argument.key not in training.GROUPS:
+                hint = did_you_mean(argument.key, training.GROUPS, "write (tensor: 16, data: 256)")
                 raise fail("E0902", "the arguments of a workload are 'tensor' and 'data'", argument.span, hint=hint)
         if node.path is not None:
-            self.layers = read_layers(Path(self.context.file.folder) / node.path.value, node.path.value, node.path.span)
-        unroll(node.body, root.inner(), self.context.evaluator, self.problems, self.statement)
-        if len(self.problems.found) > before:
-            raise AlreadyReported
+            path = node.path.value
+            self.layers = read_layers(Path(context.file.folder) / path, path, node.path.span)
+        context.run_body(node.body, self.statement)
         if not self.layers:
-            raise fail("E0903", f"workload '{node.name.name}' has no layers", node.name.span)
-        loop = self.loop or training.LOOPS["no_overlap"]
-        return training.Workload(node.name.name, tensor, data, loop, tuple(self.layers))
-
-    def degree(self, name: str, frame: Frame) -> int:
-        """The size of a group, as in `tensor: 16`. Raises SourceError."""
-        found = next((a for a in self.node.arguments if a.name is not None and a.name.name == name), None)
-        if found is None:
-            hint = f"write workload {self.node.name.name} (tensor: 16, data: 256)"
-            raise fail(
-                "E0902", f"the size of the '{name}' group of the workload is missing", self.node.name.span, hint=hint
-            )
-        value = self.context.evaluator.whole_number(found.value, frame, f"'{name}'")
-        if value < 1:
-            raise fail("E0902", f"'{name}' must be at least 1", found.value.span)
-        return value
+            raise fail("E0903", f"workload '{name.name}' has no layers", name.span)
+        tensor, data = sizes
+        return training.Workload(name.name, tensor, data, self.loop or LOOPS["no_overlap"], tuple(self.layers))
 
     def statement(self, node: Statement, frame: Frame) -> None:
         """Execute a `layer`, `repeat` or `loop` statement. Raises SourceError."""
         match node:
             case Repeat():
-                count = self.context.evaluator.whole_number(node.count, frame, "a repetition")
+                count = self.context.whole_number(node.count, frame, "a repetition")
                 if count < 0:
                     raise fail("E0904", f"{count} repetitions are not possible", node.count.span)
                 before = len(self.layers)
-                unroll(node.body, frame.inner(), self.context.evaluator, self.problems, self.statement)
+                self.context.run_statements(node.body, frame.inner(), self.statement)
                 added = self.layers[before:]
                 check_count("statements of a schedule", before + count * len(added), node.span)
                 self.layers = self.layers[:before] + added * count
@@ -94,7 +83,7 @@ class WorkloadBuilder:
             case Loop():
                 if self.loop is not None:
                     raise fail("E0905", "a workload takes one 'loop' statement", node.span)
-                self.loop = loop_node(node.time, frame, self.context.evaluator)
+                self.loop = loop_node(node.time, frame, self.context)
             case _:
                 raise AssertionError(node)  # the grammar has no other
 
@@ -102,16 +91,19 @@ class WorkloadBuilder:
         """`layer (forward: 1.5ms) { forward tensor all_reduce 64MiB }`."""
         times = {name: Fraction(0) for name in training.PHASES}
         for argument in node.times:
-            name = _known_name(argument, training.PHASES)
-            value = Fraction(self.context.evaluator.coerce(argument.value, frame, TIME, f"'{name}'").data)
-            if value < 0:
+            name = argument.key
+            if name not in times:
+                hint = did_you_mean(name, times, f"there are {listed(times)}")
+                message = f"a layer has no time '{name}'" if name else "the time of a layer needs a name"
+                raise fail("E0904", message, argument.span, hint=hint)
+            times[name] = Fraction(self.context.coerce(argument.value, frame, TIME, f"'{name}'").data)
+            if times[name] < 0:
                 raise fail("E0904", "a time must not be negative", argument.value.span)
-            times[name] = value
         traffic: list[training.LayerTraffic] = []
         for collective in node.collectives:
-            with self.problems.collect():
+            with self.context.program.problems.collect():
                 traffic.append(self.collective(collective, frame))
-        forward, inputs, weights = (times[name] for name in training.PHASES)
+        forward, inputs, weights = times.values()
         return training.TrainingLayer(f"layer{len(self.layers)}", (forward, inputs, weights), tuple(traffic))
 
     def collective(self, node: LayerCollective, frame: Frame) -> training.LayerTraffic:
@@ -121,30 +113,12 @@ class WorkloadBuilder:
             (node.group, training.GROUPS, "group"),
             (node.collective, training.KINDS, "collective of a layer"),
         ):
-            _one_of(name, known, what)
-        size = int(self.context.evaluator.coerce(node.size, frame, BYTES, "a size").data)
+            if name.name not in known:
+                raise unknown_name_error("E0904", what, name.name, known, name.span)
+        size = int(self.context.coerce(node.size, frame, BYTES, "a size").data)
         if size <= 0:
             raise fail("E0904", "the size of a collective must be more than 0", node.size.span)
         return training.LayerTraffic(node.phase.name, node.group.name, node.collective.name, size)
-
-
-def _known_name(argument: Argument, known: Sequence[str]) -> str:
-    name = "" if argument.name is None else argument.name.name
-    if name not in known:
-        hint = did_you_mean(name, known, f"there are {listed(known)}")
-        raise fail(
-            "E0904",
-            f"a layer has no time '{name}'" if name else "the time of a layer needs a name",
-            argument.span,
-            hint=hint,
-        )
-    return name
-
-
-def _one_of(name: Identifier, known: Sequence[str], what: str) -> None:
-    if name.name not in known:
-        hint = did_you_mean(name.name, known, f"there are {listed(known)}")
-        raise fail("E0904", f"unknown {what} '{name.name}'", name.span, hint=hint)
 
 
 def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:
@@ -157,7 +131,7 @@ def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]
     layers: list[training.TrainingLayer] = []
     start = 0
     for line in source.text.splitlines(keepends=True):
-        words = [_Word(m.group(), Span(source, start + m.start(), start + m.end())) for m in re.finditer(r"\S+", line)]
+        words = [Span(source, start + m.start(), start + m.end()) for m in re.finditer(r"\S+", line)]
         if words:
             if len(words) != COLUMNS:
                 raise _wrong_count(words)
@@ -193,15 +167,7 @@ def _is_decimal(word: str) -> bool:
     return word.isascii() and word.removeprefix("-").replace(".", "", 1).isdigit()
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """A column of a workload file."""
-
-    text: str
-    span: Span
-
-
-def _wrong_count(words: list[_Word]) -> SourceError:
+def _wrong_count(words: list[Span]) -> SourceError:
     """Error E0907 at the first column that is a collective in place of a number or a number in place of a collective;
     if there is none, at the columns that are too many, or the last one.
     """
@@ -211,14 +177,14 @@ def _wrong_count(words: list[_Word]) -> SourceError:
     misfits = [word for word, kind in zip(words, wanted, strict=False) if _is_kind(word.text) != kind]
     start = misfits[0] if misfits else words[min(COLUMNS, len(words) - 1)]
     end = start if misfits or len(words) < COLUMNS else words[-1]
-    return fail("E0907", message, start.span.to(end.span), hint=hint)
+    return fail("E0907", message, start.to(end), hint=hint)
 
 
-def _row(words: list[_Word]) -> training.TrainingLayer:
+def _row(words: list[Span]) -> training.TrainingLayer:
     """The layer of one line. Compute times are in nanoseconds; the update delay must be a number, and is not used."""
     if words[1].text != "-1":
         hint = "write -1: layers run in the order of their lines"
-        raise fail("E0907", f"the dependency of a layer is -1, not '{words[1].text}'", words[1].span, hint=hint)
+        raise fail("E0907", f"the dependency of a layer is -1, not '{words[1].text}'", words[1], hint=hint)
     _number(words[-1])
     times: list[Fraction] = []
     traffic: list[training.LayerTraffic] = []
@@ -227,31 +193,31 @@ def _row(words: list[_Word]) -> training.TrainingLayer:
         times.append(1000 * _number(compute))
         amount = _number(size)
         if amount.denominator != 1:
-            raise fail("E0907", f"'{size.text}' is not a whole number of bytes", size.span)
+            raise fail("E0907", f"'{size.text}' is not a whole number of bytes", size)
         if kind.text.upper() == "NONE":
             if amount:
                 hint = "write NONE 0, or the collective"
-                raise fail("E0907", f"'NONE' of {size.text} bytes", size.span, hint=hint)
+                raise fail("E0907", f"'NONE' of {size.text} bytes", size, hint=hint)
             continue
         if kind.text.upper() not in _KINDS:
             hint = did_you_mean(kind.text.upper(), ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
-            raise fail("E0907", f"unknown collective '{kind.text}'", kind.span, hint=hint)
+            raise fail("E0907", f"unknown collective '{kind.text}'", kind, hint=hint)
         if not amount:
-            raise fail("E0907", f"{kind.text} of 0 bytes", size.span, hint="write NONE where there is no collective")
+            raise fail("E0907", f"{kind.text} of 0 bytes", size, hint="write NONE where there is no collective")
         group = "data" if phase == "weight_gradient" else "tensor"
         traffic.append(training.LayerTraffic(phase, group, _KINDS[kind.text.upper()], int(amount)))
     forward, inputs, weights = times
     return training.TrainingLayer(words[0].text, (forward, inputs, weights), tuple(traffic))
 
 
-def _number(word: _Word) -> Fraction:
+def _number(word: Span) -> Fraction:
     text = word.text
     plain = text.isascii() and len(text) <= 40 and text.replace(".", "", 1).isdigit()
     if not plain and re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+", text):
         hint = "write all digits: 1500000 for 1.5e6"
-        raise fail("E0907", f"numbers of workload files have no exponent, unlike '{text}'", word.span, hint=hint)
+        raise fail("E0907", f"numbers of workload files have no exponent, unlike '{text}'", word, hint=hint)
     if not plain:
-        raise fail("E0907", f"'{text}' is not a number of 0 or more", word.span)
+        raise fail("E0907", f"'{text}' is not a number of 0 or more", word)
     return Fraction(text)
 
 
@@ -268,35 +234,28 @@ def loop_node(node: Expr, frame: Frame, evaluator: Evaluator) -> LoopNode:
             raise fail("E0905", f"a training loop has no time '{name}'", node.span, hint=hint)
         case Binary(operator="+"):
             return LoopNode("add", tuple(loop_node(part, frame, evaluator) for part in (node.left, node.right)))
-        case Binary(operator="*"):
-            return _multiple(node, frame, evaluator)
-        case Call() if node.function.name in ("max", "sum"):
-            return _call(node, frame, evaluator)
+        case Binary(operator="*", left=left):
+            value = evaluator.value(left, frame)
+            if value.type.kind not in NUMBERS or Fraction(value.data) < 0:
+                raise fail("E0905", "a time is multiplied by a number of 0 or more", left.span)
+            return LoopNode("scale", (loop_node(node.right, frame, evaluator),), factor=Fraction(value.data))
+        case Call(function=Identifier(name="max" | "sum")):
+            return _function_node(node, frame, evaluator)
         case _:
             hint = "write sums, max(...), sum(...) over all layers, and multiples: 2 * forward_compute"
             raise fail("E0905", "a training loop cannot contain this", node.span, hint=hint)
 
 
-def _multiple(node: Binary, frame: Frame, evaluator: Evaluator) -> LoopNode:
-    """A product with a number on its left."""
-    value = evaluator.value(node.left, frame)
-    if value.type.kind not in NUMBERS or Fraction(value.data) < 0:
-        raise fail("E0905", "a time is multiplied by a number of 0 or more", node.left.span)
-    return LoopNode("scale", (loop_node(node.right, frame, evaluator),), factor=Fraction(value.data))
-
-
-def _call(node: Call, frame: Frame, evaluator: Evaluator) -> LoopNode:
+def _function_node(node: Call, frame: Frame, evaluator: Evaluator) -> LoopNode:
     """`max(a, b, ...)` or `sum(a)`."""
     name = node.function.name
-    parts = [loop_node(argument.value, frame, evaluator) for argument in node.arguments if argument.name is None]
+    parts = [loop_node(a.value, frame, evaluator) for a in node.arguments if a.name is None]
     if len(parts) != len(node.arguments) or not parts or (name == "sum" and len(parts) > 1):
         wanted = "one time" if name == "sum" else "times"
         raise fail("E0905", f"'{name}' takes {wanted} without names", node.span)
-    if any(_has_sum(part) for part in parts) and name == "sum":
+    if name == "sum" and _has_sum(parts[0]):
         raise fail("E0905", "a 'sum' over all layers cannot contain another one", node.span)
-    if name == "sum":
-        return LoopNode("sum", tuple(parts))
-    return parts[0] if len(parts) == 1 else LoopNode("max", tuple(parts))
+    return LoopNode(name, tuple(parts)) if name == "sum" or len(parts) > 1 else parts[0]
 
 
 def _has_sum(node: LoopNode) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.source.elaboration.topology_values import Topology
-from collc.source.types import ANY, BOOL, DEVICES, FLOAT, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, Type, join
+from collc.source.types import ANY, DEVICES, FLOAT, GROUP, Kind, Type, join
 from collc.ten.arrays import Int64Array
 
 Column = NDArray[Any]
@@ -123,26 +123,6 @@ def python_number(item: Data) -> Data:
     return item if isinstance(item, int | Fraction | str) else item.item()
 
 
-def integer(value: int) -> Value:
-    """An int."""
-    return Value(INT, value)
-
-
-def string(value: str) -> Value:
-    """A string."""
-    return Value(STRING, value)
-
-
-def truth(value: bool | Column) -> Value:
-    """A bool."""
-    return Value(BOOL, value)
-
-
-def number(value: Fraction) -> Value:
-    """A float, kept exactly."""
-    return Value(FLOAT, value)
-
-
 def column(items: Sequence[Any], kind: Kind) -> Column:
     """An array of items: int64 for integers that fit, bool for bools, else object."""
     if kind is Kind.BOOL:
@@ -173,10 +153,6 @@ def npu_numbers(value: Value) -> Int64Array:
     return np.array([value.data], np.int64)
 
 
-def _rank(lists: ListArray, offset: int) -> tuple[Int64Array, Int64Array]:
-    return lists.start + offset, lists.stop + offset
-
-
 def item_count(data: Column | ListArray) -> int:
     """The items that a list stores, those of lists in it counted too."""
     if not isinstance(data, ListArray):
@@ -186,27 +162,18 @@ def item_count(data: Column | ListArray) -> int:
 
 def concatenated_contents(parts: Sequence[Column | ListArray]) -> Column | ListArray:
     """The items of several contents, concatenated."""
-    rows: list[ListArray] = []
-    plain_parts: list[Column] = []
-    for part in parts:
-        if isinstance(part, ListArray):
-            rows.append(part)
-        else:
-            plain_parts.append(part)
+    rows = [part for part in parts if isinstance(part, ListArray)]
     if not rows:
-        if not plain_parts:
-            return np.empty(0, np.int64)
-        kinds = {p.dtype for p in plain_parts}
-        return np.concatenate(plain_parts if len(kinds) == 1 else [p.astype(object) for p in plain_parts])
+        columns = [part for part in parts if is_column(part)] or [np.empty(0, np.int64)]
+        alike = len({column.dtype for column in columns}) == 1
+        return np.concatenate(columns if alike else [column.astype(object) for column in columns])
     sizes = [len(r.content.start) if isinstance(r.content, ListArray) else len(r.content) for r in rows]
-    bases = [0, *np.cumsum(sizes).tolist()]
-    shifted = [_rank(r, base) for r, base in zip(rows, bases, strict=False)]
-    return ListArray(
-        np.concatenate([s for s, _ in shifted]),
-        np.concatenate([s for _, s in shifted]),
-        concatenated_contents([r.content for r in rows]),
-        uniform=False,
+    offsets = [0, *np.cumsum(sizes).tolist()]
+    start, stop = (
+        np.concatenate([end + offset for end, offset in zip(ends, offsets, strict=False)])
+        for ends in ([r.start for r in rows], [r.stop for r in rows])
     )
+    return ListArray(start, stop, concatenated_contents([r.content for r in rows]), uniform=False)
 
 
 def stacked_rows(values: Sequence[Value]) -> Value | None:
@@ -218,22 +185,20 @@ def stacked_rows(values: Sequence[Value]) -> Value | None:
             return None
         kind = joint
     home = next((v.home for v in values if v.home is not None), None)
-    if kind in (DEVICES, NPU) or kind.kind in (Kind.TOPOLOGY, Kind.FAMILY):
-        kind = NPU if kind == NPU else kind
-        if kind != NPU:
-            return None
+    if kind == DEVICES or kind.kind in (Kind.TOPOLOGY, Kind.FAMILY):
+        return None
     if not values or isinstance(values[0].data, ListArray):
         parts = [v.data.take(np.zeros(1, np.int64)) for v in values]
         return Value(kind, concatenated_contents(parts), home)
     if isinstance(values[0].data, Interval):
         lows = column([v.data.low for v in values], Kind.INT)
         return Value(kind, Interval(lows, column([v.data.high for v in values], Kind.INT)))
-    if kind.kind is Kind.NUMBER:
-        kind = FLOAT
-    items = [Fraction(v.data) if kind is FLOAT else v.data for v in values]
+    items = [Fraction(v.data) if kind == FLOAT else v.data for v in values]
     return Value(kind, column(items, kind.kind), home)
 
 
-def topology_value(topology: Topology) -> Value:
-    """A topology."""
-    return Value(TOPOLOGY, topology)
+def size_of(data: Data) -> int:
+    """The largest absolute value of integers."""
+    if is_column(data):
+        return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
+    return abs(int(data))

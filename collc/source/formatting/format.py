@@ -7,7 +7,7 @@ from typing import Final
 from collc.base.diagnostics import SourceFile
 from collc.source.formatting.layout import STEP, Layout, LayoutWord, Piece, comments_after, comments_before, pieces
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import Automaton
+from collc.source.parsing.automaton import Automaton, accepts_statement
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import all_statements
 from collc.source.parsing.parse import parse
@@ -41,18 +41,15 @@ def _words(source: SourceFile, table: Table) -> list[LayoutWord]:
         automaton.feed(token)
         below, state = table.actions[automaton.states[-2]], table.actions[automaton.states[-1]]
         if token.kind == t.NAME and token.text in below:
-            word.role = "statement" if token.text in all_statements() and _is_body(below) else "word"
+            word.role = "statement" if token.text in all_statements() and accepts_statement(below) else "word"
         elif token.kind == "{":
-            word.role = "block" if _is_body(state) else "parts" if before.token.text in _PARTS and before.role else ""
+            word.role = (
+                "block" if accepts_statement(state) else "parts" if before.token.text in _PARTS and before.role else ""
+            )
         elif token.kind in _SIGNS and (before.role in {"word", "statement"} or before.token.kind not in _AFTER_VALUE):
             word.role = "unary"
         before = word
     return words
-
-
-def _is_body(row: dict[str, int]) -> bool:
-    """Whether a statement can begin in the state with these actions."""
-    return row.get("let", -1) >= 0 or row.get("forward", -1) >= 0
 
 
 class _Writer:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from collc.source.parsing.build import Builder
 from collc.source.parsing.table import KEEP, NONE, SPLICE, Rule, Table
 from collc.source.parsing.tokens import END, NAME, Token
+
+STATEMENT_STARTS: Final = frozenset({"let", "forward"})
+"""Keywords of which one is allowed exactly in the states in which a statement of a body can begin."""
 
 
 class Unexpected(Exception):
@@ -18,13 +21,9 @@ class Unexpected(Exception):
         self.token = token
 
 
-def _word(kind: str) -> Token:
-    return Token(NAME if kind.isidentifier() else kind, kind if kind.isidentifier() else "", 0, 0)
-
-
-def _splice(rule: Rule, children: list[Any]) -> list[Any]:
-    """The values of all symbols of a rule, those of repetitions one by one."""
-    return [v for number, child in enumerate(children) for v in (child if number in rule.splices else (child,))]
+def accepts_statement(actions: Mapping[str, int]) -> bool:
+    """Whether a statement of a body can begin in the state with these actions."""
+    return any(actions.get(word, -1) >= 0 for word in STATEMENT_STARTS)
 
 
 def _kept_children(rule: Rule, children: list[Any]) -> list[Any]:
@@ -99,7 +98,9 @@ class Automaton:
         del values[split:], states[split + 1 :]
         kept = _kept_children(rule, children)
         method = self._methods[number]
-        values.append(kept if method is None else method(_splice(rule, children) if rule.splices else children, kept))
+        if rule.splices and method is not None:  # the values of repetitions one by one
+            children = [v for n, child in enumerate(children) for v in (child if n in rule.splices else (child,))]
+        values.append(kept if method is None else method(children, kept))
         states.append(self._table.goto[states[-1]][rule.origin])
 
     # For recovery after an error
@@ -128,7 +129,8 @@ class Automaton:
 
     def allowed_terminals(self) -> frozenset[str]:
         """All terminals that are allowed in the current state."""
-        return frozenset(kind for kind in self._table.actions[self.states[-1]] if self.accepts(_word(kind)))
+        words = [Token(NAME if k.isidentifier() else k, k, 0, 0) for k in self._table.actions[self.states[-1]]]
+        return frozenset(word.text for word in words if self.accepts(word))
 
     def cut(self, height: int) -> None:
         """Discard all values but the first `height`."""

@@ -34,19 +34,21 @@ HEADERS: Final[dict[str, str]] = {
 
 
 @cache
+def terminals_after(text: str) -> frozenset[str]:
+    """The terminals that the grammar allows after the beginning of a program."""
+    table = load_table()
+    automaton = Automaton(table, Builder(SourceFile("", "")))
+    for token in [*table.scanner.scan(text)][:-1]:
+        automaton.feed(token)
+    return automaton.allowed_terminals()
+
+
+@cache
 def statements_of() -> dict[str, frozenset[str]]:
     """The keywords of the statements of "file" and of each body, without ANYWHERE: what the grammar allows there."""
-    table = load_table()
-    words: dict[str, frozenset[str]] = {}
-    for body in ("file", *(body for body in HEADERS if body not in ("repeat", *ANYWHERE))):
-        around = "workload x { " if body == "layer" else ""
-        head = around + HEADERS.get(body, "")
-        automaton = Automaton(table, Builder(SourceFile("", "")))
-        for token in table.scanner.scan(f"{head} {{" if head else ""):
-            if token.kind != t.END:
-                automaton.feed(token)
-        words[body] = frozenset(filter(str.isidentifier, automaton.allowed_terminals())) - ANYWHERE
-    return words
+    heads = {"file": ""} | {body: f"{head} {{" for body, head in HEADERS.items() if body not in ("repeat", *ANYWHERE)}
+    heads["layer"] = f"workload x {{ {heads['layer']}"
+    return {body: frozenset(filter(str.isidentifier, terminals_after(head))) - ANYWHERE for body, head in heads.items()}
 
 
 @cache
@@ -55,36 +57,6 @@ def all_statements() -> frozenset[str]:
     return ANYWHERE.union(*statements_of().values())
 
 
-_VALUES: Final = frozenset(
-    {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, "true", "false", "(", "[", "{", "-", "+", "~", "not"}
-)
-_OPERATORS: Final = frozenset(
-    {
-        "+",
-        "-",
-        "*",
-        "/",
-        "//",
-        "%",
-        "**",
-        "|",
-        "&",
-        "^",
-        "<<",
-        ">>",
-        "<",
-        "<=",
-        "==",
-        "!=",
-        ">=",
-        ">",
-        "..",
-        ".",
-        "[",
-        "(",
-    }
-    | {"and", "or", "in", "not", "with", "without"}
-)
 _CLASSES: Final = {t.NAME: "a name", t.INT: "a number", t.STRING: "a string", t.END: "the end of the file"}
 _KINDS: Final = {t.INT: "number", t.FLOAT: "number", t.QUANTITY: "quantity", t.STRING: "string"}
 _LONGEST: Final = 40
@@ -109,9 +81,9 @@ def describe_terminals(terminals: AbstractSet[str]) -> str:
     words: list[str] = []
     if {t.INT, t.STRING, "("} <= left:
         words.append("a value")
-        left -= _VALUES
+        left -= terminals_after("let x =")
     elif {"*", "+", "and"} <= left:
-        left -= _OPERATORS
+        left -= terminals_after("let x = x") - all_statements() - {t.END}
         words += [] if left else ["an operator"]
     if {"let"} < left:
         words.append("a new statement")

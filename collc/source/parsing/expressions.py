@@ -122,6 +122,11 @@ class Argument(Node, rule="argument"):
     name: Identifier | None
     value: Expr
 
+    @property
+    def key(self) -> str:
+        """Its name, "" if it has none."""
+        return "" if self.name is None else self.name.name
+
 
 class Call(Expr, rule="call"):
     """`len(g)`, `ring(8, bandwidth: 50GiB/s)`, `unwound(t, degree: 2)`."""

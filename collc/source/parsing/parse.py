@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
+from collc.base.reading import read_text
+from collc.base.resources import standard_library
 from collc.source.parsing.automaton import Automaton, Unexpected
 from collc.source.parsing.build import Builder
 from collc.source.parsing.recovery import Recovery
@@ -54,6 +58,16 @@ def parse_with_tables(source: SourceFile) -> File | None:
     except (Unexpected, SourceError):
         return None
     return None if builder.errors or builder.tables else cast("File", automaton.values[0])
+
+
+def parse_library(module: str) -> File:
+    """A module of the standard library ("topologies"), parsed once for each process, which may load many programs."""
+    return _parse_library_file(standard_library()[module])
+
+
+@cache
+def _parse_library_file(path: Path) -> File:
+    return parse(read_text(path, f"std/{path.name}", limit=MAX_BYTES))
 
 
 def parse(source: SourceFile) -> File:

@@ -10,7 +10,7 @@ from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
 from collc.base.wording import did_you_mean, listed, near
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import Automaton
+from collc.source.parsing.automaton import STATEMENT_STARTS, Automaton, accepts_statement
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import (
     ANYWHERE,
@@ -33,10 +33,11 @@ MAX_ERRORS: Final = 50
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
+_PARTS: Final = frozenset({"npu", "switch", "link"})
 
 
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
+def _with_article(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def _ascii_unit(token: Token) -> str:
@@ -72,30 +73,19 @@ class Recovery:
         while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
             token = self._tokens[position]
             if position < self._first or (token.kind != t.WRONG and self._parser.accepts(token)):
-                self._doubt(position)
+                doubtful = self._begins_line_with_statement(position)
+                if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
+                    self._doubtful = (position, list(self._parser.states), list(self._parser.values))
                 self._parser.feed(token)
                 position += 1
-            else:
-                self._first = 0
-                position = self._doubtful_position(position)
-                position = self._correct_mistake(position) or self._resume_position(position)
+                continue
+            self._first = 0
+            if self._doubtful is not None and position - self._doubtful[0] == 1:
+                position, self._parser.states, self._parser.values = self._doubtful
+                self._doubtful = None
+            position = self._correct_mistake(position) or self._resume_position(position)
         found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
         return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
-
-    def _doubt(self, position: int) -> None:
-        """Remember the parser's state where a keyword of a statement is about to be read as a name."""
-        token = self._tokens[position]
-        doubtful = token.kind == t.NAME and token.text in all_statements() and self._first_on_line(position)
-        if doubtful and not self._parser.accepts(token._replace(kind=token.text)):
-            self._doubtful = (position, list(self._parser.states), list(self._parser.values))
-
-    def _doubtful_position(self, position: int) -> int:
-        """The position at which to go on: of the doubtful word if one is directly before the error."""
-        if self._doubtful is None or position - self._doubtful[0] != 1:
-            return position
-        position, self._parser.states, self._parser.values = self._doubtful
-        self._doubtful = None
-        return position
 
     # The state of the parser
 
@@ -105,13 +95,26 @@ class Recovery:
             return Span(self._source, end, end)
         return Span(self._source, token.start, token.end)
 
-    def _report(self, code: str, message: str, span: Span, *notes: Note, hint: str = "") -> None:
+    def _report(self, code: str, message: str, place: Token | Span, *notes: Note, hint: str = "") -> None:
+        span = place if isinstance(place, Span) else self._span(place)
         self.problems.append(Diagnostic(code, message, span, notes, hint))
 
+    def _replace_token(self, token: Token, kind: str, text: str) -> None:
+        """Parse another token in place of a wrong one."""
+        self._parser.feed(token._replace(kind=kind, text=text))
+
+    def _neighbours(self, position: int) -> tuple[Token | None, Token]:
+        """The tokens before and after a position."""
+        after = self._tokens[min(position + 1, len(self._tokens) - 1)]
+        return self._tokens[position - 1] if position else None, after
+
     def _first_on_line(self, position: int) -> bool:
-        if position == 0:
-            return True
-        return "\n" in self._source.text[self._tokens[position - 1].end : self._tokens[position].start]
+        before, _ = self._neighbours(position)
+        return before is None or "\n" in self._source.text[before.end : self._tokens[position].start]
+
+    def _begins_line_with_statement(self, position: int) -> bool:
+        token = self._tokens[position]
+        return token.kind == t.NAME and token.text in all_statements() and self._first_on_line(position)
 
     def _column(self, token: Token) -> int:
         return token.start - self._source.text.rfind("\n", 0, token.start)
@@ -122,8 +125,7 @@ class Recovery:
         last = values[-1] if values else None
         if not isinstance(last, Token) or last.kind not in _CLOSING.values():
             return len(values)
-        openings = [i for i, v in enumerate(values) if isinstance(v, Token) and _CLOSING.get(v.kind) == last.kind]
-        return openings[-1]
+        return max(i for i, v in enumerate(values) if isinstance(v, Token) and _CLOSING.get(v.kind) == last.kind)
 
     def _open_bracket(self) -> Token | None:
         values = self._parser.values[: self._open()]
@@ -131,22 +133,18 @@ class Recovery:
 
     def _levels(self) -> list[int]:
         """The stack heights at which a statement can begin, that of the innermost body last."""
-        rows, states = self._table.actions, self._parser.states[: self._open() + 1]
-        return [h for h, s in enumerate(states) if rows[s].get("let", -1) >= 0 or rows[s].get("forward", -1) >= 0]
+        states = self._parser.states[: self._open() + 1]
+        return [height for height, state in enumerate(states) if accepts_statement(self._table.actions[state])]
 
     def _head(self, level: int) -> str:
         """The keyword of the statement that began at a stack height; "" if none has begun."""
-        values = self._parser.values
-        first = values[level] if level < len(values) else None
+        first = self._parser.values[level] if level < len(self._parser.values) else None
         return first.text if isinstance(first, Token) and first.kind == t.NAME else ""
 
     def _body(self) -> str:
         """The innermost body around the current position: "topology", ..., or "file"."""
-        for level in reversed(self._levels()[:-1]):
-            head = self._head(level)
-            if head in statements_of():
-                return head
-        return "file"
+        heads = (self._head(level) for level in reversed(self._levels()[:-1]))
+        return next((head for head in heads if head in statements_of()), "file")
 
     # Mistakes that can be corrected in place
 
@@ -154,50 +152,36 @@ class Recovery:
         """Report and correct a mistake, and return the position after it; None if it is of no known kind."""
         token = self._tokens[position]
         before = self._tokens[position - 1] if position else token
-        if _ascii_unit(token) and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
-            return self._unit_with_other_letters(position)
+        after_number = before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position)
+        if _ascii_unit(token) and after_number:
+            name = _ascii_unit(token)
+            hint = f"write '{before.text}{name}'" if name in UNITS else unit_hint(name)
+            message = f"'{token.text}' is not a unit: units are written with the letters a-z and A-Z"
+            self._report("E0108", message, Span(self._source, before.start, token.end), hint=hint)
+            return position + 1
         if token.kind == t.WRONG:
             return self._wrong_token(position)
         if token.kind == "=":
             return self._equals(position)
         if token.kind in {"&", "|"} and before.kind == token.kind and before.end == token.start:
-            word = "and" if token.kind == "&" else "or"
-            span = Span(self._source, before.start, token.end)
+            span, word = Span(self._source, before.start, token.end), "and" if token.kind == "&" else "or"
             self._report("E0113", f"'{token.kind * 2}' is not an operator", span, hint=f"write '{word}'")
             return position + 1
-        if token.kind == t.NAME and before.kind in {t.INT, t.FLOAT} and not self._first_on_line(position):
+        if token.kind == t.NAME and after_number:
             return self._separate_unit(position)
-        if self._in_parts(position):
+        if _PARTS <= self._parser.allowed_terminals() <= _PARTS | {"}"} and not self._begins_declaration(position):
             return self._wrong_part(position)
-        if (
-            token.kind == t.NAME
-            and token.text in all_statements()
-            and before.kind == "{"
-            and self._parser.values[-1] is before
-        ):
-            return self._body_for_value(position)
+        is_statement = token.kind == t.NAME and token.text in all_statements()
+        if is_statement and before.kind == "{" and self._parser.values[-1] is before:
+            if not self._enter_body(position - 1):
+                return None
+            self._report("E0101", "found '{', but expected a value", before, hint="a value is missing before this")
+            return position
         if token.kind == "(" and self._head(self._levels()[-1]) == "link":
             hint = "the end of a link is a name with indices or members, as 'gpu[0]' or 'node[1].gpu[0]'"
-            self._report("E0116", "the end of a link cannot be a call", self._span(token), hint=hint)
+            self._report("E0116", "the end of a link cannot be a call", token, hint=hint)
             return self._resume_position(position + 1, reported=True)
         return None
-
-    def _body_for_value(self, position: int) -> int | None:
-        """Report a missing value before a brace, and read the brace as the beginning of the statement's body."""
-        brace = self._tokens[position - 1]
-        if not self._enter_body(position - 1):
-            return None
-        self._report(
-            "E0101", "found '{', but expected a value", self._span(brace), hint="a value is missing before this"
-        )
-        return position
-
-    def _in_parts(self, position: int) -> bool:
-        """Whether the parser expects the next part of `with { ... }` or `without { ... }`."""
-        possible = self._parser.allowed_terminals()
-        return {"npu", "switch", "link"} <= possible <= {"npu", "switch", "link", "}"} and not self._begins_declaration(
-            position
-        )
 
     def _begins_declaration(self, position: int) -> bool:
         """Whether a declaration begins at column 1, or the file ends: open braces are then never closed."""
@@ -207,14 +191,13 @@ class Recovery:
     def _wrong_part(self, position: int) -> int:
         """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
         token = self._tokens[position]
-        self._parser.feed(Token(t.NAME, "npu", token.start, token.start))
-        self._parser.feed(Token(t.NAME, "n", token.start, token.start))
+        for word in ("npu", "n"):
+            self._parser.feed(Token(t.NAME, word, token.start, token.start))
         removes = "(" not in self._parser.allowed_terminals()
         does = "'without' removes" if removes else "'with' adds or changes"
         message = f"found {token_name(token, self._keywords)}, but {does} NPUs, switches and links"
         example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
-        hint = f"each part begins with 'npu', 'switch' or 'link', as in {example}"
-        self._report("E0101", message, self._span(token), hint=hint)
+        self._report("E0101", message, token, hint=f"each part begins with 'npu', 'switch' or 'link', as in {example}")
         depth = 0
         while not self._begins_declaration(position):
             kind = self._tokens[position].kind
@@ -224,85 +207,67 @@ class Recovery:
             position += 1
         return position
 
-    def _unit_with_other_letters(self, position: int) -> int:
-        """Report a unit that is written with a micro sign or another compatibility letter: `0.5µs`."""
-        number, unit = self._tokens[position - 1], self._tokens[position]
-        name = _ascii_unit(unit)
-        span = Span(self._source, number.start, unit.end)
-        hint = f"write '{number.text}{name}'" if name in UNITS else unit_hint(name)
-        self._report(
-            "E0108", f"'{unit.text}' is not a unit: units are written with the letters a-z and A-Z", span, hint=hint
-        )
-        return position + 1
-
     def _equals(self, position: int) -> int | None:
         token = self._tokens[position]
         if self._parser.accepts(Token(":", ":", 0, 0)) and (self._open_bracket() or token).kind == "(":
-            name = self._tokens[position - 1].text
-            self._report(
-                "E0114", "an argument is named with ':', not '='", self._span(token), hint=f"write '{name}: ...'"
-            )
-            self._parser.feed(token._replace(kind=":", text=":"))
-            return position + 1
-        if self._parser.accepts(Token("==", "==", 0, 0)):
-            self._report("E0112", "'=' does not compare", self._span(token), hint="write '=='")
-            self._parser.feed(token._replace(kind="==", text="=="))
-            return position + 1
-        return None
+            kind, code, message = ":", "E0114", "an argument is named with ':', not '='"
+            hint = f"write '{self._tokens[position - 1].text}: ...'"
+        elif self._parser.accepts(Token("==", "==", 0, 0)):
+            kind, code, message, hint = "==", "E0112", "'=' does not compare", "write '=='"
+        else:
+            return None
+        self._report(code, message, token, hint=hint)
+        self._replace_token(token, kind, kind)
+        return position + 1
 
     def _separate_unit(self, position: int) -> int | None:
         number, unit = self._tokens[position - 1], self._tokens[position]
         after = self._tokens[position + 1 : position + 3]
-        size = 1
-        name = unit.text
+        size, name = 1, unit.text
         if len(after) == 2 and after[0].kind == "/" and after[1].text == "s":
             size, name = 3, f"{name}/s"
         if name in self._keywords or (name not in UNITS and after[0].kind == ":"):
             return None
-        span = Span(self._source, number.start, self._tokens[position + size - 1].end)
         if name in UNITS:
-            self._report(
-                "E0109", "there is no space between a number and its unit", span, hint=f"write '{number.text}{name}'"
-            )
+            span = Span(self._source, number.start, self._tokens[position + size - 1].end)
+            message, hint = "there is no space between a number and its unit", f"write '{number.text}{name}'"
+            self._report("E0109", message, span, hint=hint)
         else:
-            self._report("E0109", f"'{name}' is not a unit", self._span(unit), hint=unit_hint(name))
+            self._report("E0109", f"'{name}' is not a unit", unit, hint=unit_hint(name))
         return position + size
 
     def _wrong_token(self, position: int) -> int:
         token = self._tokens[position]
-        stand_in = ""
-        span = self._span(token)
-        if token.text.startswith('"'):
-            stand_in = t.STRING
-            self._report("E0106", "this string is never closed", span, hint="a string ends on its line, with '\"'")
-        elif token.text[0].isdigit() and token.text.isascii():
-            stand_in = t.INT
-            self._report("E0110", f"'{token.text}' is not a number", span, hint=number_hint(token.text))
-        elif token.text.isidentifier():
-            stand_in = t.NAME
+        kind, text = "", token.text
+        if text.startswith('"'):
+            kind, text = t.STRING, '""'
+            self._report("E0106", "this string is never closed", token, hint="a string ends on its line, with '\"'")
+        elif text[0].isdigit() and text.isascii():
+            self._report("E0110", f"'{text}' is not a number", token, hint=number_hint(text))
+            kind, text = t.INT, "1"
+        elif text.isidentifier():
+            kind = t.NAME
             before = self._tokens[position - 1] if position else token
-            start = before.start if before.end == token.start and before.kind == t.NAME else token.start
+            joined = before.end == token.start and before.kind == t.NAME
+            span = Span(self._source, before.start if joined else token.start, token.end)
             hint = "names are made of the letters a-z and A-Z, digits and '_'"
-            word = self._source.text[start : token.end]
-            self._report("E0107", f"'{word}' is not a name", Span(self._source, start, token.end), hint=hint)
-        elif token.text == "'":
+            self._report("E0107", f"'{span.text}' is not a name", span, hint=hint)
+        elif text == "'":
             return self._single_quotes(position)
-        elif token.text == "!":
-            self._report("E0113", "'!' is not an operator", span, hint="write 'not'")
+        elif text == "!":
+            self._report("E0113", "'!' is not an operator", token, hint="write 'not'")
         else:
-            self._report("E0107", f"{sign(token.text)} means nothing here", span, hint=SIGN_HINTS.get(token.text, ""))
-        if stand_in and self._parser.accepts(token._replace(kind=stand_in)):
-            text = {t.STRING: '""', t.INT: "1"}.get(stand_in, token.text)
-            self._parser.feed(token._replace(kind=stand_in, text=text))
+            self._report("E0107", f"{sign(text)} means nothing here", token, hint=SIGN_HINTS.get(text, ""))
+        if kind and self._parser.accepts(token._replace(kind=kind)):
+            self._replace_token(token, kind, text)
         return position + 1
 
     def _single_quotes(self, position: int) -> int:
         start = self._tokens[position].start
         match = re.compile(r"'[^'\n]*'?").match(self._source.text, start)
         end = match.end() if match else start + 1
-        self._report(
-            "E0107", "strings are written in double quotes", Span(self._source, start, end), hint='write "..."'
-        )
+        message = "strings are written in double quotes"
+        self._report("E0107", message, Span(self._source, start, end), hint='write "..."')
         stand_in = Token(t.STRING, '""', start, end)
         if self._parser.accepts(stand_in):
             self._parser.feed(stand_in)
@@ -340,48 +305,39 @@ class Recovery:
         return position
 
     def _begins_statement(self, position: int, *, mid_line: bool) -> bool:
-        token, after = self._tokens[position], self._tokens[min(position + 1, len(self._tokens) - 1)]
+        token, (before, after) = self._tokens[position], self._neighbours(position)
         if token.kind != t.NAME or after.kind in {":", ",", ")", "]", "=", "."}:
             return False
+        first = self._first_on_line(position)
         if token.text not in all_statements():
-            return (
-                self._first_on_line(position)
-                and after.kind == t.NAME
-                and near(token.text, all_statements()) is not None
-            )
-        before = self._tokens[position - 1].kind if position else ""
-        return self._first_on_line(position) or (mid_line and before in {"}", ")", "]"}) or before == "{"
+            return first and after.kind == t.NAME and near(token.text, all_statements()) is not None
+        return first or (before is not None and before.kind in ({"}", ")", "]", "{"} if mid_line else {"{"}))
 
     def _pop_to(self, token: Token) -> bool:
         """Discard the current statement for one that begins here: in this body or, at column 1, in the file."""
         levels = self._levels()
-        candidates = levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]
-        for level in candidates:
+        for level in levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]:
             if self._table.actions[self._parser.states[level]].get(token.text, -1) >= 0:
                 self._parser.cut(level)
                 return True
         return False
 
     def _close(self, token: Token) -> bool:
-        levels = self._levels()
-        for level in reversed(levels):
-            if self._parser.accepts_at(level, token):
-                self._parser.cut(level)
-                self._parser.feed(token)
-                return True
-        return False
+        level = next((level for level in reversed(self._levels()) if self._parser.accepts_at(level, token)), None)
+        if level is not None:
+            self._parser.cut(level)
+            self._parser.feed(token)
+        return level is not None
 
     def _enter_body(self, position: int) -> bool:
         """Parse a valid head in place of a wrong one, so that the body can be read; False if no body begins here."""
-        after = self._tokens[min(position + 1, len(self._tokens) - 1)]
-        if after.kind != "}" and after.text not in all_statements():
-            return False
+        _, after = self._neighbours(position)
         level = self._levels()[-1]
-        head = self._head(level)
-        if head not in HEADERS:
+        header = HEADERS.get(self._head(level))
+        if header is None or (after.kind != "}" and after.text not in all_statements()):
             return False
         self._parser.cut(level)
-        for token in list(self._table.scanner.scan(HEADERS[head]))[:-1]:
+        for token in [*self._table.scanner.scan(header)][:-1]:
             self._parser.feed(token)
         self._parser.feed(self._tokens[position])
         return True
@@ -392,92 +348,68 @@ class Recovery:
         token = self._tokens[position]
         bracket = self._open_bracket()
         possible = self._parser.allowed_terminals()
-        statement = "let" in possible or "forward" in possible
-        if self._report_unclosed(position, bracket, possible):
+        begins = token.kind == t.NAME and bool(possible & STATEMENT_STARTS)
+        if bracket is not None and self._report_unclosed(position, bracket, possible):
             return
-        if (
-            token.kind in {")", "]", "}"}
-            and token.kind not in possible
-            and not (bracket and token.kind == _CLOSING[bracket.kind])
-        ):
-            notes = (Note(f"'{bracket.kind}' was opened here", self._span_of(bracket)),) if bracket else ()
-            hint = (
-                f"'{_CLOSING[bracket.kind]}' would close it"
-                if bracket
-                else f"remove it, or add the missing '{_OPENING[token.kind]}'"
-            )
-            self._report("E0105", f"this '{token.kind}' closes nothing", self._span(token), *notes, hint=hint)
-        elif statement and token.kind == t.NAME and token.text in all_statements() | {"else"}:
-            self._report_misplaced(token)
-        elif statement and token.kind == t.NAME and self._first_on_line(position):
+        if token.kind in _OPENING.keys() - possible and not (bracket and token.kind == _CLOSING[bracket.kind]):
+            message = f"this '{token.kind}' closes nothing"
+            if bracket is None:
+                hint = f"remove it, or add the missing '{_OPENING[token.kind]}'"
+                self._report("E0105", message, token, hint=hint)
+            else:
+                note = Note(f"'{bracket.kind}' was opened here", self._span(bracket))
+                self._report("E0105", message, token, note, hint=f"'{_CLOSING[bracket.kind]}' would close it")
+        elif begins and token.text in all_statements() | {"else"}:
+            self._report_misplaced(token, bracket)
+        elif begins and self._first_on_line(position):
             words = sorted(possible & all_statements())
-            quoted = [f"'{word}'" for word in words]
-            hint = where_argument_stands(token.text, possible) or did_you_mean(
-                token.text, words, f"allowed here: {listed(quoted)}"
-            )
-            self._report("E0102", f"'{token.text}' does not begin a statement", self._span(token), hint=hint)
+            quoted = listed(f"'{word}'" for word in words)
+            hint = where_argument_stands(token.text, possible)
+            hint = hint or did_you_mean(token.text, words, f"allowed here: {quoted}")
+            self._report("E0102", f"'{token.text}' does not begin a statement", token, hint=hint)
         else:
-            self._general(position, possible)
+            message = f"found {token_name(token, self._keywords)}, but expected {describe_terminals(possible)}"
+            self._report("E0101", message, token, hint=self._hint(position, possible))
 
-    def _span_of(self, token: Token) -> Span:
-        return Span(self._source, token.start, token.end)
-
-    def _report_unclosed(self, position: int, bracket: Token | None, possible: frozenset[str]) -> bool:
+    def _report_unclosed(self, position: int, bracket: Token, possible: frozenset[str]) -> bool:
         """Report a bracket that is never closed; False if that is not the error."""
         token = self._tokens[position]
-        if bracket is None:
-            return False
         ends = token.kind == t.END
         if token.kind == "}" and bracket.kind != "{" and self._first_on_line(position):
             ends = len(self._levels()) > 1
-        elif token.kind == t.NAME and token.text in all_statements() and self._first_on_line(position):
-            in_block = "let" in possible or "forward" in possible
+        elif self._begins_line_with_statement(position):
             outer = self._column(token) == 1 and token.text in statements_of()["file"]
-            ends = outer if in_block else bracket.kind != "{" or outer
-            ends = ends and self._begins_statement(position, mid_line=False)
+            in_block = bool(possible & STATEMENT_STARTS)
+            ends = (outer or (not in_block and bracket.kind != "{")) and self._begins_statement(
+                position, mid_line=False
+            )
         cut_short = (self._source.text + "\n").find("\n", bracket.start)
-        if ends and any(
-            d.code == "E0106" and d.span and bracket.start < d.span.start < cut_short for d in self.problems
-        ):
-            return True
-        if ends:
+        string_errors = [d.span.start for d in self.problems if d.code == "E0106" and d.span]
+        if ends and not any(bracket.start < start < cut_short for start in string_errors):
             word = token_name(token, self._keywords)
             note = Note(f"found {word} here, but expected {describe_terminals(possible)}", self._span(token))
             message = f"this '{bracket.kind}' is never closed"
-            self._report("E0104", message, self._span_of(bracket), note, hint=f"write '{_CLOSING[bracket.kind]}'")
+            self._report("E0104", message, bracket, note, hint=f"write '{_CLOSING[bracket.kind]}'")
         return ends
 
-    def _report_misplaced(self, token: Token) -> None:
-        body = self._body()
+    def _report_misplaced(self, token: Token, bracket: Token | None) -> None:
         if token.text == "else":
-            self._report(
-                "E0103",
-                "this 'else' has no 'if'",
-                self._span(token),
-                hint="'else' follows directly after the '}' of an 'if'",
-            )
+            hint = "'else' follows directly after the '}' of an 'if'"
+            self._report("E0103", "this 'else' has no 'if'", token, hint=hint)
             return
-        homes = [
-            f"{_article(home)} {home}"
-            for home, words in statements_of().items()
-            if token.text in words and home != "file"
-        ]
-        where = f"in the body of {_article(body)} {body}" if body != "file" else "at the top of a file"
-        bracket = self._open_bracket()
+        body = self._body()
+        homes = [home for home, words in statements_of().items() if token.text in words and home != "file"]
+        where = f"in the body of {_with_article(body)}" if body != "file" else "at the top of a file"
         if body == "file" and bracket is not None and bracket.kind == "{":
             where = "inside a block"
-        belongs = f"it belongs in {listed(homes, 'or')}" if homes else "it belongs at the top of a file"
-        self._report("E0103", f"'{token.text}' is not allowed {where}", self._span(token), hint=belongs)
-
-    def _general(self, position: int, possible: frozenset[str]) -> None:
-        token = self._tokens[position]
-        message = f"found {token_name(token, self._keywords)}, but expected {describe_terminals(possible)}"
-        self._report("E0101", message, self._span(token), hint=self._hint(position, possible))
+        hint = (
+            f"it belongs in {listed(map(_with_article, homes), 'or')}" if homes else "it belongs at the top of a file"
+        )
+        self._report("E0103", f"'{token.text}' is not allowed {where}", token, hint=hint)
 
     def _hint(self, position: int, possible: frozenset[str]) -> str:
-        token = self._tokens[position]
-        before = self._tokens[position - 1].kind if position else ""
-        after = self._tokens[min(position + 1, len(self._tokens) - 1)].kind
+        token, (previous, following) = self._tokens[position], self._neighbours(position)
+        before, after = previous.kind if previous else "", following.kind
         if token.kind in {"//", "/"} and (self._first_on_line(position) or before == "/"):
             return "a comment begins with '#'"
         if "," in possible and token.kind in {t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING}:

@@ -344,12 +344,8 @@ class Import(Statement, rule="import_statement"):
         return self.what.value if isinstance(self.what, StringLiteral) else None
 
 
-class Param(Statement, rule="param"):
+class Param(Parameter, Statement, rule="param"):
     """`param nodes: int = 2`; a param without a default must be given with `-D`."""
-
-    name: Identifier
-    type: Identifier | None
-    default: Expr | None
 
 
 class TopologyTemplate(Statement, rule="topology_template"):

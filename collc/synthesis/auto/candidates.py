@@ -1,27 +1,24 @@
 """The candidates for a module: each synthesizer that applies, on the network as it is or with direct links in the place
-of its switches, with its estimate, the most promising for its work first.
+of its switches, with its estimate, in the order in which to try them.
 
-Candidates for a network whose NPUs have limits: planned without these, and judged with them.
-
-Each candidate is planned on the links as they are, and on links that share the rates of their NPUs in equal parts; its
-transfers are then started anew as the limits allow (collc/synthesis/endpoints.py). So all times that are compared, and
-that the notes show, count the limits.
+If NPUs have limits, each candidate is planned on the links as they are, and on links that share the rates of their NPUs
+in equal parts; its transfers are then started anew as the limits allow (collc/synthesis/endpoints.py). So all times
+that are compared, and that the notes show, count the limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.synthesis.auto.estimates import Candidate, Estimate, bound_work, estimate_in_network
+from collc.synthesis.auto.estimates import Candidate, Estimate, ProblemShape, bound_work, estimate_in_network
 from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
-from collc.synthesis.auto.shape import ProblemShape
-from collc.synthesis.auto.textbook import TextbookAlgorithm, textbook_algorithms
+from collc.synthesis.auto.textbook import textbook_algorithms
 from collc.synthesis.auto.tried import KnownBounds
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.endpoints import RULES, networks_without_limits, retimed_for_endpoints
+from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
@@ -31,37 +28,80 @@ from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
-RETIMED, RETIMED_ONCE = 90, 35
-"""Work of starting a transfer anew, with all rules for that or with one of them."""
+RETIMING_WORK: Final = 35
+"""Work of starting a transfer anew as the limits of NPUs allow."""
 
-FEW: Final = 1_000
-"""Transfers up to which all rules are tried on each candidate. Of larger schedules, only the best one is started anew
-by all of them, at the end."""
+QUICK: Final = 100_000
+"""Work of first schedules up to which these come before all others."""
 
-ON_SHARED: Final = " on shared rates"
-"""What the name of a candidate ends with that was planned on links that share the rates of their NPUs."""
+LAYOUT_WORK, HOP_WORK = 15_000, 25
+"""The work of reading an algorithm of a library, and of each of its messages on each link."""
+
+Planners = Callable[[Module], list[Candidate]]
+"""The candidates for a module whose network has no limits of NPUs."""
 
 
-def with_limits(module: Module, plan: Callable[[Module], list[Candidate]]) -> list[Candidate]:
-    """The candidates that `plan` gives for a network without limits, judged on that of the module.
+def candidates(
+    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
+) -> list[Candidate]:
+    """All candidates, in the order in which to try them: quick ones first, then those likely to be near the best
+    schedule, then those on the network as it is; each time the most promising for their work first.
 
-    Those on direct links in the place of switches come last.
+    bounds: of the module, shared with whoever asks for them too.
     """
-    found: list[Candidate] = []
+
+    def plan(free: Module) -> list[Candidate]:
+        known = bounds if free is module else KnownBounds()
+        direct = _unwound(free) if effort.unwinds else None
+        own = _Builders(free, effort, known, synthesizers).candidates("")
+        return [
+            *own,
+            *(_Builders(direct, effort, known, synthesizers).candidates(" on unwound switches") if direct else ()),
+        ]
+
+    def order(candidate: Candidate) -> tuple[bool, bool, bool, float]:
+        unwinds = candidate.network.unwound and not module.network.unwound
+        is_late = candidate.estimate.work > QUICK or unwinds
+        return is_late, is_late and not candidate.estimate.near_ideal, unwinds, _by_promise(candidate)
+
+    return sorted(_with_limits(module, plan), key=order)
+
+
+def _by_promise(candidate: Candidate) -> float:
+    return candidate.estimate.work / candidate.estimate.promise
+
+
+def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
+    """The algorithms of a library that may serve a module; those with the least work first."""
+
+    def plan(free: Module) -> list[Candidate]:
+        shape = ProblemShape(free)
+        each = HOP_WORK * (shape.mean_distance if shape.has_switches else 1.0)
+        return [
+            Candidate(name, free.network, Estimate(LAYOUT_WORK + int(each * messages)), lambda _, build=build: build())
+            for name, messages, build in textbook_algorithms(free, library)
+        ]
+
+    return sorted(_with_limits(module, plan), key=lambda candidate: candidate.estimate.work)
+
+
+def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
+    """The candidates of `plan`; if NPUs have limits, those for networks without them, judged on that of the module."""
+    if not len(Ports.of(module.network)):
+        return plan(module)
+    listed: list[Candidate] = []
     direct: Network | None = None
-    for network, where in zip(networks_without_limits(module.network), ("", ON_SHARED), strict=False):
+    for network, suffix in zip(networks_without_limits(module.network), ("", " on shared rates"), strict=False):
         free = replace(module, network=network)
         shape = ProblemShape(free)
-        more = _retiming(int(shape.pairs * shape.hops))[1]
-        for one in plan(free):
+        more = int(RETIMING_WORK * shape.pairs * shape.hops)
+        for candidate in plan(free):
             judged = module.network
-            if one.network.unwound and not judged.unwound:
+            if candidate.network.unwound and not judged.unwound:
                 judged = direct = direct or unwound(judged)
-            estimate = replace(one.estimate, work=one.estimate.work + more, near_ideal=False, whole=False)
-            build = _judged(one, judged)
-            name = one.name + where
-            found.append(replace(one, name=name, network=judged, estimate=estimate, build=build, least=None))
-    return sorted(found, key=lambda one: (one.network is direct, one.estimate.work / max(one.estimate.promise, 1.0)))
+            estimate = replace(candidate.estimate, work=candidate.estimate.work + more, near_ideal=False)
+            listed.append(Candidate(candidate.name + suffix, judged, estimate, _judged(candidate, judged)))
+    return listed
 
 
 def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Module]:
@@ -70,107 +110,10 @@ def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Mod
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        rules, work = _retiming(len(planned.schedule))
-        meter.add_setup(work)
-        return retimed_for_endpoints(planned, network, rules)
+        meter.add_setup(RETIMING_WORK * len(planned.schedule))
+        return retimed_for_endpoints(planned, network)
 
     return build
-
-
-def _retiming(transfers: int) -> tuple[int, int]:
-    """By how many rules the transfers of a candidate are started anew, at most, and the work of that."""
-    return (len(RULES), RETIMED * transfers) if transfers <= FEW else (1, RETIMED_ONCE * transfers)
-
-
-def candidates(
-    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
-) -> list[Candidate]:
-    """All candidates, in the order in which to try them.
-
-    Those on direct links in the place of switches come after those on the network as it is, but those that are likely
-    to come near the best schedule of all come before what takes much work.
-
-    bounds: of the module, shared with whoever asks for them too.
-    """
-    if len(Ports.of(module.network)):
-        return with_limits(module, lambda free: _all_candidates(free, effort, KnownBounds(), synthesizers))
-    return _all_candidates(module, effort, bounds, synthesizers)
-
-
-def _all_candidates(
-    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
-) -> list[Candidate]:
-    builders = _Builders(module, effort, bounds, synthesizers)
-    own = builders.candidates("")
-    direct = _unwound(module) if effort.unwinds else None
-    more = [] if direct is None else _Builders(direct, effort, bounds, synthesizers).candidates(" on unwound switches")
-    quick = [one for one in own if one.estimate.work <= QUICK]
-    near = [one for one in own + more if one.estimate.near_ideal and one not in quick]
-    rest = [one for one in own + more if not one.estimate.near_ideal and one not in quick]
-    return quick + _most_promising_first(near) + rest
-
-
-def _most_promising_first(found: Iterable[Candidate]) -> list[Candidate]:
-    return sorted(found, key=lambda one: one.estimate.work / one.estimate.promise)
-
-
-def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
-    """The algorithms of a library that may serve a module; those with the least work first."""
-    if len(Ports.of(module.network)):
-        found = with_limits(module, lambda free: _textbook(free, library))
-    else:
-        found = _textbook(module, library)
-    return sorted(found, key=lambda one: one.estimate.work)
-
-
-def _textbook(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
-    shape = ProblemShape(module)
-    return [
-        Candidate(
-            algorithm.name,
-            module.network,
-            Estimate(
-                LAYOUT_WORK + _layout_work(algorithm, shape),
-                0.0,
-                failing=LAYOUT_WORK + FAILING_MESSAGE_WORK * algorithm.messages,
-            ),
-            lambda _, algorithm=algorithm: algorithm.build(),
-            lambda algorithm=algorithm: algorithm.least_time,
-        )
-        for algorithm in textbook_algorithms(module, library)
-    ]
-
-
-def _layout_work(algorithm: TextbookAlgorithm, shape: ProblemShape) -> int:
-    """The work of the messages of an algorithm, over each link of their paths; a ring passes on what is for others."""
-    name, standard = algorithm.name, shape.module.demand.runs[0].standard
-    to_all = name in TO_ALL_OTHERS
-    hops = shape.mean_distance if to_all else 2.0 if shape.has_switches else 1.0
-    if standard is not None and standard.kind == "all_to_all" and name in PASSED_ON:
-        hops *= max(1.0, shape.npus * PASSED_ON[name])
-    each = HOP_WORK_OF_SUMS if shape.reduces and to_all and shape.has_switches else HOP_WORK
-    return int(each * hops * algorithm.messages)
-
-
-QUICK = 100_000
-"""Work of first schedules up to which these come before all others, and before the whole search of what is likely to be
-near the best.
-"""
-
-LAYOUT_WORK, HOP_WORK, HOP_WORK_OF_SUMS, FAILING_MESSAGE_WORK = 15_000, 20, 45, 5
-"""The work of reading an algorithm of a library, of each message on each link; where many sums meet in switches; and of
-each message where the algorithm does not run.
-"""
-
-TO_ALL_OTHERS = frozenset({"direct", "pairwise"})
-"""Algorithms that send from each NPU to all others."""
-
-PASSED_ON = {"ring": 0.5, "bidirectional_ring": 0.25}
-"""How often a block of an All-to-All is sent, by the number of NPUs."""
-
-
-EXCHANGES = 4
-"""Synthesizers that are tried for the reductions among nodes."""
 
 
 def _unwound(module: Module) -> Module | None:
@@ -195,8 +138,8 @@ class _Builders:
         self._whole = bounds
         self._bounds: dict[bool, int] = {}
 
-    def candidates(self, where: str) -> list[Candidate]:
-        """The candidates, the most promising for their work first. where: what their names end with."""
+    def candidates(self, suffix: str) -> list[Candidate]:
+        """The candidates, the most promising for their work first. suffix: of their names."""
         planners: dict[str, PhasePlanner | ModulePlanner] = {
             "in-network": ModulePlanner(self._in_network, estimate_in_network)
         }
@@ -208,8 +151,8 @@ class _Builders:
             estimate = None if planner.estimate is None else planner.estimate(self._shape)
             if estimate is not None:
                 build = self._by_phase(planner) if isinstance(planner, PhasePlanner) else self._whole_module(planner)
-                listed.append(Candidate(name + where, self._module.network, estimate, build))
-        return _most_promising_first(listed)
+                listed.append(Candidate(name + suffix, self._module.network, estimate, build))
+        return sorted(listed, key=_by_promise)
 
     def _whole_module(self, planner: ModulePlanner) -> Callable[[WorkMeter], Module]:
         def build(meter: WorkMeter) -> Module:
@@ -222,23 +165,17 @@ class _Builders:
         return build
 
     def _in_network(self, module: Module, effort: Effort, _options: IntOptions) -> Module:
-        return in_network(module, effort, lambda inner: self._best_first(inner, effort))
+        return in_network(module, effort, lambda inner: self._first_schedule(inner, effort))
 
-    def _best_first(self, module: Module, effort: Effort) -> Module:
-        """The module with the shortest first schedule of some promising synthesizers. Raises what they raise."""
-        best: Module | None = None
+    def _first_schedule(self, module: Module, effort: Effort) -> Module:
+        """The module with the first schedule that a synthesizer finds. Raises what the first one raises."""
         failure: CollcError | None = None
-        for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates("")[:EXCHANGES]:
+        for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates(""):
             try:
-                built = candidate.build(WorkMeter(effort.work.limit))
+                return candidate.build(WorkMeter(effort.work.limit))
             except CollcError as error:
                 failure = failure or error
-                continue
-            if best is None or built.collective_time() < best.collective_time():
-                best = built
-        if best is None:
-            raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
-        return best
+        raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
 
     def _by_phase(self, planner: PhasePlanner) -> Callable[[WorkMeter], Module]:
         """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""

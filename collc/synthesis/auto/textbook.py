@@ -7,86 +7,29 @@ network, though not always well.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-
-import numpy as np
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.fixed.layout import lay_out
-from collc.synthesis.fixed.send_paths import SendPaths
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
 from collc.synthesis.task import AlgorithmLibrary
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.demand import ChunkTable, Op
+from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, RowSchedule, Transfers
+from collc.ten.schedule import RowSchedule, Transfers
 
 
-class TextbookAlgorithm:
-    """An algorithm for all runs of a module.
-
-    messages: in all, about, were each sent from where a chunk is to where it is wanted. paths: on the module's network.
-    shape: the sizes of dimensions, for an algorithm that takes them.
-    """
-
-    def __init__(
-        self,
-        module: Module,
-        library: AlgorithmLibrary,
-        name: str,
-        messages: int,
-        paths: SendPaths,
-        shape: Sequence[int] = (),
-    ) -> None:
-        self.name, self.messages = name, messages
-        self._module, self._library, self._paths, self._shape = module, library, paths, shape
-
-    @cached_property
-    def _sends(self) -> list[AlgorithmSends]:
-        """Those of each run. Raises SourceError if the algorithm does not fit."""
-        demand, found = self._module.demand, list[AlgorithmSends]()
-        for number, run in enumerate(demand.runs):
-            assert run.standard is not None
-            shape = self._shape if len(run.group) == self._module.network.npu_count else ()
-            sends = self._library.sends(run.standard, len(run.group), self.name, shape)
-            found.append(sends.renumber(run.group, int(demand.first_chunk[number])))
-        return found
-
-    @cached_property
-    def least_time(self) -> int:
-        """Picoseconds that its schedule takes at least: as long as what it sends occupies the busiest links.
-
-        Raises SourceError if the algorithm does not fit.
-        """
-        demand = self._module.demand
-        sends = AlgorithmSends.concatenate(self._sends)
-        column = np.unique(demand.chunks.size, return_inverse=True)[1].reshape(-1)[sends.chunk]
-        kinds, counts = np.unique(np.stack([sends.source, sends.target, column]), axis=1, return_counts=True)
-        loads: Counter[tuple[int, int]] = Counter()
-        for kind, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
-            for ends, time in self._paths.load(*kind).items():
-                loads[ends] += count * time
-        return max(loads.values(), default=0)
-
-    def build(self) -> Module:
-        """The module with the algorithm laid out. Raises CollcError if it does not run on the network."""
-        module, network, demand = self._module, self._module.network, self._module.demand
-        parts = [lay_out(network, demand, run, sends, module.model) for run, sends in enumerate(self._sends)]
-        rows = Transfers.concatenate(parts)
-        apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
-        if apart is None:
-            raise NoSchedule(Diagnostic("S0201", f"the messages of {self.name} meet on links too often"))
-        return module.with_schedule(RowSchedule(module.model, apart), self.name)
-
-
-def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[TextbookAlgorithm]:
+def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[tuple[str, int, Callable[[], Module]]]:
     """The algorithms that may serve a module, in the order of the library; none if they cannot.
 
+    Yields the name, about how many messages it has, and a function that makes the module with the algorithm laid out,
+    which raises CollcError if it does not fit or does not run on the network.
+
     All runs are of one kind of standard collective, nothing is planned yet, and no switch has a limited buffer. An
-    algorithm that takes a shape gets that of the product that the network is.
+    algorithm that takes a shape gets the shape of the product that the network is.
     """
     standards = [run.standard for run in module.demand.runs]
     kinds = {standard.kind if standard is not None else "" for standard in standards}
@@ -95,11 +38,37 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[T
     if len(kinds) != 1 or many or module.schedule is not None or network.has_limited_buffers:
         return
     messages = sum(_messages(table) for table in module.demand.tables)
-    shape, paths = dimension_sizes(network), SendPaths(network, Clock.of(network, module.demand, module.model))
+    if messages > MOST_TRANSFERS:
+        return
     for name in library.names(kinds.pop()):
-        sizes = shape if name == "hierarchical" else ()
-        if messages <= MOST_TRANSFERS and (name != "hierarchical" or 1 < len(shape) <= MOST_DIMENSIONS):
-            yield TextbookAlgorithm(module, library, name, messages, paths, sizes)
+        if name != "hierarchical" or hierarchical_shape(network, len(network.npus)):
+            yield name, messages, partial(_laid_out_module, module, library, name)
+
+
+def _laid_out_module(module: Module, library: AlgorithmLibrary, name: str) -> Module:
+    """The module with an algorithm laid out. Raises CollcError if it does not fit or does not run on the network."""
+    network, demand, parts = module.network, module.demand, list[Transfers]()
+    for number in range(len(demand.runs)):
+        sends = textbook_sends(library, network, demand, number, name)
+        parts.append(lay_out(network, demand, number, sends, module.model))
+    rows = Transfers.concatenate(parts)
+    apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
+    if apart is None:
+        raise NoSchedule(Diagnostic("S0201", f"the messages of {name} meet on links too often"))
+    return module.with_schedule(RowSchedule(module.model, apart), name)
+
+
+def textbook_sends(
+    library: AlgorithmLibrary, network: Network, demand: Demand, number: int, name: str
+) -> AlgorithmSends:
+    """The sends of an algorithm between the NPUs of a run of a standard collective. Raises SourceError if it does not
+    fit. number: of the run.
+    """
+    run = demand.runs[number]
+    assert run.standard is not None
+    shape = hierarchical_shape(network, len(run.group)) if name == "hierarchical" else ()
+    sends = library.sends(run.standard, len(run.group), name, shape)
+    return sends.renumber(run.group, int(demand.first_chunk[number]))
 
 
 MOST_DIMENSIONS = 4
@@ -129,7 +98,7 @@ def dimension_sizes(network: Network) -> list[int]:
 def hierarchical_shape(network: Network, members: int) -> list[int]:
     """The sizes of dimensions for `hierarchical` over a group of `members` NPUs; [] if it does not fit.
 
-    It is for all NPUs of a network with two to MOST_DIMENSIONS dimensions.
+    It is for all NPUs of a network with two to MOST_DIMENSIONS dimensions, of which none has failed.
     """
-    shape = dimension_sizes(network) if members == len(network.npus) else []
-    return shape if 1 < len(shape) <= MOST_DIMENSIONS else []
+    shape = dimension_sizes(network)
+    return shape if 1 < len(shape) <= MOST_DIMENSIONS and members == len(network.npus) == math.prod(shape) else []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from collc.graph.digraph import Digraph
@@ -28,17 +26,6 @@ class SendPaths:
     def links(self, source: int, target: int, column: int) -> list[int]:
         """The parallel links from one device to another, the shortest first."""
         return self._of(column).edges(source, target)
-
-    def load(self, source: int, target: int, column: int) -> dict[tuple[int, int], int]:
-        """For each pair of devices along a path, the picoseconds for which a chunk occupies a link at least, over the
-        number of parallel links; {} where no path leads to the target.
-        """
-        path = self.devices(source, target, column) or []
-        found: dict[tuple[int, int], int] = {}
-        for ends in pairwise(path):
-            links = self.links(*ends, column)
-            found[ends] = min(int(self._clock.busy[self._clock.kind[link], column]) for link in links) // len(links)
-        return found
 
     def _of(self, column: int) -> LexicographicPaths:
         if column not in self._by_column:

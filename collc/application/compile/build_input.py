@@ -1,35 +1,45 @@
-"""The options of a synthesis: what the settings say, else what the `synthesize` statement says, else the default."""
+"""What a schedule is compiled from, and what follows from it: files, passes, and options of the synthesis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import cast
 
-from collc.application.compile.handwritten_runs import has_handwritten
+from collc.application.compile.output_files import emits_of
 from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
 from collc.passes.context import HandwrittenRun, Pass, PassContext
 from collc.passes.pipeline import Value, make_pass, parse_pipeline
 from collc.passes.registry import Fixed, Invert
 from collc.passes.synthesizers import COMMON
-from collc.source.program import ScheduleRequest
+from collc.source.program import EmitRequest, ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.experience import Experience
 from collc.synthesis.task import Effort
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.schedule import LinkModel
 
 
 @dataclass(frozen=True, eq=False)
-class SynthesisOptions:
-    """The options of the synthesis of one schedule.
+class BuildInput:
+    """What a schedule is compiled from. Of an option the settings decide, else the `synthesize` statement, else the
+    default.
 
-    request: the schedule in the program. settings: of the compilation.
+    module_text: receives the modules that `Settings.print_after` asks for. interrupted: whether a signal has asked to
+    end the search.
     """
 
     request: ScheduleRequest
     settings: Settings
+    progress: Progress = lambda _share, _phase: None
+    module_text: Callable[[str], None] = lambda _text: None
+    interrupted: Callable[[], bool] = lambda: False
+
+    @property
+    def emits(self) -> tuple[EmitRequest, ...]:
+        """The files to write; their kinds also decide which schedules are fit."""
+        return emits_of(self.request, self.settings.emit)
 
     def _value(self, name: str, setting: Value | None) -> Value | None:
         """The setting, else the option of the program (times in seconds), else the default."""
@@ -53,12 +63,10 @@ class SynthesisOptions:
         limit = self._value("time_limit", self.settings.time_limit)
         return None if limit is None else float(limit)
 
-    def context(
-        self, stop: Callable[[], bool], progress: Progress, experience: Experience | None = None
-    ) -> PassContext:
+    def context(self, stop: Callable[[], bool], work: Fraction = Fraction(1), has_other: bool = False) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 
-        stop: polled by the synthesizers; True ends the search. experience: of searches with other numbers of chunks.
+        stop: polled by the synthesizers; True ends the search. work, has_other: see `Effort`.
         """
         settings = self.settings
         effort = Effort(
@@ -66,9 +74,10 @@ class SynthesisOptions:
             trials=int(self._value("trials", settings.trials) or 0),
             threads=int(self._value("threads", settings.threads) or 0),
             stop=stop,
-            progress=progress,
+            progress=self.progress,
             time_limit=self.time_limit,
-            experience=experience,
+            work_part=work,
+            has_other=has_other,
             library=StandardAlgorithms(),
         )
         handwritten = {
@@ -93,14 +102,14 @@ class SynthesisOptions:
         if all(run.moves is not None for run in self.request.runs):
             return (Fixed(),)
         synthesizer = self.settings.synthesizer or self.request.synthesizer
-        return (*self.by_hand(), make_pass(synthesizer, self.own), Invert())
+        return (*self.by_hand(), make_pass(synthesizer, self.own_options), Invert())
 
     def by_hand(self) -> tuple[Pass, ...]:
         """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
-        return (Fixed(),) if has_handwritten(self.request) else ()
+        return (Fixed(),) if self.request.is_handwritten else ()
 
     @property
-    def own(self) -> dict[str, Value | None]:
+    def own_options(self) -> dict[str, Value | None]:
         """The options that only the synthesizer has that runs.
 
         The program's options of another synthesizer do not apply to one that the settings name.
