@@ -47,10 +47,10 @@ class Digraph:
 
     def reverse(self) -> Digraph:
         """The graph with every edge turned round; edge numbers stay."""
-        return self._reversed
+        return self._reversed_graph
 
     @cached_property
-    def _reversed(self) -> Digraph:
+    def _reversed_graph(self) -> Digraph:
         return Digraph(self.vertex_count, self.target, self.source)
 
     def with_edges(self, kept: BoolArray) -> Digraph:

@@ -11,7 +11,7 @@ from collc.graph.digraph import Digraph
 from collc.ten.arrays import BoolArray, Int32Array
 
 
-def reached(graph: Digraph, starts: Iterable[int]) -> BoolArray:
+def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
     """bool[vertices]: the vertices that paths from some vertices lead to, these included."""
     offsets, edges = graph.out_edges
     ends = graph.target[edges]

@@ -129,13 +129,13 @@ def test_the_search_for_bounds_ends_at_a_known_time() -> None:
 def test_traffic_of_some_chunks_leaves_out_the_others(chunks: list[int], received: int) -> None:
     """An All-Gather of four NPUs with two chunks each: every chunk goes to three NPUs."""
     _, traffic = traffic_of(all_gather([0, 1, 2, 3], chunks=2), np.array(chunks, np.int32))
-    assert [int(part.received().sum()) for part in traffic] == [received]
+    assert [int(part.received_chunks().sum()) for part in traffic] == [received]
 
 
 def test_traffic_counts_a_column_for_each_device() -> None:
     _, (part,) = traffic_of(all_gather([0, 1, 2, 3]), None)
-    assert part.received().tolist() == [[3, 3, 3, 3]]
-    assert part.sent().tolist() == [[1, 1, 1, 1]]  # others may pass them on
+    assert part.received_chunks().tolist() == [[3, 3, 3, 3]]
+    assert part.sent_chunks().tolist() == [[1, 1, 1, 1]]  # others may pass them on
 
 
 @pytest.mark.parametrize("outward", [False, True])
@@ -170,7 +170,7 @@ def test_a_transfer_occupies_its_link_for_a_picosecond_at_least() -> None:
 def test_chunks_of_two_sizes_count_by_their_bytes_too() -> None:
     net = network(2, [(0, 1, LinkKind(0, Fraction(10**9)))])
     times = TransferTimes.of(net, np.array([1000, 3000]), LinkModel.PIPELINED)
-    links = Delays.none(net).link_classes(net).of(np.ones(1, np.bool_))
+    links = Delays.without_lags(net).link_classes(net).of(np.ones(1, np.bool_))
     assert times.delivery(links, [1, 1]) == 4_000_000
 
 

@@ -42,7 +42,7 @@ def several_runs_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     if len(demand.runs) < 2 or 2 not in phases or network.reduces.any():
         return
     for labels in _partitions(fluid):
-        volume = sum(_entering(run, labels) for run in demand.runs)
+        volume = sum(_bytes_into_parts(run, labels) for run in demand.runs)
         time = fluid.time_between(with_switches(network, labels), volume)
         npus = network.npus
         yield Bound(time, name_of_links_between(network, npus, labels[npus].tolist()))
@@ -67,7 +67,7 @@ def _partitions(fluid: Fluid) -> Iterator[Int64Array]:
             yield labels
 
 
-def _entering(run: Run, labels: Int64Array) -> int:
+def _bytes_into_parts(run: Run, labels: Int64Array) -> int:
     """Bytes of a run that must enter parts."""
     standard, part = run.standard, labels[run.group]
     if standard is None:

@@ -186,21 +186,21 @@ class PathLoads:
         price = mean * share / (mean * share).max()
         return price if self._value(price, self._distances(price)) > best_value else best, False
 
-    def _whole(self, price: FloatArray) -> Int64Array:
+    def _whole_prices(self, price: FloatArray) -> Int64Array:
         return np.maximum(1, np.rint(price * LARGEST_PRICE)).astype(np.int64)
 
     def _distances(self, price: FloatArray) -> Int64Array:
-        return distances_to(self.fluid.graph, self._whole(price), self.targets)
+        return distances_to(self.fluid.graph, self._whole_prices(price), self.targets)
 
     def _value(self, price: FloatArray, distance: Int64Array) -> float:
         """Work of all chunks / what the links do of it in a unit of time, without latencies."""
         reached = np.where(distance < UNREACHABLE, distance, 0)
         work = float((self.volume * reached.astype(np.float64)).sum())
         work += sum(float(bytes_ * int(reached[row, source])) for bytes_, row, source in self._ends(reached))
-        return work / float(self._whole(price) @ self.fluid.capacity.astype(np.float64))
+        return work / float(self._whole_prices(price) @ self.fluid.capacity.astype(np.float64))
 
     def _bound(self, price: FloatArray) -> Bound:
-        network, whole, distance = self.fluid.network, self._whole(price), self._distances(price)
+        network, whole, distance = self.fluid.network, self._whole_prices(price), self._distances(price)
         reached = np.where(distance < UNREACHABLE, distance, 0)
         pairs = zip(self.volume.ravel().tolist(), reached.ravel().tolist(), strict=True)
         work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
@@ -220,11 +220,11 @@ class PathLoads:
             yield bytes_, int(rows[row]), int(holders[column[row]])
 
     @cached_property
-    def _leaving(self) -> _Ends:
+    def _sources(self) -> _Ends:
         return _Ends(self.fluid.network.source, self.fluid.network.device_count)
 
     @cached_property
-    def _entering(self) -> _Ends:
+    def _targets(self) -> _Ends:
         return _Ends(self.fluid.network.target, self.fluid.network.device_count)
 
     def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
@@ -233,9 +233,9 @@ class PathLoads:
         waiting = self.volume.astype(np.float64)
         for bytes_, row, source in self._ends(distance):
             waiting[row, source] += bytes_
-        tight = distance[:, network.source] == distance[:, network.target] + self._whole(price)
+        tight = distance[:, network.source] == distance[:, network.target] + self._whole_prices(price)
         share = (tight & (distance[:, network.source] < UNREACHABLE)).astype(np.float64)
-        paths = self._leaving.sums(share)
+        paths = self._sources.sums(share)
         share /= np.maximum(paths[:, network.source], 1)
         load = np.zeros(network.link_count)
         while True:
@@ -244,7 +244,7 @@ class PathLoads:
             if not moved.any():
                 return load
             load += moved.sum(axis=0)
-            waiting = self._entering.sums(moved)
+            waiting = self._targets.sums(moved)
 
 
 class _Ends:

@@ -72,7 +72,7 @@ class _AllToAllTraffic:
     size_count: int
     pairwise: bool = True
 
-    def crossing(self, inside: BoolArray) -> Crossing:
+    def chunks_into(self, inside: BoolArray) -> Crossing:
         """See _TableTraffic."""
         within = int(np.count_nonzero(inside[self.group]))
         counts = np.zeros(self.size_count, np.int64)
@@ -83,19 +83,19 @@ class _AllToAllTraffic:
         """See _TableTraffic."""
         return self.group, self.group
 
-    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+    def shared_chunks(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
         """See _TableTraffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
         yield from ()
 
-    def received(self) -> Int64Array:
+    def received_chunks(self) -> Int64Array:
         """See _TableTraffic."""
         found = np.zeros((self.size_count, int(self.group.max()) + 1), np.int64)
         found[self.size, self.group] = (len(self.group) - 1) * self.chunks
         return found
 
-    def sent(self) -> Int64Array:
+    def sent_chunks(self) -> Int64Array:
         """See _TableTraffic."""
-        return self.received()
+        return self.received_chunks()
 
     def transfers(self, hops: Int32Array | None) -> Int64Array:
         """See _TableTraffic."""
@@ -144,7 +144,7 @@ class _TableTraffic:
         np.cumsum(inside[sets.members], out=total[1:])
         return total[sets.offsets[1:]] - total[sets.offsets[:-1]]
 
-    def crossing(self, inside: BoolArray) -> Crossing:
+    def chunks_into(self, inside: BoolArray) -> Crossing:
         """What must enter a set of devices, bool[devices]; a reduced chunk counts once."""
         count = self._members_inside(inside)
         pre, post = count[self._pre], count[self._post]
@@ -194,7 +194,7 @@ class _TableTraffic:
             found[size] = np.bincount(self._sets.members, each, self._devices).astype(np.int64)
         return found
 
-    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+    def shared_chunks(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
         """(senders, receivers, int64[sizes] counts): chunks of which each receiver needs what each sender has.
 
         Of a copied chunk with several holders, none need send.
@@ -207,7 +207,7 @@ class _TableTraffic:
             counts = np.bincount(self._size[found], self._counts[found], self._size_count).astype(np.int64)
             yield self._sets[pre], self._sets[post], counts
 
-    def received(self) -> Int64Array:
+    def received_chunks(self) -> Int64Array:
         """int64[sizes, devices]: chunks that each device must receive.
 
         A copy is received by each NPU that wants it and does not hold it, a reduced chunk by each that wants it.
@@ -219,7 +219,7 @@ class _TableTraffic:
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found + self._count_by_device(np.flatnonzero(self._reduced), self._post)
 
-    def sent(self) -> Int64Array:
+    def sent_chunks(self) -> Int64Array:
         """int64[sizes, devices]: chunks that each device must send.
 
         A copy is sent by its holder if there is only one, a reduced chunk by each contributor, except by an NPU that is
