@@ -19,8 +19,8 @@ from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
+from collc.base.messages import Outcome
 from collc.base.options import OptionValue, check_values
-from collc.base.outcome import Outcome
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Destination
 from collc.msccl.options import MscclOptions, msccl_options
