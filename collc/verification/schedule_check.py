@@ -26,31 +26,29 @@ from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports, overlaps
 from collc.ten.module import Module
 from collc.ten.network import Network
+from collc.ten.schedule import Clock, Transfers
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import is_proved
-from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
-from collc.verification.verdict import Findings, Verdict, all_right, at, nothing_to_check
+from collc.verification.valid_transfers import clock_of, valid_transfers
+from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
 
 MAX_LISTED: Final = 250
 """Offenders of a check of links or endpoints that are reported to the findings."""
 
 
-def check_links(transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
+def check_links(transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:
     """Report transfers that start while the one before them still occupies the link, MAX_LISTED of them at most."""
     if compiled:
         from collc.kernels.schedule_check import overlaps as first_overlaps
 
-        clock = transfers.clock
         links = len(clock.kind)
         columns = (transfers.chunk, transfers.link, transfers.start)
         count, earlier, later = first_overlaps(*columns, clock.busy, clock.size_of, clock.kind, links, MAX_LISTED)
         pairs = list(zip(earlier[:count].tolist(), later[:count].tolist(), strict=True))
     else:
-        busy, _ = transfers.durations(slice(None))
-        pairs = _overlapping_pairs(transfers.link, transfers.start, busy)
+        pairs = _overlapping_pairs(transfers.link, transfers.start, clock.busy_of(transfers))
     for first, second in pairs[:MAX_LISTED]:
-        busy, _ = transfers.durations(np.array([first]))
-        until = int(transfers.start[first]) + int(busy[0])
+        until = int(transfers.start[first]) + int(clock.busy_of(transfers.select(np.array([first])))[0])
         start = int(transfers.start[second])
         message = (
             f"{findings.link(int(transfers.link[second]))} is given {findings.chunk(int(transfers.chunk[second]))} "
@@ -65,7 +63,7 @@ def _overlapping_pairs(user: Int32Array, begin: Int64Array, taken: Int64Array) -
     return sorted(zip(earlier.tolist(), later.tolist(), strict=True), key=lambda pair: pair[1])
 
 
-def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
+def check_endpoints(transfers: Transfers, clock: Clock, findings: Findings) -> None:
     """Report transfers that an NPU cannot send, or receive, beside the one before, MAX_LISTED of each at most.
 
     A transfer occupies the injection of its source from its start on, or if messages queue from when it is injected,
@@ -74,26 +72,26 @@ def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
     network = findings.network
     ports = Ports.of(network)
     time = ports.occupancy(findings.demand.chunks.size)
-    _, total = transfers.durations(slice(None))
+    total = clock.total_of(transfers)
     leaving, coming = ports.out[network.source[transfers.link]], ports.into[network.target[transfers.link]]
     taken = time[coming, transfers.chunk]
     sent = time[leaving, transfers.chunk]
     queued = transfers.messages
     injected = transfers.start if queued is None else np.where(queued.number >= 0, queued.injected, transfers.start)
-    _check(ports, transfers, leaving, injected, sent, findings)
-    _check(ports, transfers, coming, transfers.start + total - taken, taken, findings)
+    _check_ports(ports, transfers, leaving, injected, sent, findings)
+    _check_ports(ports, transfers, coming, transfers.start + total - taken, taken, findings)
 
 
-def _check(
-    ports: Ports, transfers: TimedTransfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
+def _check_ports(
+    ports: Ports, transfers: Transfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
 ) -> None:
     """port: int32[transfers], -1 for none. begin, taken: int64, when and for how long each occupies it."""
     for first, second in _overlapping_pairs(port, begin, taken)[:MAX_LISTED]:
         number = int(port[second])
         does = "sends" if ports.sends[number] else "receives"
         message = (
-            f"{findings.device(ports.devices[number])} {does} {_described(transfers, second, findings)} from "
-            f"{at(int(begin[second]))}, but {does} {_described(transfers, first, findings)} until "
+            f"{findings.device(ports.devices[number])} {does} {_description(transfers, second, findings)} from "
+            f"{at(int(begin[second]))}, but {does} {_description(transfers, first, findings)} until "
             f"{at(int(begin[first] + taken[first]))}"
         )
         expected = (
@@ -103,7 +101,7 @@ def _check(
         findings.add("endpoints", "V0202", int(begin[second]), message, expected)
 
 
-def _described(transfers: TimedTransfers, row: int, findings: Findings) -> str:
+def _description(transfers: Transfers, row: int, findings: Findings) -> str:
     return f"{findings.chunk(int(transfers.chunk[row]))} over {findings.link(int(transfers.link[row]))}"
 
 
@@ -149,10 +147,10 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     """
     schedule = module.schedule
     if schedule is None:
-        return nothing_to_check(module.network)
+        return uniform_verdict(module.network, "skipped")
     limited = module.network.has_endpoints and len(Ports.of(module.network)) > 0
     if isinstance(schedule, FactoredSchedule) and not limited and is_proved(module, schedule):
-        return all_right(module.network)
+        return uniform_verdict(module.network, "ok")
     findings = Findings(module.network, module.demand)
     clock = clock_of(module, schedule, findings)
     if clock is None:
@@ -161,23 +159,23 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
         from collc.verification.copy_replay import copies_are_right
 
         if copies_are_right(module, schedule, clock):
-            return all_right(module.network)
+            return uniform_verdict(module.network, "ok")
     transfers = valid_transfers(module, schedule.transfers, clock, findings)
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
-    check_links(transfers, findings, compiled)
+    check_links(transfers, clock, findings, compiled)
     messages = transfers.messages
     if limited:
-        check_endpoints(transfers, findings)
-    _check_chunks(module, transfers, findings, compiled)
+        check_endpoints(transfers, clock, findings)
+    _check_chunks(module, transfers, clock, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
     return findings.verdict(queued)
 
 
-def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
-    check = ChunkCheck(module, transfers, findings)
+def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:
+    check = ChunkCheck(module, transfers, clock, findings)
     chunks = len(module.demand.chunks)
     if compiled:
-        offsets, order, doubtful, slots = _screened(module, transfers)
+        offsets, order, doubtful, slots = _screen_chunks(module, transfers, clock)
     else:
         offsets = np.zeros(chunks + 1, np.int64)
         np.cumsum(np.bincount(transfers.chunk, minlength=chunks), out=offsets[1:])
@@ -198,14 +196,16 @@ def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
     return [(low, high) for low, high in pairwise(cuts) if low < high]
 
 
-def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
+def _screen_chunks(
+    module: Module, transfers: Transfers, clock: Clock
+) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
 
     The slots are int64[slots, 4]: switch, from, until, chunk; none if no buffer is limited.
     """
     from collc.kernels.schedule_check import Rows, by_chunk, screen
 
-    network, table, clock = module.network, module.demand.chunks, transfers.clock
+    network, table = module.network, module.demand.chunks
     offsets, order = by_chunk(transfers.chunk, len(table))
     filled = np.full(len(transfers) if network.has_limited_buffers else 0, -1, np.int64)
     passes = np.zeros(network.device_count, np.bool_)
@@ -216,12 +216,12 @@ def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, In
     flags: UInt8Array = np.zeros(len(table), np.uint8)
     for low, high in _pieces(offsets):
         flags[low:high] = screen(low, high, offsets, order, rows, clock.total, *chunks)
-    flags[transfers.chunk[(transfers.relayed >= 0) | transfers.kept]] = 1
+    flags[transfers.chunk[(transfers.relays >= 0) | transfers.keeps]] = 1
     if transfers.messages is not None:
         flags[transfers.chunk[transfers.messages.number >= 0]] = 1
     leaving = np.flatnonzero(filled >= 0)
     leaving = leaving[flags[transfers.chunk[leaving]] == 0]
-    busy, _ = transfers.durations(leaving)
-    source, until = network.source[transfers.link[leaving]], transfers.start[leaving] + busy
-    slots = np.stack([source, filled[leaving], until, transfers.chunk[leaving]], axis=1).astype(np.int64)
+    rows_out = transfers.select(leaving)
+    until = rows_out.start + clock.busy_of(rows_out)
+    slots = np.stack([network.source[rows_out.link], filled[leaving], until, rows_out.chunk], axis=1).astype(np.int64)
     return offsets, order, np.flatnonzero(flags), slots

@@ -43,14 +43,9 @@ def checks_of(network: Network) -> tuple[str, ...]:
     return (*CHECKS, ENDPOINTS) if network.has_endpoints else CHECKS
 
 
-def nothing_to_check(network: Network) -> Verdict:
-    """The verdict on a module without a schedule."""
-    return Verdict(dict.fromkeys(checks_of(network), "skipped"), ())
-
-
-def all_right(network: Network) -> Verdict:
-    """The verdict on a schedule in which nothing is wrong."""
-    return Verdict(dict.fromkeys(checks_of(network), "ok"), ())
+def uniform_verdict(network: Network, outcome: Outcome) -> Verdict:
+    """The verdict without offenders in which all checks have one outcome."""
+    return Verdict(dict.fromkeys(checks_of(network), outcome), ())
 
 
 @dataclass(slots=True)

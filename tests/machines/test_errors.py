@@ -63,6 +63,8 @@ WRONG = [
     (NODE.replace("<nic>", "<fan>").replace("</nic>", "</fan>"), {}, 9, "<fan> is not expected here"),
     (NODE.replace("400000", "fast"), {"fabric": "switch"}, 9, "'speed' is in Mb/s"),
     ("<!DOCTYPE system [<!ENTITY a 'b'>]>\n<system version=\"1\">&a;</system>", {"kind": "nccl"}, 2, "entities"),
+    ("<a>" * 300 + "</a>" * 300, {"kind": "nccl"}, 1, "nested too deeply"),
+    (NODE.replace('rank="1"', 'rank="&x;"'), {}, 13, "refers to entities"),
     (NODE.replace('rank="1"', 'rank="0"'), {}, 13, "two GPUs have rank 0"),
     (NODE.replace("0000:11:00.0", "0000:10:00.0"), {}, 12, "two GPUs have busid 0000:10:00.0"),
     (SMI.replace("NV12", "NV?", 1), {"gpu": "a100"}, 2, "'NV?' in column GPU1 is not a code"),

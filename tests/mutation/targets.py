@@ -64,7 +64,7 @@ TARGETS: dict[str, tuple[Target, ...]] = {
                     "chunk_check",
                     "schedule_check",
                     "copy_replay",
-                    "timed_transfers",
+                    "valid_transfers",
                     "verdict",
                 )
             ),

@@ -22,8 +22,7 @@ from collc.kernels.pccl_timelines import Buffers, BufferTable, LinkTable, Planne
 from collc.kernels.pccl_times import WORK, TimedConditions, TimedNetwork, TimedScratch, plan_by_times
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.pccl.planning_order import PlanningOrder
-from collc.synthesis.pccl.reserved import reserved_before
-from collc.synthesis.timeline import SlotTimeline, StepTimeline, Timeline
+from collc.synthesis.timeline import SlotTimeline, StepTimeline, Timeline, slots_used
 from collc.ten.arrays import Int32Array, Int64Array, StepTable
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
@@ -34,7 +33,7 @@ class PathSearch:
 
     wanting: int32, as in the conditions, the nearest target of each first. size: int32[conditions], the number of the
     chunk's size among those that occur. busy, total: int64[sizes, links], how long a chunk occupies a link, and until
-    it arrives. to: int64[sizes, targets, devices], distances. reserved, held: int64[n, 3], see `reserved_before`.
+    it arrives. to: int64[sizes, targets, devices], distances. reserved, held: int64[n, 3], see `_reserved_before`.
     """
 
     conditions: Conditions
@@ -64,7 +63,7 @@ class PathSearch:
             np.ascontiguousarray((clock.total if in_steps else clock.busy)[kind][:, columns].T) // unit,
             np.ascontiguousarray(clock.total[kind][:, columns].T) // unit,
             np.where(distances < UNREACHABLE, distances // unit, UNREACHABLE) if in_steps else distances,
-            *reserved_before(conditions),
+            *_reserved_before(conditions),
             step,
         )
 
@@ -209,3 +208,20 @@ def _scanned(buffers: Buffers) -> int:
 
 def _scratch(devices: int, compile_it: bool) -> TimedScratch:
     return TimedScratch(*(numbers(np.full(devices, -1, np.int64), compile_it) for _ in TimedScratch._fields))
+
+
+def _reserved_before(conditions: Conditions) -> tuple[Int64Array, Int64Array]:
+    """What the reserved transfers of a task occupy, in picoseconds.
+
+    Returns int64[n, 3], link, start and end of each transfer; and int64[m, 3], switch (numbered from 0), start and end
+    of each slot of a buffer.
+    """
+    planned, npus = conditions.task.reserved, conditions.task.network.npu_count
+    if planned is None:
+        return np.empty((0, 3), np.int64), np.empty((0, 3), np.int64)
+    links = np.stack(
+        [planned.link.astype(np.int64), planned.start, planned.start + conditions.clock.busy_of(planned)], axis=1
+    )
+    slots = slots_used(conditions.task, conditions.clock).items()
+    held = [(switch - npus, start, end) for switch, intervals in slots for start, end in intervals]
+    return links, np.array(held, np.int64).reshape(-1, 3)
