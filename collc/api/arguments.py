@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
 from collc.base.wording import did_you_mean, listed
@@ -23,30 +23,34 @@ def wrong_type(name: str, expected: str, value: object) -> TypeError:
     return TypeError(f"{name} must be {expected}, not {type(value).__name__}{hint}")
 
 
-def text(name: str, value: object) -> str | None:
-    """A string, or None. Raises TypeError."""
-    if value is None or isinstance(value, str):
+# Checks of keywords: each returns the value of a keyword, of Python's own type, for any value but None.
+
+
+def text(name: str, value: object) -> str:
+    """A string. Raises TypeError."""
+    if isinstance(value, str):
         return value
     raise wrong_type(name, "a str", value)
 
 
-def integer(name: str, value: object, least: int) -> int | None:
-    """An integer of at least `least` and less than 2**63, or None; NumPy's count too. Raises TypeError, ValueError."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise wrong_type(name, "an int", value)
-    plain: Any = value
-    number = operator.index(plain)
-    if not least <= number < 2**63:
-        raise ValueError(f"{name} must be at least {least} and less than 2**63, not {value!r}")
-    return number
+def at_least(least: int) -> Callable[[str, object], int]:
+    """A check for an integer of at least `least` and less than 2**63; NumPy's count too."""
+
+    def integer(name: str, value: object) -> int:
+        """The integer. Raises TypeError or ValueError."""
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise wrong_type(name, "an int", value)
+        plain: Any = value
+        number = operator.index(plain)
+        if not least <= number < 2**63:
+            raise ValueError(f"{name} must be at least {least} and less than 2**63, not {value!r}")
+        return number
+
+    return integer
 
 
-def seconds(name: str, value: object) -> float | None:
-    """A positive finite number, or None. Raises TypeError, ValueError."""
-    if value is None:
-        return None
+def seconds(name: str, value: object) -> float:
+    """A positive finite number. Raises TypeError, ValueError."""
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise wrong_type(name, "a number of seconds", value)
     plain: Any = value
@@ -55,44 +59,51 @@ def seconds(name: str, value: object) -> float | None:
     return float(plain)
 
 
-def sizes(name: str, value: object) -> tuple[int, int | None]:
+def sizes(name: str, value: object) -> tuple[int, int | None] | Literal["auto"]:
     """The smallest and the largest of a range of sizes; None: no largest. Raises TypeError, ValueError."""
-    if value is None:
-        return (0, None)
+    if value == "auto":
+        return "auto"
     pair = tuple(cast("tuple[object, ...]", value)) if isinstance(value, tuple | list) else ()
     if len(pair) != 2:
         raise TypeError(f"{name} must be a pair (smallest, largest) of ints, not {value!r}")
-    smallest, largest = (integer(f"a size in {name}", size, 0) for size in pair)
+    smallest, largest = (None if size is None else at_least(0)(f"a size in {name}", size) for size in pair)
     return smallest or 0, largest
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False; None is False. Raises TypeError."""
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    if type(value).__name__ in ("bool", "bool_"):  # of NumPy
+    """True or False; NumPy's count too. Raises TypeError."""
+    if type(value).__name__ in ("bool", "bool_"):
         return bool(value)
     raise wrong_type(name, "a bool", value)
 
 
-def one_of(name: str, value: object, choices: Collection[str]) -> Any:  # noqa: ANN401 (a Literal of the caller)
-    """One of the choices, or None. Raises ValueError."""
-    if value is None or (isinstance(value, str) and value in choices):
-        return value
-    raise ValueError(f"{name} must be {listed([repr(str(choice)) for choice in choices], 'or')}, not {value!r}")
+def one_of(*choices: str) -> Callable[[str, object], Any]:
+    """A check for one of some strings."""
+
+    def choice(name: str, value: object) -> object:
+        """The string. Raises ValueError."""
+        if isinstance(value, str) and value in choices:
+            return value
+        raise ValueError(f"{name} must be {listed([repr(str(choice)) for choice in choices], 'or')}, not {value!r}")
+
+    return choice
 
 
 def path(name: str, value: object, otherwise: str = "a str or a path") -> Path:
     """A path. otherwise: what the argument may be, for the message. Raises TypeError, ValueError."""
-    plain: Any = value
-    if not isinstance(plain, str | PathLike):
-        raise wrong_type(name, otherwise, plain)
-    found: Any = fspath(cast("str | PathLike[Any]", plain))
-    if not isinstance(found, str):
-        raise wrong_type(name, otherwise, found)
-    if "\0" in found:
-        raise ValueError(f"{name} must be a path, and {found!r} has a null character")
-    return Path(found)
+    given: Any = fspath(cast("PathLike[Any]", value)) if isinstance(value, str | PathLike) else value
+    if not isinstance(given, str):
+        raise wrong_type(name, otherwise, given)
+    if "\0" in given:
+        raise ValueError(f"{name} must be a path, and {given!r} has a null character")
+    return Path(given)
+
+
+def function(name: str, value: object) -> object:
+    """A function. Raises TypeError."""
+    if callable(value):
+        return value
+    raise wrong_type(name, "a function", value)
 
 
 def module(value: object) -> Module:
@@ -108,18 +119,12 @@ Definition = int | float | bool | str
 """A value of a param: a string is text in the syntax of `.coll`, as in "9MiB", or the value of a string param."""
 
 
-def definition_texts(values: object) -> dict[str, str]:
+def definition_texts(name: str, values: object) -> dict[str, str]:
     """The values of params as text. Raises TypeError or ValueError."""
-    if values is None:
-        return {}
     if not isinstance(values, Mapping):
-        raise wrong_type("definitions", "a mapping from names to values", values)
-    found: dict[str, str] = {}
-    for name, value in cast("Mapping[object, Any]", values).items():
-        if not isinstance(name, str):
-            raise wrong_type("a name in definitions", "a str", name)
-        found[name] = value_text(value)
-    return found
+        raise wrong_type(name, "a mapping from names to values", values)
+    items = cast("Mapping[object, object]", values).items()
+    return {text(f"a name in {name}", param): value_text(value) for param, value in items}
 
 
 def value_text(value: object) -> str:
@@ -151,11 +156,14 @@ class _Missing:
 _MISSING: Final = _Missing()
 
 
-def with_keywords(options: type, former: Mapping[str, str] = {}) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def with_keywords(
+    options: type, checks: Mapping[str, Callable[[str, object], object]], former: Mapping[str, str] = {}
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator for a function whose last parameter is `**options: Unpack[Options]`, Options being a TypedDict.
 
     The decorated function raises TypeError for an unknown keyword and names the nearest one, and its signature, which
-    `help` and notebooks show, lists every keyword with its type. former: the names that keywords had before.
+    `help` and notebooks show, lists every keyword with its type. It passes on what the check of each keyword returns,
+    and none that is None. checks: by keyword; a keyword may have none. former: the names that keywords had before.
     """
     keywords = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=_MISSING, annotation=getattr(kind, "__forward_arg__", kind))
@@ -169,12 +177,16 @@ def with_keywords(options: type, former: Mapping[str, str] = {}) -> Callable[[Ca
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in kwargs:
+            given: dict[str, Any] = {}
+            for name, value in kwargs.items():
                 if name not in known:
                     hint = did_you_mean(name, known, f"the keywords are {listed(known)}")
                     hint = f"it is '{former[name]}'" if name in former else hint
                     raise TypeError(f"{function.__name__}() has no keyword '{name}'; {hint}")
-            return function(*args, **kwargs)
+                if value is not None:
+                    given[name] = checks[name](name, value) if name in checks else value
+            checked: Any = function
+            return checked(*args, **given)
 
         shown: Any = call
         shown.__signature__ = Signature([*positional, *keywords], return_annotation=own.return_annotation)

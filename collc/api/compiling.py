@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Final, Literal, TypedDict, Unpack, cast
+from typing import Any, Final, Literal, TypedDict, Unpack, cast
 
 from collc.api import arguments
-from collc.api.arguments import Definition, definition_texts, with_keywords
+from collc.api.arguments import Definition, with_keywords
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import CompileReport
 from collc.application.design.design_report import DesignsReport
 from collc.application.design.designs import solve_designs as solve
-from collc.application.settings import Callbacks, Progress, Settings
+from collc.application.settings import Callbacks, Settings
 from collc.base.diagnostics import SourceFile
 from collc.emit.kinds import EMIT_KINDS
 from collc.ten.link_model import LinkModel
@@ -65,7 +65,44 @@ CompileOptions.__doc__ = f"{CompileOptions.__doc__}\n    Kinds of files: {_KINDS
 _FORMER: Final = {"only": "schedule", "algorithm": "synthesizer"}
 
 
-@with_keywords(CompileOptions, _FORMER)
+def _chunks(name: str, value: object) -> int | Literal["auto"]:
+    """A number of chunks, or "auto". Raises TypeError or ValueError."""
+    return arguments.one_of("auto")(name, value) if isinstance(value, str) else arguments.at_least(1)(name, value)
+
+
+def _kinds(name: str, emit: object) -> tuple[str, ...]:
+    """The kinds of files to write: of one string, or of several. Raises TypeError."""
+    kinds = (
+        (emit,) if isinstance(emit, str) or not isinstance(emit, Iterable) else tuple(cast("Iterable[object]", emit))
+    )
+    for kind in kinds:
+        if not isinstance(kind, str):
+            raise arguments.wrong_type(name, "a str or several", kind)
+    return cast("tuple[str, ...]", kinds)
+
+
+_CHECKS: Final = {
+    "definitions": arguments.definition_texts,
+    "design": arguments.text,
+    "schedule": arguments.text,
+    "synthesizer": arguments.text,
+    "seed": arguments.at_least(0),
+    "trials": arguments.at_least(1),
+    "threads": arguments.at_least(1),
+    "time_limit": arguments.seconds,
+    "link_model": arguments.one_of(*LinkModel),
+    "chunks": _chunks,
+    "passes": arguments.text,
+    "prove": arguments.flag,
+    "certificate": arguments.path,
+    "emit": _kinds,
+    "output": arguments.path,
+    "progress": arguments.function,
+    "errors": arguments.one_of("raise", "report"),
+}
+
+
+@with_keywords(CompileOptions, _CHECKS, _FORMER)
 def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> CompileReport:  # noqa: A001
     """Compile a program: synthesize and check all its schedules, and write the files that it asks for.
 
@@ -79,7 +116,7 @@ def compile(source: str | PathLike[str], **options: Unpack[CompileOptions]) -> C
     return _compile(_file_of(source), options)
 
 
-@with_keywords(CompileOptions, _FORMER)
+@with_keywords(CompileOptions, _CHECKS, _FORMER)
 def compile_text(text: str, **options: Unpack[CompileOptions]) -> CompileReport:
     """Compile a program given as text, as `compile` does. File names in its imports start at the current folder."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -94,56 +131,13 @@ def _file_of(source: str | PathLike[str]) -> Path | SourceFile:
 
 
 def _compile(source: Path | SourceFile, options: CompileOptions) -> CompileReport:
-    errors = arguments.one_of("errors", options.get("errors"), ("raise", "report"))
-    progress: Progress | None = options.get("progress")
-    if progress is not None and not callable(progress):
-        raise arguments.wrong_type("progress", "a function", progress)
+    settings: dict[str, Any] = {"only" if name == "schedule" else name: value for name, value in options.items()}
+    errors, progress = settings.pop("errors", "raise"), settings.pop("progress", None)
     callbacks = Callbacks() if progress is None else Callbacks(progress=progress)
-    report = compile_program(source, _settings(options), callbacks)
+    report = compile_program(source, Settings(**settings, keep_modules=True), callbacks)
     if errors != "report":
         report.raise_if_failed()
     return report
-
-
-def _settings(options: CompileOptions) -> Settings:
-    """The settings of a compilation. Raises TypeError or ValueError for values that no keyword takes."""
-    certificate = options.get("certificate")
-    return Settings(
-        output=arguments.path("output", options.get("output") or "."),
-        only=arguments.text("schedule", options.get("schedule")),
-        definitions=definition_texts(options.get("definitions")),
-        emit=_kinds(options.get("emit")),
-        synthesizer=arguments.text("synthesizer", options.get("synthesizer")),
-        seed=arguments.integer("seed", options.get("seed"), 0),
-        trials=arguments.integer("trials", options.get("trials"), 1),
-        threads=arguments.integer("threads", options.get("threads"), 1),
-        time_limit=arguments.seconds("time_limit", options.get("time_limit")),
-        link_model=arguments.one_of("link_model", options.get("link_model"), tuple(LinkModel)),
-        chunks=_chunks(options.get("chunks")),
-        passes=arguments.text("passes", options.get("passes")),
-        prove=arguments.flag("prove", options.get("prove")),
-        certificate=None if certificate is None else arguments.path("certificate", certificate),
-        keep_modules=True,
-    )
-
-
-def _chunks(value: object) -> int | Literal["auto"] | None:
-    """A number of chunks, "auto" or None. Raises TypeError or ValueError."""
-    if isinstance(value, str):
-        found: Literal["auto"] | None = arguments.one_of("chunks", value, ("auto",))
-        return found
-    return arguments.integer("chunks", value, 1)
-
-
-def _kinds(emit: object) -> tuple[str, ...]:
-    """The kinds of files to write: of one string, or of several. Raises TypeError."""
-    if emit is None or isinstance(emit, str):
-        return () if emit is None else (emit,)
-    kinds = tuple(cast("Iterable[object]", emit)) if isinstance(emit, Iterable) else (emit,)
-    for kind in kinds:
-        if not isinstance(kind, str):
-            raise arguments.wrong_type("emit", "a str or several", kind)
-    return cast("tuple[str, ...]", kinds)
 
 
 class DesignOptions(TypedDict, total=False):
@@ -161,7 +155,7 @@ class DesignOptions(TypedDict, total=False):
     errors: Literal["raise", "report"]
 
 
-@with_keywords(DesignOptions)
+@with_keywords(DesignOptions, _CHECKS)
 def solve_designs(source: str | PathLike[str], **options: Unpack[DesignOptions]) -> DesignsReport:
     """Find the best bandwidths for the designs of a program, and write the files that they ask for.
 
@@ -170,11 +164,8 @@ def solve_designs(source: str | PathLike[str], **options: Unpack[DesignOptions])
     constraints of a design, UsageError if the program has no design (of that name), TypeError for an unknown
     keyword.
     """
-    errors = arguments.one_of("errors", options.get("errors"), ("raise", "report"))
-    definitions = definition_texts(options.get("definitions"))
-    only = arguments.text("design", options.get("design"))
-    output = arguments.path("output", options.get("output") or ".")
-    report = solve(_file_of(source), definitions, only, output)
-    if errors != "report":
+    chosen: dict[str, Any] = dict(options)
+    report = solve(_file_of(source), chosen.get("definitions", {}), chosen.get("design"), chosen.get("output", Path()))
+    if chosen.get("errors") != "report":
         report.raise_if_failed()
     return report

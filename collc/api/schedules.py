@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack, cast
 
 from collc.api import arguments
 from collc.api.arguments import with_keywords
@@ -19,8 +19,8 @@ from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 from collc.base.atomic_files import drafting, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
+from collc.base.messages import Outcome
 from collc.base.options import OptionValue, check_values
-from collc.base.outcome import Outcome
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Destination
 from collc.msccl.options import MscclOptions, msccl_options
@@ -80,6 +80,23 @@ class LowerOptions(TypedDict, total=False):
     gpus_per_node: int | None
 
 
+_FORMAT: Final = arguments.one_of("msccl", "mscclpp")
+_CHECKS: Final = {
+    "collective": arguments.text,
+    "root": arguments.at_least(-(2**63)),
+    "profile": arguments.one_of("executor", "old", "rccl"),
+    "program": arguments.path,
+    "schedule": arguments.text,
+    "gpus_per_node": arguments.at_least(1),
+    "dtype": arguments.text,
+    "op": arguments.text,
+    "count": arguments.at_least(1),
+    "seed": arguments.at_least(0),
+    "runs": arguments.at_least(1),
+    "threads": arguments.flag,
+}
+"""The checks of the keywords of `verify` and `run`."""
+
 _TYPES: Final = {"str": "string", "tuple": "range"}
 """The names of types in the language, if they are not Python's."""
 
@@ -114,7 +131,7 @@ class LoweredProgram:
         return f"<LoweredProgram: {self.format}, {len(self.text)} bytes, {len(self.checks)} checks ok>"
 
 
-@with_keywords(VerifyOptions)
+@with_keywords(VerifyOptions, _CHECKS)
 def verify(
     source: str | PathLike[str] | Module | ScheduleReport | LoweredProgram, **options: Unpack[VerifyOptions]
 ) -> FileReport:
@@ -127,15 +144,7 @@ def verify(
     if one did not. Raises UsageError if the file cannot be opened or a name is unknown, and CheckFailed if
     the file is not what the keywords say.
     """
-    program = options.get("program")
-    expected = Expectation(
-        arguments.text("collective", options.get("collective")),
-        arguments.integer("root", options.get("root"), -(2**63)),
-        arguments.one_of("profile", options.get("profile"), ("executor", "old", "rccl")) or "executor",
-        None if program is None else arguments.path("program", program),
-        arguments.text("schedule", options.get("schedule")),
-        arguments.integer("gpus_per_node", options.get("gpus_per_node"), 1),
-    )
+    expected = Expectation(**dict[str, Any](options))
     if isinstance(source, Module | ScheduleReport):
         return verify_module(arguments.module(source), expected)
     if isinstance(source, LoweredProgram):
@@ -145,7 +154,7 @@ def verify(
     return verify_file(arguments.path("source", source, kinds), expected)
 
 
-@with_keywords(LowerOptions)
+@with_keywords(LowerOptions, {"format": _FORMAT, "sizes": arguments.sizes})
 def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> LoweredProgram:
     """Lower a schedule to a program for a runtime. The keywords are those of `LowerOptions`.
 
@@ -155,7 +164,7 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     SourceError if the runtime cannot express the schedule. Writes no file.
     """
     module = arguments.module(source)
-    chosen = arguments.one_of("format", options.get("format"), ("msccl", "mscclpp")) or "msccl"
+    chosen = options.get("format", "msccl")
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
     verify_module(module, Expectation()).raise_if_failed()
@@ -178,12 +187,10 @@ def _msccl_options(options: LowerOptions, kind: str) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for values that it does not accept."""
     values: dict[str, OptionValue] = {}
     for name, value in options.items():
-        if value is not None and name != "format":
-            text = f"{name}={value!r}"
-            data: Any = arguments.sizes(name, value) if name == "sizes" and value != "auto" else value
-            type_name = type(data).__name__
+        if name != "format":
+            text, data, kind_name = f"{name}={value!r}", cast("Any", value), type(value).__name__
             span = Span(SourceFile("lower()", text), 0, len(text))
-            values[name] = OptionValue(_TYPES.get(type_name, type_name), data, span)
+            values[name] = OptionValue(_TYPES.get(kind_name, kind_name), data, span)
     try:
         check_values(values, EMIT_KINDS[kind].options, f"emit {kind}")
         return msccl_options(values, plan=kind == "mscclpp")
@@ -191,7 +198,7 @@ def _msccl_options(options: LowerOptions, kind: str) -> MscclOptions:
         raise SourceError(*(replace(message, span=None) for message in error.diagnostics)) from error
 
 
-@with_keywords(RunOptions)
+@with_keywords(RunOptions, _CHECKS)
 def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptions]) -> FileRuns:
     """Run an MSCCL file or MSCCL++ plan on random data, and compare its results with NumPy.
 
@@ -200,12 +207,6 @@ def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptio
     Returns one report for each run and placement; `runs.ok` says whether all results are right. Raises CollcError
     if the file or a keyword's value is wrong.
     """
-    for name in ("dtype", "op", "collective"):
-        arguments.text(name, options.get(name))
-    for name, least in (("count", 1), ("seed", 0), ("runs", 1), ("root", -(2**63))):
-        arguments.integer(name, options.get(name), least)
-    arguments.one_of("profile", options.get("profile"), ("executor", "old", "rccl"))
-    arguments.flag("threads", options.get("threads"))
     if isinstance(source, LoweredProgram):
         with source.in_file() as path:
             return replace(run_program(path, **options), file=None)

@@ -135,9 +135,14 @@ class Draft:
         self._pending.append(_Pending(temporary, path, path, _open_locked(temporary), replaced))
         return temporary
 
+    @property
+    def paths(self) -> list[Path]:
+        """The final names of the files that are not published yet."""
+        return [pending.final for pending in self._pending]
+
     def publish(self) -> list[Path]:
         """Rename all files to their final names and return these."""
-        done = [pending.final for pending in self._pending]
+        done = self.paths
         for pending in self._pending:
             if pending.replaced:
                 _move_files(pending.temporary, pending.final, pending.replaced)
@@ -273,11 +278,15 @@ def write_file(path: Path, text: str) -> None:
 def drafting(hint: str = "") -> Generator[Draft]:
     """A draft; at the end of the context, also at SIGTERM, the files that were not published are removed.
 
-    hint: of `Draft`.
+    hint: of `Draft`. An OSError of a write, which names no file, gets the name of the file that was begun last.
     """
     draft = Draft(hint)
     with cleanup_on_termination():
         try:
             yield draft
+        except OSError as error:
+            if error.filename is None and draft.paths:
+                error.filename = str(draft.paths[-1])
+            raise
         finally:
             draft.discard()

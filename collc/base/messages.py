@@ -1,4 +1,4 @@
-"""Messages for users: the error, its position in a file, and a hint."""
+"""Messages for users: the error, its position in a file, and a hint; and the outcomes of checks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
 
 @lru_cache(maxsize=4)
@@ -72,3 +73,8 @@ class Diagnostic:
     notes: tuple[Note, ...] = ()
     hint: str = ""
     warning: bool = False
+
+
+Outcome = Literal["ok", "failed", "skipped", "allowed"]
+"""`skipped`: the check did not run, because an earlier one failed or because there was nothing to check. `allowed`:
+messages meet on links and wait in their queues, as the program allows."""

@@ -65,3 +65,8 @@ def listed(names: Iterable[str], joint: str = "and") -> str:
 def plural(count: int, noun: str) -> str:
     """`1 chunk`, `3 chunks`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def in_one_line(text: str) -> str:
+    """The text for a comment of a program: what cannot be printed, as a line break in a file name, is `?`."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -42,6 +42,17 @@ _MEMORY_HINTS: Final = {
 }
 """What to try if memory is short, by command."""
 
+_FULL: Final = "free some space, or write to another disk; TMPDIR=DIR says where temporary files are"
+
+_SYSTEM_HINTS: Final = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: "allow larger files (ulimit -f), or write to another disk",
+    errno.EMFILE: "allow more open files: ulimit -n",
+    errno.EROFS: "write to another folder",
+}
+"""What to try if the system refuses, by its error number."""
+
 _RESULTS: Final = {"compile": "schedules", "design": "designs"}
 """What the JSON of a command lists besides messages, by command."""
 
@@ -65,8 +76,9 @@ def _messages_of(
         hint = "use a locale with UTF-8 (LC_ALL=C.UTF-8), or set PYTHONUTF8=1"
         return [Diagnostic("U0139", message, hint=hint)], int(Exit.USAGE)
     if isinstance(error, OSError):
-        where = f" {error.filename}" if error.filename is not None else ""
-        return [Diagnostic("U0138", f"cannot read or write{where}: {error.strerror or error}")], int(Exit.USAGE)
+        where = error.filename if error.filename is not None else "standard output or a temporary file"
+        message = f"cannot read or write {where}: {error.strerror or error}"
+        return [Diagnostic("U0138", message, hint=_SYSTEM_HINTS.get(error.errno or 0, ""))], int(Exit.USAGE)
     return [internal_error(error)], int(Exit.INTERNAL)
 
 

@@ -114,7 +114,7 @@ _RECORDS: Final = (
     EmitKind(
         "msccl_stages",
         "the MSCCL program after each stage of the lowering, as text",
-        "collc.emit.msccl_stages:emit_stages",
+        "collc.emit.ten:emit_stages",
         _MSCCL,
         "collc.application.emit.runtime_files:check_program",
         needs="program",

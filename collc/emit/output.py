@@ -10,8 +10,8 @@ from typing import Final
 
 from collc.base.atomic_files import Draft
 from collc.base.diagnostics import Diagnostic
+from collc.base.messages import Outcome
 from collc.base.options import OptionValue
-from collc.base.outcome import Outcome
 from collc.ten.module import Module
 from collc.ten.network import Network
 

@@ -15,11 +15,10 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.kernels.compiled import compiled, numbers
-from collc.kernels.max_flow import UNLIMITED, augment, first_unfed, truncate
+from collc.kernels.max_flow import UNLIMITED, FlowGraph, augment, first_unfed, truncate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
 Numbers = MutableSequence[int]
-Four = tuple[Numbers, Numbers, Numbers, Numbers]
 
 COMPILED = 60_000
 """Members x edges from which flows are computed by compiled code."""
@@ -239,22 +238,13 @@ class _Flows:
         )
         offsets, order = arcs.out_edges
         number = np.arange(self._forward)
-        self._graph: Four = (
-            self._numbers(offsets),
-            self._numbers(order),
-            self._numbers(arcs.target),
-            self._numbers(np.concatenate([number + self._forward, number])),
-        )
+        zeros = np.zeros(graph.vertex_count + 3, np.int64)
+        back = np.concatenate([number + self._forward, number])
+        columns = (offsets, order, arcs.target, back, *(zeros.copy() for _ in range(4)))
+        self._graph = FlowGraph(*map(self._numbers, columns))
         self._supply = self._numbers(np.arange(len(ends)) + graph.edge_count)
         self._drain = self._numbers(np.arange(len(ends)) + graph.edge_count + len(ends))
         self._sum = int(capacity.sum(dtype=np.float64)) + 1
-        zeros = np.zeros(graph.vertex_count + 3, np.int64)
-        self._room: Four = (
-            self._numbers(zeros),
-            self._numbers(zeros.copy()),
-            self._numbers(zeros.copy()),
-            self._numbers(zeros.copy()),
-        )
 
     def first_unfed(self, rate: Fraction, finished: int) -> tuple[int, BoolArray] | None:
         """The first member that cannot get `rate` of every member, and the source's side of the cut that shows it."""
@@ -277,7 +267,7 @@ class _Flows:
         count = max(1, PIECE // len(capacities))
         for first in range(finished, len(self._members), count):
             supply = self._supply[: first + count]
-            number = search(*self._graph, capacities, self._source, supply, first, need, *self._room)
+            number = search(self._graph, capacities, self._source, supply, first, need)
             if number >= 0:
                 return number
         return -1
@@ -285,7 +275,7 @@ class _Flows:
     def largest(self, source: int, sink: int) -> tuple[int, BoolArray]:
         """The largest flow from one vertex to another, and the source's side of a least cut."""
         send = compiled(augment) if self._compiled else augment
-        sent = send(*self._graph, self._with(1), source, sink, UNLIMITED, *self._room)
+        sent = send(self._graph, self._with(1), source, sink, UNLIMITED)
         return sent, self._outside()
 
     def out_of(self, part: set[int]) -> int:
@@ -294,7 +284,7 @@ class _Flows:
         capacities = self._with(1)
         for number in range(len(self._members)):
             capacities[(self._supply if number in part else self._drain)[number]] = UNLIMITED
-        return send(*self._graph, capacities, self._source, self._sink, UNLIMITED, *self._room)
+        return send(self._graph, capacities, self._source, self._sink, UNLIMITED)
 
     def best_partition(self, rate: Fraction) -> list[int] | None:
         """By member the number of its part, of a partition that does not allow a rate; None if all do."""
@@ -302,8 +292,8 @@ class _Flows:
         given = self._with(rate.denominator)
         value, parts = (self._numbers(np.zeros(len(self._members), np.int64)) for _ in range(2))
         least = search(
-            *self._graph, given, self._with(rate.denominator), self._source, self._sink, self._supply, self._drain,
-            2 * rate.numerator, value, parts, *self._room,
+            self._graph, given, self._with(rate.denominator), self._source, self._sink, self._supply, self._drain,
+            2 * rate.numerator, value, parts,
         )  # fmt: skip
         return None if least >= -2 * rate.numerator else [int(part) for part in parts]
 
@@ -318,7 +308,7 @@ class _Flows:
 
     def _outside(self) -> BoolArray:
         """Vertices from which no path leads to the sink of the last flow."""
-        return np.array([self._room[0][vertex] < 0 for vertex in range(self._vertices)], np.bool_)
+        return np.array([self._graph.level[vertex] < 0 for vertex in range(self._vertices)], np.bool_)
 
     def _numbers(self, values: Int64Array | Int32Array) -> Numbers:
         return numbers(values.astype(np.int64), self._compiled)

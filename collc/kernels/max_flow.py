@@ -1,34 +1,42 @@
 """Maximum flow on residual arrays (Dinic 1970), and two searches that ask for many flows on one graph.
 
-Functions of flat sequences that run in plain Python and compiled (collc/kernels/compiled.py). A graph is stored as
-arcs: arc `a` leads from tail[a] to head[a] with residual capacity[a], and paired[a] is the arc back. offsets and
-order list the arcs out of each vertex (CSR). Capacities are whole numbers below UNLIMITED.
+Functions of flat sequences that run in plain Python and compiled (collc/kernels/compiled.py). Residual capacities by
+arc, which are changed in place, are whole numbers below UNLIMITED.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
+from typing import NamedTuple
 
 UNLIMITED = 1 << 61
 """A capacity that no cut of finite capacity contains."""
 
 
-def sink_levels(
-    offsets: Sequence[int],
-    order: Sequence[int],
-    head: Sequence[int],
-    paired: Sequence[int],
-    capacity: Sequence[int],
-    source: int,
-    sink: int,
-    level: MutableSequence[int],
-    queue: MutableSequence[int],
-) -> bool:
+class FlowGraph(NamedTuple):
+    """A graph as arcs, and memory of a search.
+
+    offsets, order: the arcs out of each vertex (CSR). head: where each arc leads. paired: the arc back. level, queue,
+    cursor, path: room for one number a vertex each, and one more in queue and path.
+    """
+
+    offsets: Sequence[int]
+    order: Sequence[int]
+    head: Sequence[int]
+    paired: Sequence[int]
+    level: MutableSequence[int]
+    queue: MutableSequence[int]
+    cursor: MutableSequence[int]
+    path: MutableSequence[int]
+
+
+def sink_levels(graph: FlowGraph, capacity: Sequence[int], source: int, sink: int) -> bool:
     """Fill level with the arcs from each vertex to the sink in the residual graph, -1 where none lead there.
 
     Returns True, with levels incomplete, as soon as the source is reached. After False the vertices with a level are
     the sink's side of a minimum cut, as few as there can be.
     """
+    offsets, order, head, paired, level, queue, _, _ = graph
     for vertex in range(len(level)):
         level[vertex] = -1
     level[sink] = 0
@@ -49,27 +57,11 @@ def sink_levels(
     return False
 
 
-def augment(
-    offsets: Sequence[int],
-    order: Sequence[int],
-    head: Sequence[int],
-    paired: Sequence[int],
-    capacity: MutableSequence[int],
-    source: int,
-    sink: int,
-    most: int,
-    level: MutableSequence[int],
-    queue: MutableSequence[int],
-    cursor: MutableSequence[int],
-    path: MutableSequence[int],
-) -> int:
-    """Send flow from source to sink until no path is left or `most` is reached; returns how much was sent.
-
-    capacity: residual capacities, changed in place. level, queue, cursor, path: room for one number a vertex each,
-    and one more in queue and path.
-    """
+def augment(graph: FlowGraph, capacity: MutableSequence[int], source: int, sink: int, most: int) -> int:
+    """Send flow from source to sink until no path is left or `most` is reached; returns how much was sent."""
+    offsets, order, head, paired, level, _, cursor, path = graph
     total = 0
-    while total < most and sink_levels(offsets, order, head, paired, capacity, source, sink, level, queue):
+    while total < most and sink_levels(graph, capacity, source, sink):
         for vertex in range(len(cursor)):
             cursor[vertex] = offsets[vertex]
         depth = 0
@@ -113,19 +105,7 @@ def augment(
 
 
 def first_unfed(
-    offsets: Sequence[int],
-    order: Sequence[int],
-    head: Sequence[int],
-    paired: Sequence[int],
-    capacity: MutableSequence[int],
-    source: int,
-    supply: Sequence[int],
-    finished: int,
-    need: int,
-    level: MutableSequence[int],
-    queue: MutableSequence[int],
-    cursor: MutableSequence[int],
-    path: MutableSequence[int],
+    graph: FlowGraph, capacity: MutableSequence[int], source: int, supply: Sequence[int], finished: int, need: int
 ) -> int:
     """The first vertex, by number in `supply`, that gets less than `need` from the source; -1 if none does.
 
@@ -137,33 +117,16 @@ def first_unfed(
     for number in range(finished):
         capacity[supply[number]] = UNLIMITED
     for number in range(finished, len(supply)):
-        sink = head[supply[number]]
-        sent = augment(offsets, order, head, paired, capacity, source, sink, need, level, queue, cursor, path)
-        if sent < need:
+        if augment(graph, capacity, source, graph.head[supply[number]], need) < need:
             return number
         capacity[supply[number]] = UNLIMITED
     return -1
 
 
 def truncate(
-    offsets: Sequence[int],
-    order: Sequence[int],
-    head: Sequence[int],
-    paired: Sequence[int],
-    given: Sequence[int],
-    capacity: MutableSequence[int],
-    source: int,
-    sink: int,
-    supply: Sequence[int],
-    drain: Sequence[int],
-    charge: int,
-    value: MutableSequence[int],
-    part: MutableSequence[int],
-    level: MutableSequence[int],
-    queue: MutableSequence[int],
-    cursor: MutableSequence[int],
-    path: MutableSequence[int],
-) -> int:
+    graph: FlowGraph, given: Sequence[int], capacity: MutableSequence[int], source: int, sink: int,
+    supply: Sequence[int], drain: Sequence[int], charge: int, value: MutableSequence[int], part: MutableSequence[int],
+) -> int:  # fmt: skip
     """The least sum over the parts of a partition of (flow from the part to all other members - charge).
 
     The Dilworth truncation of a cut function by the greedy algorithm (Schrijver 2003, section 48.2): one flow a member.
@@ -188,14 +151,13 @@ def truncate(
         capacity[supply[member]] = UNLIMITED
         for other in range(member + 1, members):
             capacity[drain[other]] = UNLIMITED
-        sent = augment(offsets, order, head, paired, capacity, source, sink, UNLIMITED, level, queue, cursor, path)
-        value[member] = sent + constant
+        value[member] = augment(graph, capacity, source, sink, UNLIMITED) + constant
         total += value[member]
-        sink_levels(offsets, order, head, paired, capacity, source, sink, level, queue)
+        sink_levels(graph, capacity, source, sink)
         for other in range(member):
-            if level[head[supply[other]]] < 0 and part[other] != member:
-                joined = part[other]
-                for one in range(member):
-                    if part[one] == joined:
-                        part[one] = member
+            if graph.level[graph.head[supply[other]]] < 0 and part[other] != member:
+                merged = part[other]
+                for earlier in range(member):
+                    if part[earlier] == merged:
+                        part[earlier] = member
     return total

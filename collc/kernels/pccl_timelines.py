@@ -1,7 +1,7 @@
 """Reserved intervals of links, occupied buffer slots and planned transfers, for the search in exact time.
 
 The functions call the methods of the timelines that all synthesizers share. Compiled code has tables instead, with a
-row for each link or switch. Tables grow as needed, so what adds something returns the table to use from then on.
+row for each link or switch.
 """
 
 from __future__ import annotations
@@ -11,23 +11,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import compiled_as
-from collc.ten.arrays import Int64Array
+from collc.kernels.compiled import compiled_as, inlined, trailing_zeros
+from collc.ten.arrays import Int64Array, StepTable
 
 
 class LinkTable(NamedTuple):
-    """Reserved intervals of links: int64[links, n] starts and ends, ascending and apart; counts: int64[links]."""
+    """Reserved intervals of links: int64[links, n] starts and ends, ascending and apart; counts: int64[links + 1], how
+    many each has, and the most of any so far.
+
+    If all transfers take one step, `steps` is used in their place: int64[links, words], else without words. Bit
+    `step & 63` of word `step >> 6` is 1 if the link is free; words before number counts[link] are 0.
+    """
 
     starts: Int64Array
     ends: Int64Array
     counts: Int64Array
+    steps: Int64Array
 
 
 class BufferTable(NamedTuple):
     """Occupied slots of switches: from times[switch, k] on, occupied[switch, k]; both int64[switches, n].
 
-    counts: int64[switches], how many times there are. size: int64[switches], slots; -1 for no limit. scanned:
-    int64[switches], how many of these times have been looked at one after another so far.
+    counts: int64[switches + 1], how many times there are, and the most so far. size: int64[switches], slots; -1 for no
+    limit. scanned: int64[switches], how many of these times have been looked at one after another so far.
     """
 
     times: Int64Array
@@ -38,14 +44,19 @@ class BufferTable(NamedTuple):
 
 
 class TransferTable(NamedTuple):
-    """Planned transfers: int64[n, 3], condition, link and start. count: int64[1], how many there are."""
+    """Planned transfers: int64[n, 3], condition, link and start. count: int64[1], how many there are.
+
+    If all transfers take one step, `table` is used in place of rows: [steps, links], conditions, its largest number for
+    none; else without links. count: steps that are used.
+    """
 
     rows: Int64Array
     count: Int64Array
+    table: StepTable
 
 
 Links = Any
-"""A LinkTable in compiled code; in plain Python a list of collc.synthesis.timeline.Timeline."""
+"""A LinkTable in compiled code; in plain Python a list of Timelines or StepTimelines (collc/synthesis/timeline.py)."""
 
 Buffers = Any
 """A BufferTable in compiled code; in plain Python SlotTimelines by switch, of those that have a limit."""
@@ -66,14 +77,69 @@ def first_above(values: Int64Array, count: int, bound: int) -> int:
     return low
 
 
-def _wider(table: Int64Array) -> Int64Array:
-    """A table with twice as many columns."""
-    more = np.zeros((table.shape[0], table.shape[1] * 2), np.int64)
-    more[:, : table.shape[1]] = table
+def _longer(table: Any, axis: int, length: int, fill: int) -> Any:  # noqa: ANN401
+    """A table of some length along an axis or, if that is more, of its own, with a number in the new cells."""
+    rows, columns = table.shape
+    if (rows, columns)[axis] >= length:
+        return table
+    more = np.full((length, columns) if axis == 0 else (rows, length), fill, table.dtype)
+    more[:rows, :columns] = table
     return more
 
 
+def _with_room_in_tables(
+    links: LinkTable, buffers: BufferTable, planned: TransferTable, hops: int, end: int
+) -> tuple[LinkTable, BufferTable, TransferTable]:
+    if planned.table.shape[1] > 0:
+        if end > len(planned.table):
+            planned = TransferTable(
+                planned.rows,
+                planned.count,
+                _longer(planned.table, 0, end + end // 8, np.iinfo(planned.table.dtype).max),
+            )
+        if end > 64 * links.steps.shape[1]:
+            steps = _longer(links.steps, 1, 2 * links.steps.shape[1] + (end >> 6), -1)
+            links = LinkTable(links.starts, links.ends, links.counts, steps)
+        return links, buffers, planned
+    if planned.count[0] + hops > len(planned.rows):
+        planned = TransferTable(_longer(planned.rows, 0, 2 * len(planned.rows) + hops, 0), planned.count, planned.table)
+    room = links.starts.shape[1]
+    if links.counts[-1] >= room:
+        starts, ends = _longer(links.starts, 1, 2 * room, 0), _longer(links.ends, 1, 2 * room, 0)
+        links = LinkTable(starts, ends, links.counts, links.steps)
+    room = buffers.times.shape[1]
+    if buffers.counts[-1] + 2 > room:
+        times, occupied = _longer(buffers.times, 1, 2 * room, 0), _longer(buffers.occupied, 1, 2 * room, 0)
+        buffers = BufferTable(times, occupied, buffers.counts, buffers.size, buffers.scanned)
+    return links, buffers, planned
+
+
+@compiled_as(_with_room_in_tables)
+def with_room(
+    links: Links, buffers: Buffers, planned: PlannedTransfers, _hops: int, _end: int
+) -> tuple[Links, Buffers, PlannedTransfers]:
+    """Links, buffers and planned transfers with room for one more path of some hops that arrives before `_end`."""
+    return links, buffers, planned
+
+
+@inlined
+def _next_free_step(links: LinkTable, link: int, step: int) -> int:
+    word, words = step >> 6, links.steps.shape[1]
+    if word >= words:
+        return step
+    gaps = links.steps[link, word] >> (step & 63)
+    if gaps:
+        return step + trailing_zeros(gaps)
+    word = max(links.counts[link], word + 1)
+    while word < words and links.steps[link, word] == 0:
+        word += 1
+    return (word << 6) + (trailing_zeros(links.steps[link, word]) if word < words else 0)
+
+
+@inlined
 def _next_free_in_table(links: LinkTable, link: int, time: int, length: int) -> int:
+    if links.steps.shape[1] > 0:
+        return _next_free_step(links, link, time)
     starts, ends, count = links.starts[link], links.ends[link], links.counts[link]
     if count == 0 or ends[count - 1] <= time:
         return time
@@ -106,10 +172,16 @@ def last_free(links: Links, link: int, time: int, latest: int, length: int) -> i
     return links[link].last_free(time, latest, length)
 
 
-def _reserve_in_table(links: LinkTable, link: int, start: int, end: int) -> LinkTable:
+@inlined
+def _reserve_in_table(links: LinkTable, link: int, start: int, end: int) -> None:
     count = links.counts[link]
-    if count == links.starts.shape[1]:
-        links = LinkTable(_wider(links.starts), _wider(links.ends), links.counts)
+    if links.steps.shape[1] > 0:
+        words = links.steps[link]
+        words[start >> 6] ^= 1 << (start & 63)
+        while count < len(words) and words[count] == 0:
+            count += 1
+        links.counts[link] = count
+        return
     starts, ends = links.starts[link], links.ends[link]
     low = first_above(ends, count, start - 1)
     high = first_above(starts, count, end)
@@ -127,14 +199,13 @@ def _reserve_in_table(links: LinkTable, link: int, start: int, end: int) -> Link
     starts[low] = start
     ends[low] = end
     links.counts[link] = count + shift
-    return links
+    links.counts[-1] = max(links.counts[-1], count + shift)
 
 
 @compiled_as(_reserve_in_table)
-def reserve(links: Links, link: int, start: int, end: int) -> Links:
-    """Reserves an interval of a link, which may overlap others; returns the links."""
+def reserve(links: Links, link: int, start: int, end: int) -> None:
+    """Reserves an interval of a link, which may overlap others."""
     links[link].reserve(start, end)
-    return links
 
 
 def _full_until_in_table(buffers: BufferTable, switch: int, start: int, end: int, least: int) -> int:
@@ -175,12 +246,8 @@ def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> in
     return count + 1
 
 
-def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) -> BufferTable:
+def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) -> None:
     count = buffers.counts[switch]
-    if count + 2 > buffers.times.shape[1]:
-        buffers = BufferTable(
-            _wider(buffers.times), _wider(buffers.occupied), buffers.counts, buffers.size, buffers.scanned
-        )
     times, occupied = buffers.times[switch], buffers.occupied[switch]
     count = _split(times, occupied, count, start)
     count = _split(times, occupied, count, end)
@@ -189,42 +256,40 @@ def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) ->
     for k in range(first, after):
         occupied[k] += 1
     buffers.counts[switch] = count
-    return buffers
+    buffers.counts[-1] = max(buffers.counts[-1], count)
 
 
 @compiled_as(_occupy_in_table)
-def occupy(buffers: Buffers, switch: int, start: int, end: int) -> Buffers:
-    """Occupies a slot of a switch; returns the buffers."""
+def occupy(buffers: Buffers, switch: int, start: int, end: int) -> None:
+    """Occupies a slot of a switch."""
     buffers[switch].reserve(start, end)
-    return buffers
 
 
-def _record_in_table(planned: TransferTable, condition: int, link: int, start: int) -> TransferTable:
-    rows, count = planned.rows, planned.count[0]
-    if count == len(rows):
-        more = np.zeros((2 * len(rows), 3), np.int64)
-        more[:count] = rows
-        planned = TransferTable(more, planned.count)
-    planned.rows[count, 0] = condition
-    planned.rows[count, 1] = link
-    planned.rows[count, 2] = start
-    planned.count[0] = count + 1
-    return planned
+@inlined
+def _record_in_table(planned: TransferTable, condition: int, link: int, start: int) -> None:
+    if planned.table.shape[1] > 0:
+        planned.table[start, link] = condition
+        planned.count[0] = max(planned.count[0], start + 1)
+        return
+    row = planned.count[0]
+    planned.rows[row, 0], planned.rows[row, 1], planned.rows[row, 2] = condition, link, start
+    planned.count[0] = row + 1
 
 
 @compiled_as(_record_in_table)
-def record(planned: PlannedTransfers, condition: int, link: int, start: int) -> PlannedTransfers:
-    """Adds a transfer to what is planned; returns what is planned."""
+def record(planned: PlannedTransfers, condition: int, link: int, start: int) -> None:
+    """Adds a transfer to what is planned."""
     planned.append((condition, link, start))
-    return planned
 
 
 def with_reserved(
-    links: Links, buffers: Buffers, reserved: Sequence[Any], held: Sequence[Any]
+    links: Links, buffers: Buffers, planned: PlannedTransfers, reserved: Sequence[Any], held: Sequence[Any]
 ) -> tuple[Links, Buffers]:
     """Reserves intervals (link, start, end) and occupies slots (switch, start, end); returns (links, buffers)."""
     for i in range(len(reserved)):
-        links = reserve(links, reserved[i][0], reserved[i][1], reserved[i][2])
+        links, buffers, planned = with_room(links, buffers, planned, 0, 0)
+        reserve(links, reserved[i][0], reserved[i][1], reserved[i][2])
     for i in range(len(held)):
-        buffers = occupy(buffers, held[i][0], held[i][1], held[i][2])
+        links, buffers, planned = with_room(links, buffers, planned, 0, 0)
+        occupy(buffers, held[i][0], held[i][1], held[i][2])
     return links, buffers

@@ -1,7 +1,7 @@
 """Earliest-arrival search (PCCL 4.2) in exact time, for links and chunks of any kind and for switches with limits.
 
 Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py); collc/kernels/pccl_timelines.py
-holds when links and buffer slots are occupied. Times are picoseconds.
+holds when links and buffer slots are occupied. Times are picoseconds or, if all transfers take equal time, steps.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import heapq
 from collections.abc import MutableSequence, Sequence
 from typing import Any, NamedTuple
 
+from collc.kernels.compiled import inlined
 from collc.kernels.pccl_timelines import (
     Buffers,
     Links,
@@ -20,6 +21,7 @@ from collc.kernels.pccl_timelines import (
     occupy,
     record,
     reserve,
+    with_room,
 )
 
 UNREACHABLE = 1 << 60
@@ -158,29 +160,17 @@ def plan_by_times(
                     scratch.not_before[found] = later
             path = _path(condition, size, target, network, links, scratch)
             work[0] += TRANSFER_WORK * len(path)
-            links, buffers, planned, count = _book(
-                condition, size, path, count, network, links, buffers, planned, scratch, departures
-            )
+            links, buffers, planned = with_room(links, buffers, planned, len(path), scratch.arrival[target])
+            count = _book(condition, size, path, count, network, links, buffers, planned, scratch, departures)
     return links, buffers, planned
 
 
 def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python each call costs as much as its work
-    condition: int,
-    size: int,
-    target: int,
-    tie_seed: int,
-    non_minimal: int,
-    count: int,
-    search: int,
-    targets: int,
-    network: TimedNetwork,
-    links: Links,
-    buffers: Buffers,
-    scratch: TimedScratch,
-    departures: list[tuple[int, int, int]],
-    work: MutableSequence[int],
-) -> tuple[int, int]:
-    """Looks for the path of earliest arrival: (target, 0), or a switch that is full and until when.
+    condition: int, size: int, target: int, tie_seed: int, non_minimal: int, count: int, search: int, targets: int,
+    network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
+    departures: list[tuple[int, int, int]], work: MutableSequence[int],
+) -> tuple[int, int]:  # fmt: skip
+    """Looks for the path of earliest arrival by A*: (target, 0), or a switch that is full and until when.
 
     count: devices of the tree. search, targets: the numbers of this search, and of its target.
     """
@@ -199,16 +189,15 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
         nearest = min(nearest, left[device])
         if left[device] < UNREACHABLE:
             heapq.heappush(heap, (since[device] + left[device], left[device], device ^ tie_seed))
-    any_hop, blocked, later = nearest <= non_minimal, -1, 0
+    any_hop, blocked, later, best = nearest <= non_minimal, -1, 0, UNREACHABLE
     while len(heap) > 0:
         least, here, key = heapq.heappop(heap)
+        if least >= best:
+            break
         device = key ^ tie_seed
         time = arrivals[device]
         if time + here < least:
             continue
-        if device == target:
-            work[0] += spent
-            return target, 0
         full, spent = UNREACHABLE, spent + 1 + offsets[device + 1] - offsets[device]
         farthest = UNREACHABLE if any_hop else here
         for i in range(offsets[device], offsets[device + 1]):
@@ -216,6 +205,9 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             head = heads[link]
             there = left[head]
             if there >= farthest or owner[head] == condition:
+                continue
+            arrival = time + total[link]
+            if arrival + there >= best or (searched[head] == search and arrival >= arrivals[head]):
                 continue
             earliest, spent = time, spent + LINK_WORK
             if head >= npus:
@@ -235,26 +227,24 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
                         full = min(full, until)
                         continue
             arrival = start + total[link]
-            if searched[head] == search and arrival >= arrivals[head]:
+            if arrival + there >= best or (searched[head] == search and arrival >= arrivals[head]):
                 continue
             searched[head], arrivals[head] = search, arrival
             via[head], starts[head] = link, start
-            heapq.heappush(heap, (arrival + there, there, head ^ tie_seed))
+            if there == 0:
+                best = arrival
+            else:
+                heapq.heappush(heap, (arrival + there, there, head ^ tie_seed))
         if full < UNREACHABLE:
             blocked, later = device, full
     work[0] += spent
-    return blocked, later
+    return (target, 0) if best < UNREACHABLE else (blocked, later)
 
 
 def _between_departures(
-    links: Links,
-    link: int,
-    start: int,
-    length: int,
-    departure: int,
-    departures: list[tuple[int, int, int]],
+    links: Links, link: int, start: int, length: int, departure: int, departures: list[tuple[int, int, int]],
     work: MutableSequence[int],
-) -> int:
+) -> int:  # fmt: skip
     """The first start from `start` on at which a switch does not send the chunk over another link."""
     moved = True
     while moved:
@@ -270,17 +260,9 @@ def _between_departures(
 
 
 def _full_until(
-    condition: int,
-    device: int,
-    start: int,
-    length: Sequence[int],
-    total: Sequence[int],
-    link: int,
-    network: TimedNetwork,
-    links: Links,
-    buffers: Buffers,
-    scratch: TimedScratch,
-) -> int:
+    condition: int, device: int, start: int, length: Sequence[int], total: Sequence[int], link: int,
+    network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
+) -> int:  # fmt: skip
     """-1 if a switch has a slot for the chunk until it departs at `start`; else when the chunk may arrive first."""
     low, least, tail = scratch.left_until[device], length[link], 0
     high = start if network.inverted else start + length[link]
@@ -297,6 +279,7 @@ def _full_until(
     return until + tail if until >= 0 else -1
 
 
+@inlined
 def _path(
     condition: int, size: int, target: int, network: TimedNetwork, links: Links, scratch: TimedScratch
 ) -> list[int]:
@@ -315,19 +298,12 @@ def _path(
     return path
 
 
+@inlined
 def _book(
-    condition: int,
-    size: int,
-    path: list[int],
-    count: int,
-    network: TimedNetwork,
-    links: Links,
-    buffers: Buffers,
-    planned: PlannedTransfers,
-    scratch: TimedScratch,
-    departures: list[tuple[int, int, int]],
-) -> tuple[Links, Buffers, PlannedTransfers, int]:
-    """Reserves links and buffer slots for a path, and adds its devices to the tree."""
+    condition: int, size: int, path: list[int], count: int, network: TimedNetwork, links: Links, buffers: Buffers,
+    planned: PlannedTransfers, scratch: TimedScratch, departures: list[tuple[int, int, int]],
+) -> int:  # fmt: skip
+    """Reserves links and buffer slots for a path, and adds its devices to the tree; how many that has then."""
     npus, busy, total = network.npus, network.busy[size], network.total[size]
     visitor, left_until, last_until = scratch.visitor, scratch.left_until, scratch.last_until
     came, entered = -1, 0
@@ -336,8 +312,8 @@ def _book(
         tail, head = network.tails[link], network.heads[link]
         start = scratch.start[head]
         end, arrival = start + busy[link], start + total[link]
-        links = reserve(links, link, start, end)
-        planned = record(planned, condition, link, start)
+        reserve(links, link, start, end)
+        record(planned, condition, link, start)
         if tail >= npus:
             # Backwards, a departure is an arrival, and its slot is occupied from when it begins.
             low, high = left_until[tail], max(left_until[tail], start if network.inverted else end)
@@ -348,7 +324,7 @@ def _book(
             if network.inverted and came >= 0:
                 low, high = entered + total[came] - busy[came], start
             if network.slots[tail - npus] >= 0 and low < high:
-                buffers = occupy(buffers, tail - npus, low, high)
+                occupy(buffers, tail - npus, low, high)
         if head >= npus:
             if visitor[head] != condition:
                 visitor[head] = condition
@@ -362,7 +338,7 @@ def _book(
             scratch.tree[count] = head
             count += 1
         came, entered = link, start
-    return links, buffers, planned, count
+    return count
 
 
 def _without(tree: MutableSequence[int], count: int, gone: int) -> int:

@@ -12,8 +12,8 @@ with a limited buffer, one for each slot, by their ends.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import MutableSequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,107 +32,41 @@ PASSING, REPEATING, MULTICASTING = 0, 1, 2
 """Kinds of devices: a switch that repeats sends what it holds one after another, one that multicasts at once."""
 
 
-class SpreadLayout(NamedTuple):
-    """Sizes, and where tables begin.
+SpreadLayout = namedtuple(
+    "SpreadLayout",
+    "devices chunks paths hops links sizes classes words shift mask sends intervals turns in_turn fresh is_limited "
+    "is_summing inverted source slow non_minimal first link start busy total ports fastest over path serve_work "
+    "fed_first fed used_first used offset_first offset ends kind rank switch buffer woken_first woken sums of_size "
+    "wanted component weight own have need held lacks lacking unsent urgency duties idle received blocked "
+    "blocked_all closed head bits rows row_port chosen seen stack_chunk stack_port touched",
+)
+"""Sizes, and where tables begin.
 
-    Constant tables: source, slow, non_minimal: [P], where a path begins, its class, 0: fast, and whether it is one of
-    the non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1],
-    the last links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in
-    `path`. serve_work: [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from
-    a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds after which paths
-    enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the one of lower
-    rank comes first. switch: [D], number of a repeater. buffer: [D], slots of a limited buffer, or -1. woken_first,
-    woken: links over which a path may be able to start if a slot of a switch becomes free. sums: [D], whether a chunk
-    may come into a switch only once. of_size: [S * W], the chunks of each size. wanted: [D * W].
-    component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that
-    lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
+Constant tables: source, slow, non_minimal: [P], where a path begins, its class, 0: fast, and whether it is one of
+the non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1],
+the last links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in
+`path`. serve_work: [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from
+a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds after which paths
+enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the one of lower
+rank comes first. switch: [D], number of a repeater. buffer: [D], slots of a limited buffer, or -1. woken_first,
+woken: links over which a path may be able to start if a slot of a switch becomes free. sums: [D], whether a chunk
+may come into a switch only once. of_size: [S * W], the chunks of each size. wanted: [D * W].
+component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that
+lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
 
-    State: have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D * W], what each
-    component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D], chunks to pass
-    on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. received: [D * W], what
-    has come into each switch that sums. blocked: [S * P]; blocked_all: [P], the same table if S = 1; closed: [ports];
-    times before which a path, or every path of a port, cannot start. head: [L + D + 1], the first node of a link or
-    switch, -1: none; last, of those that are free. bits: [(most paths into a device + most ports + 1) * W], rows,
-    row_port: [most paths into a device], chosen, seen, stack_chunk, stack_port: [most ports + 1], touched: [D]:
-    scratch space.
+State: have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D * W], what each
+component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D], chunks to pass
+on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. received: [D * W], what
+has come into each switch that sums. blocked: [S * P]; blocked_all: [P], the same table if S = 1; closed: [ports];
+times before which a path, or every path of a port, cannot start. head: [L + D + 1], the first node of a link or
+switch, -1: none; last, of those that are free. bits: [(most paths into a device + most ports + 1) * W], rows,
+row_port: [most paths into a device], chosen, seen, stack_chunk, stack_port: [most ports + 1], touched: [D]:
+scratch space.
 
-    in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes
-    to other components once before it goes again. turns: 2 if non-minimal paths come after all others, else 1.
-    sends, intervals: of one time the most sends, and of each the most intervals that it reserves.
-    """
-
-    devices: int
-    chunks: int
-    paths: int
-    hops: int
-    links: int
-    sizes: int
-    classes: int
-    words: int
-    shift: int
-    mask: int
-    sends: int
-    intervals: int
-    turns: int
-    in_turn: bool
-    fresh: bool
-    is_limited: bool
-    is_summing: bool
-    inverted: bool
-    source: int
-    slow: int
-    non_minimal: int
-    first: int
-    link: int
-    start: int
-    busy: int
-    total: int
-    ports: int
-    fastest: int
-    over: int
-    path: int
-    serve_work: int
-    fed_first: int
-    fed: int
-    used_first: int
-    used: int
-    offset_first: int
-    offset: int
-    ends: int
-    kind: int
-    rank: int
-    switch: int
-    buffer: int
-    woken_first: int
-    woken: int
-    sums: int
-    of_size: int
-    wanted: int
-    component: int
-    weight: int
-    own: int
-    have: int
-    need: int
-    held: int
-    lacks: int
-    lacking: int
-    unsent: int
-    urgency: int
-    duties: int
-    idle: int
-    received: int
-    blocked: int
-    blocked_all: int
-    closed: int
-    head: int
-    bits: int
-    rows: int
-    row_port: int
-    chosen: int
-    seen: int
-    stack_chunk: int
-    stack_port: int
-    touched: int
+in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes
+to other components once before it goes again. turns: 2 if non-minimal paths come after all others, else 1.
+sends, intervals: of one time the most sends, and of each the most intervals that it reserves.
+"""
 
 
 def _with_size_array(cells: Int64Array, size: int) -> Int64Array:

@@ -7,6 +7,7 @@ an NPU that is to receive it: the number chunk * NPUs + NPU.
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
+from typing import NamedTuple
 
 WAITING, ASSIGNED, HELD = 1, 2, 3
 """States of a target: a predecessor holds the chunk; the chunk is on the way to it; the target holds the chunk."""
@@ -18,43 +19,58 @@ WINDOW = 64
 """Targets that are compared at once; with 32, plans for tori of unlike rates are up to 7 % longer."""
 
 
+class SpreadGraph(NamedTuple):
+    """A Cayley graph.
+
+    predecessors, successors: for each generator, the NPU that it leads from and to at each NPU; they lead to all NPUs.
+    busy, total: for each generator, how long a link is busy, and until the chunk arrives. coset: for each generator,
+    labels of the sets of NPUs that the faster generators join; empty if all are equally fast.
+    """
+
+    predecessors: Sequence[int]
+    successors: Sequence[int]
+    busy: Sequence[int]
+    total: Sequence[int]
+    coset: Sequence[int]
+
+
+class SpreadState(NamedTuple):
+    """What changes; zeros at first, a number for each target but in cursor.
+
+    state: of each target. informed: how many predecessors hold the chunk. waiting: targets in order. following: the
+    next row of the same generator. cursor: where in `waiting` the targets that wait begin and end, and the seed.
+    """
+
+    state: MutableSequence[int]
+    informed: MutableSequence[int]
+    waiting: MutableSequence[int]
+    following: MutableSequence[int]
+    cursor: MutableSequence[int]
+
+
 def spread_chunks(  # noqa: PLR0912 - events of one loop
-    predecessors: Sequence[int],
-    successors: Sequence[int],
-    busy: Sequence[int],
-    total: Sequence[int],
-    coset: Sequence[int],
-    deadline: int,
-    seed: int,
-    state: MutableSequence[int],
-    informed: MutableSequence[int],
-    waiting: MutableSequence[int],
-    following: MutableSequence[int],
-    rows: MutableSequence[int],
+    graph: SpreadGraph, tables: SpreadState, deadline: int, rows: MutableSequence[int]
 ) -> int:
     """Fill rows with (start, generator, sender, chunk) of each transfer; return when the last chunk
     arrives.
 
-    predecessors, successors: for each generator, the NPU that it leads from and to at each NPU; they lead to all NPUs.
-    busy, total: for each generator, how long a link is busy, and until the chunk arrives. coset: for each generator,
-    labels of the sets of NPUs that the faster generators join; empty if all are equally fast. seed: 0: targets in the
-    order in which they can be reached first; else it shuffles them. state, informed, waiting, following: zeros, a
-    number for each target.
+    tables.cursor: the seed; 0: targets in the order in which they can be reached first; else it shuffles them.
 
     When generators are free, as many as possible are matched to targets; targets of which the fewest predecessors hold
     the chunk come first. A slow generator takes only chunks that faster generators cannot bring: chunks that are
     neither in the coset of its target nor on the way into it. It takes any chunk if the faster generators could not
     deliver the rest by the deadline.
     """
+    predecessors, successors, busy, total, coset = graph
+    state, _, _, following, _ = tables
     generators = len(busy)
     npus = len(successors) // generators
     in_coset = [0] * (len(coset) * (len(state) // npus))
     free, matched, restricted = [0] * generators, [-1] * generators, [0] * generators
     first, last = [-1] * generators, [-1] * generators
-    cursor = [0, 0, seed]
     for chunk in range(len(state) // npus):
         _enter_cosets(chunk * npus, npus, coset, in_coset)
-        _arrive(chunk * npus, npus, successors, state, informed, waiting, cursor)
+        _arrive(chunk * npus, npus, successors, tables)
     now, end, row, rest = 0, 0, 0, (npus - 1) * (len(state) // npus)
     while row < rest:
         for generator in range(generators):
@@ -65,7 +81,7 @@ def spread_chunks(  # noqa: PLR0912 - events of one loop
                     begin = max(now, free[other]) + total[other]
                     room = max(room, 0) + max(0, (deadline - begin) // busy[other] + 1)
             restricted[generator] = len(coset) > 0 and rest - row <= room
-        _match(matched, state, informed, waiting, restricted, in_coset, coset, predecessors, npus, cursor)
+        _match(matched, restricted, in_coset, graph, tables, npus)
         for generator in range(generators):
             target = matched[generator]
             if target < 0:
@@ -94,7 +110,7 @@ def spread_chunks(  # noqa: PLR0912 - events of one loop
                 number = first[generator]
                 first[generator] = following[number] if number != last[generator] else -1
                 npu = successors[generator * npus + rows[4 * number + 2]]
-                _arrive(rows[4 * number + 3] * npus + npu, npus, successors, state, informed, waiting, cursor)
+                _arrive(rows[4 * number + 3] * npus + npu, npus, successors, tables)
     return end
 
 
@@ -106,16 +122,9 @@ def _enter_cosets(target: int, npus: int, coset: Sequence[int], in_coset: Mutabl
         in_coset[place + coset[generator * npus + target % npus]] = 1
 
 
-def _arrive(
-    target: int,
-    npus: int,
-    successors: Sequence[int],
-    state: MutableSequence[int],
-    informed: MutableSequence[int],
-    waiting: MutableSequence[int],
-    cursor: MutableSequence[int],
-) -> None:
+def _arrive(target: int, npus: int, successors: Sequence[int], tables: SpreadState) -> None:
     """A target holds its chunk, so its successors can get it."""
+    state, informed, waiting, _, cursor = tables
     state[target] = HELD
     npu = target % npus
     for place in range(npu, len(successors), npus):
@@ -128,22 +137,14 @@ def _arrive(
 
 
 def _match(
-    matched: MutableSequence[int],
-    state: Sequence[int],
-    informed: Sequence[int],
-    waiting: MutableSequence[int],
-    restricted: Sequence[int],
-    in_coset: Sequence[int],
-    coset: Sequence[int],
-    predecessors: Sequence[int],
-    npus: int,
-    cursor: MutableSequence[int],
-) -> None:
+    matched: MutableSequence[int], restricted: Sequence[int], in_coset: Sequence[int], graph: SpreadGraph,
+    tables: SpreadState, npus: int,
+) -> None:  # fmt: skip
     """Match free generators to targets: matched[generator] is its target, -1 for none, -2 if it is not free.
 
-    cursor: where in `waiting` the targets that wait begin and end, and the seed; all are updated. Targets are taken in
-    blocks of WINDOW, in each those of which the fewest predecessors hold the chunk first.
+    Targets are taken in blocks of WINDOW, in each those of which the fewest predecessors hold the chunk first.
     """
+    state, informed, waiting, _, cursor = tables
     high = min(cursor[1], cursor[0] + WINDOW)
     _drop_assigned(state, waiting, high, cursor)
     begin, left = cursor[0], 0
@@ -162,9 +163,7 @@ def _match(
                 continue
             rest -= 1
             if left and state[target] == WAITING:
-                left -= _augment(
-                    target, matched, state, restricted, in_coset, coset, predecessors, npus, came_by, queue
-                )
+                left -= _augment(target, matched, state, restricted, in_coset, graph, npus, came_by, queue)
 
 
 def _drop_assigned(
@@ -185,21 +184,15 @@ def _drop_assigned(
 
 
 def _augment(
-    target: int,
-    matched: MutableSequence[int],
-    state: Sequence[int],
-    restricted: Sequence[int],
-    in_coset: Sequence[int],
-    coset: Sequence[int],
-    predecessors: Sequence[int],
-    npus: int,
-    came_by: MutableSequence[int],
+    target: int, matched: MutableSequence[int], state: Sequence[int], restricted: Sequence[int],
+    in_coset: Sequence[int], graph: SpreadGraph, npus: int, came_by: MutableSequence[int],
     queue: MutableSequence[int],
-) -> bool:
+) -> bool:  # fmt: skip
     """Match a target, if others that are matched may move to other generators; whether this is possible (Kuhn 1955).
 
     The search is breadth first: queue: generators; came_by: that whose target moves to each, or their number.
     """
+    predecessors, coset = graph.predecessors, graph.coset
     generators, chunks = len(matched), len(in_coset) // max(1, len(coset))
     for generator in range(generators):
         came_by[generator] = -1

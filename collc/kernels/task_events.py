@@ -18,6 +18,8 @@ import numpy as np
 
 from collc.kernels.compiled import inlined
 
+Events = list[tuple[int, int, int, int]]
+
 START, SENT, DONE = 0, 1, 2
 """Phases of a task that others wait for: it starts, its message has left the sender, it is done."""
 
@@ -77,13 +79,13 @@ class TaskProgress(NamedTuple):
 
 def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
     """Runs all tasks that can run. Returns how many are done."""
-    duration, hops, link, _, _, _, _, start_rank, hop_rank, parallel = table
-    waits, ready, asked, start, end, _, _, hop_of, free, freed, first, last, behind, _, issued, counters = progress
+    duration, hops, link, _, _, _, _, _, _, parallel = table
+    waits, _, asked, start, end, _, _, hop_of, free, freed, _, last, _, _, issued, counters = progress
     events = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
     events.pop()
     for k in range(len(duration) - 1, -1, -1):
         if waits[k] == 0:
-            _issue(events, start_rank, ready, issued, counters, k, 0, ranked)
+            _issue(table, progress, events, k, 0, ranked)
     now, order = 0, -1
     while counters[1] > 0 or len(events) > 0:
         if counters[1] > 0:
@@ -101,12 +103,12 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
             on = _free_link(parallel, free, freed, link[hops[number] + hop], now, order)
             asked[number] = now if hop > 0 else asked[number]
             if on < 0 or last[_queue_of(parallel, on)] >= 0:
-                _queue(events, free, freed, first, last, behind, parallel, link[hops[number] + hop], number)
+                _queue(table, progress, events, link[hops[number] + hop], number)
                 hop_of[number] = hop
             else:
                 _enter(table, progress, events, number, hop, on, now, ranked)
         elif hop == 0 and duration[number] > 0:
-            _push(events, hop_rank, counters, now + duration[number], number, 1, ranked)
+            _push(table, progress, events, now + duration[number], number, 1, ranked)
         else:
             end[number] = now
             counters[2] += 1
@@ -139,21 +141,14 @@ def _free_link(
 
 @inlined
 def _enter(
-    table: TaskTable,
-    progress: TaskProgress,
-    events: list[tuple[int, int, int, int]],
-    number: int,
-    hop: int,
-    on: int,
-    now: int,
-    ranked: bool,
+    table: TaskTable, progress: TaskProgress, events: Events, number: int, hop: int, on: int, now: int, ranked: bool
 ) -> None:
     """A message enters a link, which is idle."""
     here = table.hops[number] + hop
     counters, free = progress.counters, progress.free
     progress.begin[here], progress.taken[here] = now, on
     progress.waited[on] += now - progress.asked[number]
-    _push(events, table.hop_rank, counters, now + table.delay[here], number, hop + 1, ranked)
+    _push(table, progress, events, now + table.delay[here], number, hop + 1, ranked)
     free[on] = now + table.busy[here]
     if not ranked:
         progress.freed_order[on] = counters[0]
@@ -165,9 +160,7 @@ def _enter(
 
 
 @inlined
-def _serve(
-    table: TaskTable, progress: TaskProgress, events: list[tuple[int, int, int, int]], on: int, now: int, ranked: bool
-) -> None:
+def _serve(table: TaskTable, progress: TaskProgress, events: Events, on: int, now: int, ranked: bool) -> None:
     """The next message enters a link that is free, unless another link has served the queue."""
     first, last, behind = progress.first, progress.last, progress.behind
     queue = _queue_of(table.parallel, on)
@@ -178,14 +171,7 @@ def _serve(
 
 
 @inlined
-def _finish(
-    table: TaskTable,
-    progress: TaskProgress,
-    events: list[tuple[int, int, int, int]],
-    number: int,
-    now: int,
-    ranked: bool,
-) -> None:
+def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: int, now: int, ranked: bool) -> None:
     """A task is done; one without hops has nothing to send."""
     if table.hops[number + 1] == table.hops[number]:
         _release(table, progress, events, number, SENT, now, now, ranked)
@@ -193,21 +179,13 @@ def _finish(
 
 
 @inlined
-def _queue(
-    events: list[tuple[int, int, int, int]],
-    free: Sequence[int],
-    freed: Sequence[int],
-    first: MutableSequence[int],
-    last: MutableSequence[int],
-    behind: MutableSequence[int],
-    parallel: Sequence[int],
-    wanted: int,
-    number: int,
-) -> None:
+def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int, number: int) -> None:
     """A message waits for a link. Only if one does, there is an event that frees the link."""
+    parallel, free, freed = table.parallel, progress.free, progress.freed_order
+    last, behind = progress.last, progress.behind
     queue = _queue_of(parallel, wanted)
     if last[queue] < 0:
-        first[queue] = number
+        progress.first[queue] = number
         on, more = wanted, True
         while more:
             heapq.heappush(events, (free[on], freed[on], -1 - on, 0))
@@ -220,54 +198,33 @@ def _queue(
 
 @inlined
 def _push(
-    events: list[tuple[int, int, int, int]],
-    hop_rank: Sequence[int],
-    counters: MutableSequence[int],
-    time: int,
-    number: int,
-    hop: int,
-    ranked: bool,
+    table: TaskTable, progress: TaskProgress, events: Events, time: int, number: int, hop: int, ranked: bool
 ) -> None:
     """Adds the event that a task has taken a hop."""
     if ranked:
-        heapq.heappush(events, (time, hop_rank[number], number, hop))
+        heapq.heappush(events, (time, table.hop_rank[number], number, hop))
     else:
-        heapq.heappush(events, (time, counters[0], number, hop))
-        counters[0] += 1
+        heapq.heappush(events, (time, progress.counters[0], number, hop))
+        progress.counters[0] += 1
 
 
 @inlined
-def _issue(
-    events: list[tuple[int, int, int, int]],
-    start_rank: Sequence[int],
-    ready: Sequence[int],
-    issued: MutableSequence[int],
-    counters: MutableSequence[int],
-    number: int,
-    now: int,
-    ranked: bool,
-) -> None:
+def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int, now: int, ranked: bool) -> None:
     """Lets a task start that waits for nothing any more: as an event, or at once, as ASTRA-sim does."""
+    ready, counters = progress.ready, progress.counters
     if ranked:
-        heapq.heappush(events, (ready[number], start_rank[number], number, 0))
+        heapq.heappush(events, (ready[number], table.start_rank[number], number, 0))
     elif ready[number] > now:
         heapq.heappush(events, (ready[number], counters[0], number, 0))
         counters[0] += 1
     else:
-        issued[counters[1]] = number
+        progress.issued[counters[1]] = number
         counters[1] += 1
 
 
 @inlined
 def _release(
-    table: TaskTable,
-    progress: TaskProgress,
-    events: list[tuple[int, int, int, int]],
-    number: int,
-    phase: int,
-    time: int,
-    now: int,
-    ranked: bool,
+    table: TaskTable, progress: TaskProgress, events: Events, number: int, phase: int, time: int, now: int, ranked: bool
 ) -> None:
     """A phase of a task happens at `time`, now or later: those that wait for it wait for one thing less."""
     waits, ready, asked = progress.waits, progress.ready, progress.asked
@@ -279,4 +236,4 @@ def _release(
             asked[task] = time
         waits[task] -= 1
         if waits[task] == 0:
-            _issue(events, table.start_rank, ready, progress.issued, progress.counters, task, now, ranked)
+            _issue(table, progress, events, task, now, ranked)

@@ -12,7 +12,6 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
-from collc.machines.gpu_models import CUBE_MESH
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
 from collc.machines.reading import GIGA, MICRO, ImportOptions, flaw
 
@@ -25,6 +24,44 @@ SWITCH_LATENCY: Final = (
     "assumed: half of GPU to GPU through an NVSwitch, measured on DGX-2 (TACCL, NSDI 2023, table 1)",
 )
 PCIE_LATENCY: Final = (Fraction(5, 10) * MICRO, "assumed: half of NCCL's figure for a hop over PCIe (LL, 1.0 us)")
+
+
+# Models of GPUs: what files name by a compute capability or not at all
+
+
+MODELS: Final = {"p100": 60, "v100": 70, "a100": 80, "a40": 86, "h100": 90, "h200": 90, "b200": 100, "b300": 103}
+"""Compute capability ("sm") of each model, by which NCCL tells models apart."""
+
+
+def nvlink_rate(sm: int) -> Fraction:
+    """Bytes per second of one NVLink in one direction, as NCCL counts (graph/topo.h, 2026): the vendor's rate less the
+    overhead of the protocol.
+    """
+    if sm >= 100:
+        return Fraction(401, 10) * GIGA
+    if sm >= 90:
+        return Fraction(206, 10) * GIGA
+    if sm >= 70:
+        return Fraction(12 if sm == 86 else 20) * GIGA
+    return Fraction(18 if sm >= 60 else 20) * GIGA
+
+
+def links_of(sm: int) -> int:
+    """The most NVLinks of a GPU."""
+    return next((limit for least, limit in ((90, 18), (80, 12), (70, 6)) if sm >= least), 4)
+
+
+CUBE_MESH: Final = (
+    (0, 2, 1, 1, 2, 0, 0, 0),
+    (2, 0, 1, 2, 0, 1, 0, 0),
+    (1, 1, 0, 2, 0, 0, 2, 0),
+    (1, 2, 2, 0, 0, 0, 0, 1),
+    (2, 0, 0, 0, 0, 2, 1, 1),
+    (0, 1, 0, 0, 2, 0, 1, 2),
+    (0, 0, 2, 0, 1, 1, 0, 2),
+    (0, 0, 0, 1, 1, 2, 2, 0),
+)
+"""NVLinks between the eight V100 of a DGX-1, by their numbers."""
 
 
 _NAMES: Final = {"nvlink": "NVLinks", "xgmi": "XGMI links"}

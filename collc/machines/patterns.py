@@ -44,19 +44,7 @@ def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
     whole = _one_loop(pairs)
     if whole is not None:
         return [whole]
-    return _loops_by_difference(pairs) or _loops_of_torus(pairs) or _loops_by_run(pairs) or _loops_by_first_index(pairs)
-
-
-def _loops_by_difference(pairs: Sequence[Pair]) -> list[Loop] | None:
-    """A loop for each difference between the indices of both ends."""
-    parts: dict[Index, list[Pair]] = defaultdict(list)
-    for source, target in pairs:
-        if len(source) != len(target):
-            return None
-        parts[tuple(b - a for a, b in zip(source, target, strict=True))].append((source, target))
-    found = [_one_loop(part) for part in parts.values()] if len(parts) <= MOST_LOOPS else []
-    every = [one for one in found if one is not None]
-    return every if every and len(every) == len(parts) else None
+    return _loops_of_torus(pairs) or _loops_by_run(pairs) or _loops_by_first_index(pairs)
 
 
 def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:

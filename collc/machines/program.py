@@ -11,7 +11,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.units import decimal, format_rate, format_time
-from collc.base.wording import listed
+from collc.base.wording import in_one_line, listed
 from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Node, Wire
 from collc.machines.patterns import Index, Pair, loops
 from collc.source.formatting.format import format_source
@@ -74,8 +74,7 @@ def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]
 
 
 def _comment(text: str) -> list[str]:
-    clean = "".join(c if c.isprintable() else "?" for c in text)
-    wrapped = textwrap.wrap(clean, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    wrapped = textwrap.wrap(in_one_line(text), WIDTH - 2, break_long_words=False, break_on_hyphens=False)
     return [f"# {line}" for line in wrapped]
 
 

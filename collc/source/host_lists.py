@@ -12,6 +12,8 @@ def expanded_hosts(text: str, most: int) -> list[str]:
     Raises ValueError for a list that cannot be read, OverflowError for more than `most` names.
     """
     match = re.match(r"([^\[\]]*)\[([^\[\]]*)\](.*)", text)
+    if match is None and most < 1:
+        raise OverflowError("1 host more")
     if match is None:
         if "[" in text or "]" in text:
             raise ValueError(f"'{text[:60]}' is not a list of hosts")
@@ -23,8 +25,8 @@ def expanded_hosts(text: str, most: int) -> list[str]:
         if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
             raise ValueError(f"'{entry[:40]}' is not a range of hosts")
         first, last = int(numbers[1]), int(numbers[2] or numbers[1])
-        if last - first >= most:
-            raise OverflowError(f"{last - first + 1:,} hosts in one range")
+        if len(middle) + last - first >= most:
+            raise OverflowError(f"{len(middle) + last - first + 1:,} hosts in one list")
         middle += [str(number).zfill(len(numbers[1])) for number in range(first, last + 1)]
     tails = expanded_hosts(rest, most) if rest else [""]
     if len(middle) * len(tails) > most:

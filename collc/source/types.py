@@ -144,87 +144,55 @@ def join(a: Type, b: Type) -> Type | None:
     return None
 
 
-_PRODUCTS: Final[dict[tuple[Kind, Kind], Type]] = {
-    (Kind.RATE, Kind.TIME): BYTES,
-    (Kind.TIME, Kind.RATE): BYTES,
-    (Kind.TOPOLOGY, Kind.TOPOLOGY): TOPOLOGY,
-}
-_QUOTIENTS: Final[dict[tuple[Kind, Kind], Type]] = {
-    (Kind.BYTES, Kind.RATE): TIME,
-    (Kind.BYTES, Kind.TIME): RATE,
-}
-
-
-def _number(a: Kind, b: Kind) -> Type:
-    if Kind.FLOAT in (a, b):
-        return FLOAT
-    return NUMBER if Kind.NUMBER in (a, b) else INT
-
-
-def _sum(operator: str, left: Type, right: Type) -> Type | None:
-    a, b = left.kind, right.kind
-    if a in NUMBERS and b in NUMBERS:
-        return _number(a, b)
-    if a == b and a in QUANTITIES:
-        return left
-    if operator == "+" and a == b and a in (Kind.LIST, Kind.STRING):
-        return join(left, right)
-    if operator == "-" and a is Kind.SET and b is Kind.SET:
-        return left if join(left, right) is not None else None
-    return None
-
-
-def _product(left: Type, right: Type) -> Type | None:
-    a, b = left.kind, right.kind
-    if a in NUMBERS and b in NUMBERS:
-        return _number(a, b)
-    if a in NUMBERS and b in QUANTITIES:
-        return right
-    if a in QUANTITIES and b in NUMBERS:
-        return left
-    return _PRODUCTS.get((a, b))
-
-
-def _quotient(operator: str, left: Type, right: Type) -> Type | None:
-    a, b = left.kind, right.kind
-    if a in NUMBERS and b in NUMBERS:
-        if operator == "/":
-            return FLOAT
-        return INT if operator == "//" else _number(a, b)
-    if a == b and a in QUANTITIES:
-        return {"/": FLOAT, "//": INT}.get(operator, left)
-    if a in QUANTITIES and b in NUMBERS and (operator == "/" or a is Kind.BYTES):
-        return left
-    return _QUOTIENTS.get((a, b)) if operator == "/" else None
-
-
-def _bits(operator: str, left: Type, right: Type) -> Type | None:
-    whole = (Kind.INT, Kind.NUMBER)
-    if left.kind in whole and right.kind in whole:
-        return INT
-    if operator in "|&" and left.kind is Kind.SET and right.kind is Kind.SET:
-        return join(left, right)
-    return BOOL if operator == "^" and left.kind is right.kind is Kind.BOOL else None
+_QUOTIENTS: Final = {(Kind.BYTES, Kind.RATE): TIME, (Kind.BYTES, Kind.TIME): RATE}
+_WHOLE: Final = frozenset({Kind.INT, Kind.NUMBER})
 
 
 def binary_type(operator: str, left: Type, right: Type) -> Type | None:
     """The type of `left operator right`, None if the operator is not defined for the two types."""
+    a, b = left.kind, right.kind
     if operator in ("and", "or"):
         return BOOL if fits(left, BOOL) and fits(right, BOOL) else None
-    if Kind.ANY in (left.kind, right.kind):
+    if Kind.ANY in (a, b):
         return ANY
-    match operator:
-        case "+" | "-":
-            return _sum(operator, left, right)
-        case "*":
-            return _product(left, right)
-        case "/" | "//" | "%":
-            return _quotient(operator, left, right)
-        case "**":
-            both = left.kind in NUMBERS and right.kind in (Kind.INT, Kind.NUMBER)
-            return left if both else None
+    if a in NUMBERS and b in NUMBERS:
+        return _number_type(operator, left, right)
+    if a is b and a in QUANTITIES:
+        return {"+": left, "-": left, "%": left, "/": FLOAT, "//": INT}.get(operator)
+    if a is b:
+        return _type_of_two_alike(operator, left, right)
+    if a in QUANTITIES and b in NUMBERS:
+        return left if operator in "*/" or (operator in ("//", "%") and a is Kind.BYTES) else None
+    if a in NUMBERS and b in QUANTITIES:
+        return right if operator == "*" else None
+    if {a, b} == {Kind.RATE, Kind.TIME}:
+        return BYTES if operator == "*" else None
+    return _QUOTIENTS.get((a, b)) if operator == "/" else None
+
+
+def _number_type(operator: str, left: Type, right: Type) -> Type | None:
+    """The type of an operator between numbers."""
+    kinds = {left.kind, right.kind}
+    if operator in ("+", "-", "*", "%"):
+        return FLOAT if Kind.FLOAT in kinds else NUMBER if Kind.NUMBER in kinds else INT
+    if operator in ("/", "//"):
+        return FLOAT if operator == "/" else INT
+    if operator == "**":
+        return left if right.kind in _WHOLE else None
+    return INT if kinds <= _WHOLE else None
+
+
+def _type_of_two_alike(operator: str, left: Type, right: Type) -> Type | None:
+    """The type of an operator between lists, sets, strings, bools or topologies."""
+    match operator, left.kind:
+        case ("+", Kind.LIST | Kind.STRING) | ("|" | "&", Kind.SET):
+            return join(left, right)
+        case "-", Kind.SET:
+            return left if join(left, right) is not None else None
+        case ("^", Kind.BOOL) | ("*", Kind.TOPOLOGY):
+            return left
         case _:
-            return _bits(operator, left, right)
+            return None
 
 
 def unary_type(operator: str, operand: Type) -> Type | None:

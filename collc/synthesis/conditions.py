@@ -169,17 +169,8 @@ def _missing(
 
 
 def equal_transfers(conditions: Conditions) -> bool:
-    """Whether all transfers take equal time, in the link model `store`."""
-    return conditions.task.model is LinkModel.STORE and _equal(conditions, conditions.clock.total)
-
-
-def equal_pipelined_transfers(conditions: Conditions) -> bool:
-    """Whether all transfers take equal time, and occupy their links equally long, in the link model `pipelined`."""
-    clock = conditions.clock
-    pipelined = conditions.task.model is LinkModel.PIPELINED
-    return pipelined and _equal(conditions, clock.total) and _equal(conditions, clock.busy)
-
-
-def _equal(conditions: Conditions, times: Int64Array) -> bool:
-    used = times[np.unique(conditions.task.network.kind)][:, np.unique(conditions.column)]
-    return used.size > 0 and bool((used == used.flat[0]).all())
+    """Whether all transfers take equal time and, if links are pipelined, occupy their links equally long."""
+    clock, kinds, columns = conditions.clock, np.unique(conditions.task.network.kind), np.unique(conditions.column)
+    times = (clock.total,) if conditions.task.model is LinkModel.STORE else (clock.total, clock.busy)
+    used = [each[kinds][:, columns] for each in times]
+    return used[0].size > 0 and all(bool((each == each.flat[0]).all()) for each in used)

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from collc.synthesis.task import Task
 from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Clock, Transfers
+
+Intervals = list[tuple[int, int]]
+"""(start, end) in picoseconds; they may overlap."""
 
 
 class Timeline:
@@ -62,6 +66,26 @@ class Timeline:
         """The end of the first interval that overlaps [start, start + length); `start` if none does."""
         k = bisect_right(self.ends, start)
         return self.ends[k] if k < len(self.ends) and self.starts[k] < start + length else start
+
+
+class StepTimeline:
+    """The reserved steps of one link, a Timeline if all transfers take one step."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free = bytearray()
+
+    def reserve(self, start: int, end: int) -> None:
+        """Takes a step, `start`, which is free."""
+        if end > len(self._free):
+            self._free += b"\1" * end
+        self._free[start] = 0
+
+    def next_free(self, time: int, _length: int) -> int:
+        """The first free step from `time` on."""
+        step = self._free.find(1, time)
+        return step if step >= 0 else max(time, len(self._free))
 
 
 class SlotTimeline:
@@ -130,3 +154,28 @@ def interval_table(
     first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     starts = np.array([start for row in rows for start in row.starts], np.int64)
     return first, starts, np.array([end for row in rows for end in row.ends], np.int64)
+
+
+def slots_used(task: Task, clock: Clock) -> dict[int, Intervals]:
+    """By switch with a limited buffer, when transfers that are planned already occupy its slots, at most.
+
+    Each arrival of a chunk counts as a slot from the start of the first transfer of this chunk into or out of the
+    switch to the end of the last one, since the plan may run backwards.
+    """
+    planned, network = task.reserved, task.network
+    visits: dict[tuple[int, int], list[int]] = {}
+    found: dict[int, Intervals] = {}
+    if planned is None:
+        return found
+    limited = {switch for switch, size in enumerate(network.buffers.tolist(), network.npu_count) if size >= 0}
+    ends = (planned.start + clock.total_of(planned)).tolist()
+    sources, targets = network.source[planned.link].tolist(), network.target[planned.link].tolist()
+    columns = zip(planned.chunk.tolist(), sources, targets, planned.start.tolist(), ends, strict=True)
+    for chunk, source, target, start, end in columns:
+        for switch, arrivals in ((target, 1), (source, 0)):
+            if switch in limited:
+                visit = visits.setdefault((switch, chunk), [start, end, 0])
+                visit[:] = min(visit[0], start), max(visit[1], end), visit[2] + arrivals
+    for (switch, _), (first, last, arrivals) in visits.items():
+        found.setdefault(switch, []).extend([(first, last)] * max(1, arrivals))
+    return found

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from collc.ten.demand import Op
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
-from collc.verification.timed_transfers import TimedTransfers
+from collc.ten.schedule import Clock, Transfers
 from collc.verification.verdict import Findings, at
 
 
@@ -111,9 +111,9 @@ source, target, whether it is a partial, the link over which came what it relays
 class ChunkCheck:
     """Checks single chunks. intervals: of the buffer slots that the chunks checked so far have occupied."""
 
-    def __init__(self, module: Module, transfers: TimedTransfers, findings: Findings) -> None:
+    def __init__(self, module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> None:
         self.network, self.table, self.findings = module.network, module.demand.chunks, findings
-        self.transfers = transfers
+        self.transfers, self.clock = transfers, clock
         self.intervals: list[Interval] = []
 
     def check(self, chunk: int, rows: NDArray[np.intp]) -> None:
@@ -141,10 +141,9 @@ class _ChunkReplay:
 
     def replay(self, rows: NDArray[np.intp]) -> None:
         """Replay all transfers by time, then check the postcondition."""
-        transfers = self._transfers(rows) if self.check.transfers.messages is None else self._messages(rows)
         # Copies arrive before partials of the same time, so that a partial that is added to a complete value is found.
         coming: list[tuple[int, bool, int, int, int, int, bool]] = []
-        for start, occupied, until_arrival, number, source, target, flag, relayed, kept in transfers:
+        for start, occupied, until_arrival, number, source, target, flag, relayed, kept in self._moves(rows):
             while coming and coming[0][0] <= start:
                 self._arrive(*heapq.heappop(coming))
             reduce = flag and not self.copy
@@ -157,52 +156,30 @@ class _ChunkReplay:
             self._arrive(*heapq.heappop(coming))
         self._settle()
 
-    def _transfers(self, rows: NDArray[np.intp]) -> Iterable[_Carried]:
-        columns = self.check.transfers
-        busy, total = columns.durations(rows)
-        link = columns.link[rows]
-        return zip(
-            columns.start[rows].tolist(),
-            busy.tolist(),
-            total.tolist(),
-            link.tolist(),
-            self.network.source[link].tolist(),
-            self.network.target[link].tolist(),
-            columns.reduce[rows].tolist(),
-            columns.relayed[rows].tolist(),
-            columns.kept[rows].tolist(),
-            strict=True,
-        )
-
-    def _messages(self, rows: NDArray[np.intp]) -> Iterable[_Carried]:
-        """The hops of a message as one transfer between its ends, which begins when it joins the first queue."""
-        columns = self.check.transfers
-        messages = columns.messages
-        assert messages is not None
-        busy, total = columns.durations(rows)
-        start, link = columns.start[rows], columns.link[rows]
-        number = messages.number[rows]
-        hops = MessageHops.of(number, start)
-        source, target = self.network.source[link], self.network.target[link]
-        for before, after in zip(hops.before.tolist(), hops.after.tolist(), strict=True):
-            if target[before] >= self.network.npu_count:
-                arrival, left = int(start[before] + total[before]), int(start[after] + busy[after])
-                self.check.intervals.append((int(target[before]), arrival, left, self.chunk))
-        ready = np.where(number >= 0, messages.ready[rows], start)[hops.first]
-        order = np.argsort(ready, kind="stable")
-        first, last = hops.first[order], hops.last[order]
-        return zip(
-            ready[order].tolist(),
-            busy[first].tolist(),
-            (start[last] + total[last] - ready[order]).tolist(),
-            link[last].tolist(),
-            source[first].tolist(),
-            target[last].tolist(),
-            columns.reduce[rows][first].tolist(),
-            columns.relayed[rows][first].tolist(),
-            columns.kept[rows][first].tolist(),
-            strict=True,
-        )
+    def _moves(self, rows: NDArray[np.intp]) -> Iterable[_Carried]:
+        """What goes from device to device: transfers, and the hops of each message as one, which begins when it joins
+        the first queue.
+        """
+        check, network = self.check, self.network
+        moved = check.transfers.select(rows)
+        busy, total = check.clock.busy_of(moved), check.clock.total_of(moved)
+        source, target = network.source[moved.link], network.target[moved.link]
+        first = last = np.arange(len(moved))
+        ready = moved.start
+        if moved.messages is not None:
+            number = moved.messages.number
+            hops = MessageHops.of(number, moved.start)
+            for before, after in zip(hops.before.tolist(), hops.after.tolist(), strict=True):
+                if target[before] >= network.npu_count:
+                    arrival, left = int(moved.start[before] + total[before]), int(moved.start[after] + busy[after])
+                    check.intervals.append((int(target[before]), arrival, left, self.chunk))
+            ready = np.where(number >= 0, moved.messages.ready, moved.start)
+            order = np.argsort(ready[hops.first], kind="stable")
+            first, last = hops.first[order], hops.last[order]
+        taken = moved.start[last] + total[last] - ready[first]
+        ends = moved.link[last], source[first], target[last]
+        columns = ready[first], busy[first], taken, *ends, moved.reduce[first], moved.relays[first], moved.keeps[first]
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def _report(self, code: str, time: int, link: int, what: str, expected: str) -> None:
         check = {"1": "causality", "3": "delivered", "4": "reductions", "5": "switches"}[code[2]]

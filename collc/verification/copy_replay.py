@@ -13,7 +13,7 @@ from collc.ten.demand import HolderSets, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, Schedule, Transfers
-from collc.verification.timed_transfers import LATEST
+from collc.verification.valid_transfers import LATEST
 
 MOST_HELD: Final = 1 << 33
 """Chunks times devices up to which a bit is kept for each pair."""

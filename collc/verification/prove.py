@@ -84,8 +84,8 @@ def _prove(module: Module, name: str, timeout: float, progress: Callable[[float]
         raise Undecided("there is no schedule")
     if len(module.schedule) > MOST_TRANSFERS:
         raise Undecided(f"more than {MOST_TRANSFERS} transfers are too many for a proof")
-    kind, formulas = PROPERTIES[name]
-    transfers, times = ScheduledTransfers(module), kind()
+    times, formulas = PROPERTIES[name]
+    transfers = ScheduledTransfers(module)
     script = Script(times.logic, f"{name} of a schedule with {len(transfers.all)} transfers: unsat means that it holds")
     for transfer in transfers.all:
         times.declare(script, transfer)

@@ -1,8 +1,8 @@
 """`verify`: whether a schedule meets its demand, on its network, under its link model (docs/verification.md).
 
 A factored schedule is proved from its representatives; if that fails, its transfers are checked as any others are.
-Small schedules are replayed exactly, chunk by chunk. In large ones a compiled loop first finds the chunks that are
-plainly right (copies that are causal and arrive; reductions along one tree); the exact check replays the others.
+Small schedules are replayed exactly, chunk by chunk. In large ones a compiled replay first finds the chunks that are
+right if switches pass on what arrives, the oldest first; the exact check replays the others.
 Large schedules of nothing but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of
 8,192 GPUs, 134 million transfers, in 0.5 GB.
 
@@ -22,38 +22,33 @@ from numpy.typing import NDArray
 
 from collc.base.units import decimal
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
-from collc.ten.demand import Op
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports, overlaps
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, Schedule, StepSchedule
+from collc.ten.schedule import Clock, Transfers
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import is_proved
-from collc.verification.step_table_check import arrival_delay, check_step_table
-from collc.verification.timed_transfers import TimedTransfers, clock_of, valid_transfers
-from collc.verification.verdict import Findings, Verdict, all_right, at, nothing_to_check
+from collc.verification.valid_transfers import clock_of, valid_transfers
+from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
 
 MAX_LISTED: Final = 250
 """Offenders of a check of links or endpoints that are reported to the findings."""
 
 
-def check_links(transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
+def check_links(transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:
     """Report transfers that start while the one before them still occupies the link, MAX_LISTED of them at most."""
     if compiled:
         from collc.kernels.schedule_check import overlaps as first_overlaps
 
-        clock = transfers.clock
         links = len(clock.kind)
         columns = (transfers.chunk, transfers.link, transfers.start)
         count, earlier, later = first_overlaps(*columns, clock.busy, clock.size_of, clock.kind, links, MAX_LISTED)
         pairs = list(zip(earlier[:count].tolist(), later[:count].tolist(), strict=True))
     else:
-        busy, _ = transfers.durations(slice(None))
-        pairs = _overlapping_pairs(transfers.link, transfers.start, busy)
+        pairs = _overlapping_pairs(transfers.link, transfers.start, clock.busy_of(transfers))
     for first, second in pairs[:MAX_LISTED]:
-        busy, _ = transfers.durations(np.array([first]))
-        until = int(transfers.start[first]) + int(busy[0])
+        until = int(transfers.start[first]) + int(clock.busy_of(transfers.select(np.array([first])))[0])
         start = int(transfers.start[second])
         message = (
             f"{findings.link(int(transfers.link[second]))} is given {findings.chunk(int(transfers.chunk[second]))} "
@@ -68,7 +63,7 @@ def _overlapping_pairs(user: Int32Array, begin: Int64Array, taken: Int64Array) -
     return sorted(zip(earlier.tolist(), later.tolist(), strict=True), key=lambda pair: pair[1])
 
 
-def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
+def check_endpoints(transfers: Transfers, clock: Clock, findings: Findings) -> None:
     """Report transfers that an NPU cannot send, or receive, beside the one before, MAX_LISTED of each at most.
 
     A transfer occupies the injection of its source from its start on, or if messages queue from when it is injected,
@@ -77,7 +72,7 @@ def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
     network = findings.network
     ports = Ports.of(network)
     time = ports.occupancy(findings.demand.chunks.size)
-    _, total = transfers.durations(slice(None))
+    total = clock.total_of(transfers)
     leaving, coming = ports.out[network.source[transfers.link]], ports.into[network.target[transfers.link]]
     taken = time[coming, transfers.chunk]
     sent = time[leaving, transfers.chunk]
@@ -88,7 +83,7 @@ def check_endpoints(transfers: TimedTransfers, findings: Findings) -> None:
 
 
 def _check(
-    ports: Ports, transfers: TimedTransfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
+    ports: Ports, transfers: Transfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
 ) -> None:
     """port: int32[transfers], -1 for none. begin, taken: int64, when and for how long each occupies it."""
     for first, second in _overlapping_pairs(port, begin, taken)[:MAX_LISTED]:
@@ -106,7 +101,7 @@ def _check(
         findings.add("endpoints", "V0202", int(begin[second]), message, expected)
 
 
-def _described(transfers: TimedTransfers, row: int, findings: Findings) -> str:
+def _described(transfers: Transfers, row: int, findings: Findings) -> str:
     return f"{findings.chunk(int(transfers.chunk[row]))} over {findings.link(int(transfers.link[row]))}"
 
 
@@ -152,43 +147,35 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     """
     schedule = module.schedule
     if schedule is None:
-        return nothing_to_check(module.network)
+        return uniform_verdict(module.network, "skipped")
     limited = module.network.has_endpoints and len(Ports.of(module.network)) > 0
     if isinstance(schedule, FactoredSchedule) and not limited and is_proved(module, schedule):
-        return all_right(module.network)
+        return uniform_verdict(module.network, "ok")
     findings = Findings(module.network, module.demand)
     clock = clock_of(module, schedule, findings)
     if clock is None:
         return findings.verdict(reached=False)
-    delay = arrival_delay(module, schedule, clock) if isinstance(schedule, StepSchedule) and not limited else None
-    if isinstance(schedule, StepSchedule) and delay is not None:
-        check_step_table(module, schedule, delay, findings)
-        return findings.verdict()
-    if len(schedule) >= large and _are_plain_copies(module, schedule, clock):
-        return all_right(module.network)
+    if len(schedule) >= large:
+        from collc.verification.copy_replay import copies_are_right
+
+        if copies_are_right(module, schedule, clock):
+            return uniform_verdict(module.network, "ok")
     transfers = valid_transfers(module, schedule.transfers, clock, findings)
     compiled = max(len(transfers), len(module.demand.chunks)) >= large
-    check_links(transfers, findings, compiled)
+    check_links(transfers, clock, findings, compiled)
     messages = transfers.messages
     if limited:
-        check_endpoints(transfers, findings)
-    _check_chunks(module, transfers, findings, compiled)
+        check_endpoints(transfers, clock, findings)
+    _check_chunks(module, transfers, clock, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
     return findings.verdict(queued)
 
 
-def _are_plain_copies(module: Module, schedule: Schedule, clock: Clock) -> bool:
-    """Whether a schedule of copies is plainly right; its transfers are not listed for this."""
-    from collc.verification.copy_replay import copies_are_right
-
-    return copies_are_right(module, schedule, clock)
-
-
-def _check_chunks(module: Module, transfers: TimedTransfers, findings: Findings, compiled: bool) -> None:
-    check = ChunkCheck(module, transfers, findings)
+def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:
+    check = ChunkCheck(module, transfers, clock, findings)
     chunks = len(module.demand.chunks)
     if compiled:
-        offsets, order, doubtful, slots = _screened(module, transfers)
+        offsets, order, doubtful, slots = _screened(module, transfers, clock)
     else:
         offsets = np.zeros(chunks + 1, np.int64)
         np.cumsum(np.bincount(transfers.chunk, minlength=chunks), out=offsets[1:])
@@ -209,42 +196,32 @@ def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
     return [(low, high) for low, high in pairwise(cuts) if low < high]
 
 
-def _screened(module: Module, transfers: TimedTransfers) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
+def _screened(
+    module: Module, transfers: Transfers, clock: Clock
+) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.
 
     The slots are int64[slots, 4]: switch, from, until, chunk; none if no buffer is limited.
     """
-    from collc.kernels.schedule_check import by_chunk, screen
-    from collc.kernels.sum_check import rescreen
+    from collc.kernels.schedule_check import Rows, by_chunk, screen
 
     network, table = module.network, module.demand.chunks
     offsets, order = by_chunk(transfers.chunk, len(table))
-    limited = network.has_limited_buffers
-    filled = np.full(len(transfers) if limited else 0, -1, np.int64)
-    columns = (order, transfers.link, transfers.start, transfers.reduce, network.source, network.target)
-    clock = transfers.clock
-    devices = (clock.kind, network.npu_count, network.device_count)
-    sets = (table.sets.offsets, table.sets.members)
+    filled = np.full(len(transfers) if network.has_limited_buffers else 0, -1, np.int64)
     passes = np.zeros(network.device_count, np.bool_)
     passes[network.npu_count :] = (network.buffers < 0) & ~network.reduces
+    links = network.source, network.target, clock.kind, network.npu_count
+    rows = Rows(transfers.link, transfers.start, transfers.reduce, *links, passes, filled)
+    chunks = clock.size_of, table.op, table.pre, table.post, table.sets.offsets, table.sets.members
     flags: UInt8Array = np.zeros(len(table), np.uint8)
     for low, high in _pieces(offsets):
-        here = slice(low, high)
-        durations = (clock.total, clock.size_of[here], *devices)
-        chunks = (table.op[here], table.pre[here], table.post[here], *sets)
-        flags[here] = screen(offsets[low : high + 1], *columns, *durations, *chunks, filled, passes)
-    sums = np.flatnonzero(flags & (table.op != Op.COPY))
-    rows_before = np.concatenate([[0], np.cumsum(offsets[sums + 1] - offsets[sums])])
-    for low, high in _pieces(rows_before):
-        some = sums[low:high]
-        rest = (table.pre, table.post, *sets, passes)
-        flags[some] = rescreen(some, offsets, *columns, clock.total, clock.size_of, *devices, *rest)
-    flags[transfers.chunk[(transfers.relayed >= 0) | transfers.kept]] = 1
+        flags[low:high] = screen(low, high, offsets, order, rows, clock.total, *chunks)
+    flags[transfers.chunk[(transfers.relays >= 0) | transfers.keeps]] = 1
     if transfers.messages is not None:
         flags[transfers.chunk[transfers.messages.number >= 0]] = 1
     leaving = np.flatnonzero(filled >= 0)
     leaving = leaving[flags[transfers.chunk[leaving]] == 0]
-    busy, _ = transfers.durations(leaving)
-    source, until = network.source[transfers.link[leaving]], transfers.start[leaving] + busy
-    slots = np.stack([source, filled[leaving], until, transfers.chunk[leaving]], axis=1).astype(np.int64)
+    rows_out = transfers.select(leaving)
+    until = rows_out.start + clock.busy_of(rows_out)
+    slots = np.stack([network.source[rows_out.link], filled[leaving], until, rows_out.chunk], axis=1).astype(np.int64)
     return offsets, order, np.flatnonzero(flags), slots

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, Note
-from collc.base.outcome import Outcome
+from collc.base.messages import Outcome
 from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -43,14 +43,9 @@ def checks_of(network: Network) -> tuple[str, ...]:
     return (*CHECKS, ENDPOINTS) if network.has_endpoints else CHECKS
 
 
-def nothing_to_check(network: Network) -> Verdict:
-    """The verdict on a module without a schedule."""
-    return Verdict(dict.fromkeys(checks_of(network), "skipped"), ())
-
-
-def all_right(network: Network) -> Verdict:
-    """The verdict on a schedule in which nothing is wrong."""
-    return Verdict(dict.fromkeys(checks_of(network), "ok"), ())
+def uniform_verdict(network: Network, outcome: Outcome) -> Verdict:
+    """The verdict without offenders in which all checks have one outcome."""
+    return Verdict(dict.fromkeys(checks_of(network), outcome), ())
 
 
 @dataclass(slots=True)

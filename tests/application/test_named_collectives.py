@@ -75,21 +75,26 @@ def test_a_missing_schedule_or_a_wrong_bound_gives_a_warning(tmp_path: Path, cap
     from collc.passes.context import PassContext
     from collc.passes.registry import Invert, Synthesize
     from collc.ten.module import Bound
+    from collc.ten.schedule import RowSchedule
     from collc.ten.text import write_module
 
     module = Module("m", support.ring(4), support.all_gather([0, 1, 2, 3]))
     solved = Invert().run(Synthesize("tacos").run(module, PassContext()), PassContext())
+    rows = solved.schedule.transfers
+    late = replace(solved, schedule=RowSchedule(solved.model, rows.at(rows.start + 1000)))
     path = tmp_path / "a.ten"
     errors = {}
     for name, what in (
         ("none", module),
-        ("false", replace(solved, bound=Bound(10**9, "wishful thinking"))),
+        ("false", replace(late, bound=Bound(late.collective_time(), "wishful thinking"))),
+        ("refuted", replace(late, bound=Bound(late.collective_time() + 1, "wishful thinking"))),
         ("good", solved),
     ):
         with path.open("w") as file:
             write_module(what, file)
-        assert main(["verify", str(path)]) == 0
+        assert main(["verify", str(path)]) == (4 if name == "refuted" else 0)
         errors[name] = capsys.readouterr().err
+    assert "V0111" in errors["refuted"]
     assert "nothing to check" in errors["none"]
     assert "can only show" in errors["false"]
     assert errors["good"] == ""

@@ -43,7 +43,11 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes
 def test_a_full_stdout_is_an_error_with_its_reason(command: str) -> None:
     done = shell(f"{command} > /dev/full")
     assert done.returncode == 2, done.stderr
-    assert done.stderr.decode() == f"error[U0138]: cannot read or write: {os.strerror(errno.ENOSPC)}\n"
+    first, second = done.stderr.decode().splitlines()
+    assert (
+        first == f"error[U0138]: cannot read or write standard output or a temporary file: {os.strerror(errno.ENOSPC)}"
+    )
+    assert second.startswith("help: free some space")
 
 
 def test_closed_streams_are_no_fault() -> None:
@@ -63,7 +67,8 @@ def test_a_full_disk_leaves_the_file_that_was_there(
     Path("s.ten").write_text("before")
     monkeypatch.setattr(ten, "write_module", full)
     assert main(["compile", "p.coll"]) == 2
-    assert "error[U0138]: cannot read or write: No space left" in capsys.readouterr().err
+    assert "error[U0138]: cannot read or write s.ten: No space left" in (said := capsys.readouterr().err)
+    assert "help: free some space" in said
     assert sorted(path.name for path in Path().iterdir()) == ["p.coll", "s.ten"]
     assert Path("s.ten").read_text() == "before"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
+import tracemalloc
 from fractions import Fraction
 
 import pytest
@@ -60,6 +62,8 @@ WRONG = [
     (NODE.replace("<nic>", "<fan>").replace("</nic>", "</fan>"), {}, 9, "<fan> is not expected here"),
     (NODE.replace("400000", "fast"), {"fabric": "switch"}, 9, "'speed' is in Mb/s"),
     ("<!DOCTYPE system [<!ENTITY a 'b'>]>\n<system version=\"1\">&a;</system>", {"kind": "nccl"}, 2, "entities"),
+    ("<a>" * 300 + "</a>" * 300, {"kind": "nccl"}, 1, "nested too deeply"),
+    (NODE.replace('rank="1"', 'rank="&x;"'), {}, 13, "refers to entities"),
     (NODE.replace('rank="1"', 'rank="0"'), {}, 13, "two GPUs have rank 0"),
     (NODE.replace("0000:11:00.0", "0000:10:00.0"), {}, 12, "two GPUs have busid 0000:10:00.0"),
     (SMI.replace("NV12", "NV?", 1), {"gpu": "a100"}, 2, "'NV?' in column GPU1 is not a code"),
@@ -249,6 +253,39 @@ def test_names_in_files_cannot_leave_their_comment(tmp_path):
 
 SEEDS = {"nccl": NODE, "nvidia-smi": SMI, "rocm-smi": formats.rocm_smi(3), "ibnetdiscover": IB, "iblinkinfo": IBLINK}
 SEEDS |= {"slurm": SLURM, "astra": ASTRA, "networkx": GRAPH, "simgrid": SIMGRID, "taccl": TACCL, "amd-smi": AMD}
+
+
+def test_names_of_files_cannot_leave_their_comment(tmp_path):
+    path = tmp_path / "a\nlet b = 1.yml"
+    path.write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
+    assert "\nlet" not in import_machine(ImportOptions((path,)))
+
+
+def test_a_list_of_hosts_is_counted_before_it_is_expanded(tmp_path):
+    for text in ("Nodes=n[1-999999]", "Nodes=n[1-60000],m[1-60000]", "Nodes=" + ",".join(["n[1-90000]"] * 99)):
+        (tmp_path / "topology.conf").write_text(f"SwitchName=s {text}\n")
+        tracemalloc.start()
+        with pytest.raises(SourceError) as caught:
+            import_machine(ImportOptions((tmp_path / "topology.conf",), gpus_per_node=1))
+        assert (caught.value.diagnostics[0].code, tracemalloc.get_traced_memory()[1] < 50e6) == ("X0603", True)
+        tracemalloc.stop()
+
+
+def test_numbers_of_simgrid_have_a_limit_of_digits(tmp_path):
+    text = SIMGRID.replace('bandwidth="', 'bandwidth="' + "9" * 5000)
+    assert text != SIMGRID
+    (tmp_path / "file").write_text(text)
+    with pytest.raises(SourceError) as caught:
+        import_machine(ImportOptions((tmp_path / "file",)))
+    assert "is a rate" in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize("text", [IB, IBLINK])
+def test_numbers_of_infiniband_have_a_limit_of_digits(tmp_path, text):
+    for number in set(re.findall(r"\b\d\b", text)):
+        (tmp_path / "file").write_text(re.sub(rf"\b{number}\b", "7" * 5000, text))
+        with contextlib.suppress(SourceError):
+            import_machine(ImportOptions((tmp_path / "file",), gpus_per_node=1))
 
 
 @pytest.mark.parametrize("kind", SEEDS)

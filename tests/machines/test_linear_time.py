@@ -16,6 +16,7 @@ PLATFORM = (
     f'<link id="l" bandwidth="1{SPACE}x" latency="1us"/></zone></platform>'
 )
 STATE = "Switch: 0x1 a:\n  0x1 1 1[  ] ==( 4X 53 Gbps Active/ LinkUp )==>"
+ATTRIBUTES = " ".join(f'a{k}="1"' for k in range(400_000))
 
 FILES = {
     "lines of any kind": ("", f"x{LINES}"),
@@ -28,6 +29,7 @@ FILES = {
     "the end of a link": ("iblinkinfo", f"{STATE}{SPACE}x"),
     "the number of a port": ("iblinkinfo", f"{STATE}{'1' * 200_000}x"),
     "a rate of SimGrid": ("simgrid", PLATFORM),
+    "attributes of an element": ("nccl", f"<system {ATTRIBUTES}/>"),
 }
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from collc.base.diagnostics import SourceError, UsageError
-from collc.machines.gpu_models import links_of, nvlink_rate
+from collc.machines.hosts import links_of, nvlink_rate
 from collc.machines.readers.infiniband import read_ibnetdiscover
 from collc.machines.reading import ImportOptions
 from tests.machines import formats

@@ -107,8 +107,8 @@ def test_partial_sums_in_turn_keep_the_schedule(tmp_path, placement):
     """Otherwise all of them begin at once, and the totals wait behind them for the links to the switch."""
     module = in_switch(support.all_reduce(list(range(6)), chunks=4), 2)
     options = MscclOptions(gpus_per_node=3, placement=placement)
-    few, many, first, second = plans_of(module, options)
-    times = [plan_time(plan, module) for plan in (few, many, first, second)]
+    few, many, first = plans_of(module, options)
+    times = [plan_time(plan, module) for plan in (few, many, first)]
     assert module.schedule is not None
     taken = module.schedule.collective_time(module.network, module.demand)
     assert min(times[:2]) > 1.07 * taken
@@ -117,7 +117,7 @@ def test_partial_sums_in_turn_keep_the_schedule(tmp_path, placement):
     out = io.BytesIO()
     write_plan(fastest_plan(module, options), out)
     assert json.loads(out.getvalue()) == first
-    assert [len(blocks_with_sums(plan["gpus"][0])) for plan in (first, second)] == [1, 2]
+    assert len(blocks_with_sums(first["gpus"][0])) == 1
 
 
 def blocks_with_sums(gpu):
@@ -136,7 +136,7 @@ def test_more_partial_sums_than_a_threadblock_holds():
     """Ten of a GPU are in two threadblocks: a threadblock has 64 operations."""
     module = in_switch(support.all_reduce(list(range(6)), chunks=5), 2)
     plans = list(plans_of(module, MscclOptions(gpus_per_node=3)))
-    assert [len(blocks_with_sums(plan["gpus"][0])) for plan in plans[2:]] == [2, 3]
+    assert [len(blocks_with_sums(plan["gpus"][0])) for plan in plans[2:]] == [2]
 
 
 def test_a_sum_for_one_gpu_alone_has_no_operation():

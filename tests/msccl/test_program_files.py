@@ -40,9 +40,9 @@ def allocated(xml: bytes) -> list[int]:
 
 def test_scratch_of_the_old_runtime_is_bounded(tmp_path: Path) -> None:
     program = relayed_all_to_all(8)
-    assert program.sizes == (0, 1170 << 20)
+    assert program.sizes == (0, 1365 << 20)
     assert GIB - (1 << 20) < max(allocated(xml_of(program))) <= GIB
-    assert any("for buffers up to 1170MiB: when the old runtime starts" in note for note in program.notes)
+    assert any("for buffers up to 1365MiB: when the old runtime starts" in note for note in program.notes)
     assert_right(program, tmp_path)
 
 

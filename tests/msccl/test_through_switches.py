@@ -137,8 +137,7 @@ def test_ties_at_switches_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     module = synthesized(FAT_TREE, "reduce", "swarm")
     program = lower(module)
     measured = quality(program, module)
-    assert measured.as_scheduled is not None
-    assert measured.as_scheduled <= TOLERATED_SLOWDOWN * measured.schedule < measured.replay
+    assert TOLERATED_SLOWDOWN * measured.schedule < measured.replay
     note = slowdown_note(program, measured)
     assert "messages of several GPUs reach a switch together, and a file cannot say which of them " in note
     assert "which of them leaves it first" in note

@@ -9,7 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CHECKS = (
     "tests/verification/test_switch_rules.py",
-    "tests/verification/test_step_tables.py",
     "tests/verification/test_schedule_check.py",
 )
 PROOF = ("tests/verification/test_switch_rules.py", "tests/verification/test_prove.py", "tests/command/test_prove.py")
@@ -62,12 +61,10 @@ TARGETS: dict[str, tuple[Target, ...]] = {
             tuple(
                 f"{V}/{name}.py"
                 for name in (
-                    "buffers",
                     "chunk_check",
-                    "capacity_check",
                     "schedule_check",
-                    "step_table_check",
-                    "timed_transfers",
+                    "copy_replay",
+                    "valid_transfers",
                     "verdict",
                 )
             ),

@@ -18,9 +18,9 @@ from collc.source.elaboration.unreachable import unreachable_chunk
 from collc.source.program import Program
 from collc.ten.demand import Op
 from collc.ten.network import LinkKind
-from tests.source.test_elaborate_reference import LINK, assert_same
 from tests.support import GiB, MiB, all_gather, demand_of, grid, network, switched
 
+LINK = "bandwidth: 50GiB/s, latency: 0.5us"
 SAMPLES = {
     "quickstart": """
         import std.topologies
@@ -284,50 +284,3 @@ def test_an_unreachable_demand_with_other_errors_is_a_source_error(tmp_path: Pat
 
 def test_paths_may_lead_through_devices_outside_the_group() -> None:
     assert unreachable_chunk(switched(3), all_gather([0, 2])) is None
-
-
-def random_body(chance: random.Random, names: list[str], depth: int) -> str:
-    """Statements of a topology over `npu n[7]` and `switch s[3]`, with the loop variables in scope."""
-    lines = []
-    for _ in range(chance.randint(1, 3)):
-        kind = chance.random()
-        if depth and kind < 0.45:
-            name = f"v{len(names)}"
-            bounds = chance.choice(["0..3", "1..4", "{0, 2, 5}", f"{chance.choice([*names, '2'])}..4", "[3, 1, 1]"])
-            guard = f" if {condition(chance, [*names, name])}" if chance.random() < 0.4 else ""
-            lines.append(f"for {name} in {bounds}{guard} {{ {random_body(chance, [*names, name], depth - 1)} }}")
-        elif depth and kind < 0.65:
-            otherwise = f" else {{ {random_body(chance, names, depth - 1)} }}" if chance.random() < 0.5 else ""
-            lines.append(f"if {condition(chance, names)} {{ {random_body(chance, names, depth - 1)} }}{otherwise}")
-        else:
-            arrow = chance.choice(["->", "<->"])
-            a, b = term(chance, names), term(chance, names)
-            ends = chance.choice([f"n[({a}) % 7] {arrow} s[({b}) % 3]", f"n[({a}) % 3] {arrow} n[({b}) % 4 + 3]"])
-            lines.append(f"link {ends} (bandwidth: (({b}) % 5 + 1) * 1GB/s, latency: 1ns)")
-    return " ".join(lines)
-
-
-def term(chance: random.Random, names: list[str]) -> str:
-    atom = chance.choice([*names, *names, str(chance.randint(0, 9))])
-    if chance.random() < 0.5:
-        return atom
-    operator = chance.choice(["+", "-", "*", "//", "%", "^", "&"])
-    other = chance.choice([*names, "3"]) if operator not in ("//", "%") else str(chance.randint(1, 4))
-    return f"{atom} {operator} {other}"
-
-
-def condition(chance: random.Random, names: list[str]) -> str:
-    a, b = term(chance, names), term(chance, names)
-    return chance.choice(
-        [f"({a}) < ({b})", f"({a}) % 2 == 0", f"({a}) in {{1, 3}} or ({b}) > 2", f"not ({a}) != ({b})"]
-    )
-
-
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("seed", range(60))
-def test_random_topologies(seed: int, tmp_path: Path) -> None:
-    chance = random.Random(seed)
-    ring = f"for i in 0..7 {{ link n[i] -> n[(i + 1) % 7] ({LINK}) }}"
-    body = f"npu n[7] switch s[3] {random_body(chance, [], 3)} {ring} {random_body(chance, [], 2)}"
-    text = f"topology t {{ {body} }} schedule s on t {{ run all_gather(t.npus, size: 7B) }}"
-    assert_same(text, tmp_path)

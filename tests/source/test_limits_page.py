@@ -11,7 +11,7 @@ from collc.base import interrupts, memory, reading
 from collc.chakra import reader as traces
 from collc.codes import catalogue
 from collc.machines import reading as machines
-from collc.msccl.check import limits as msccl
+from collc.msccl.check import contract as msccl
 from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
 from collc.msccl.running import data as running
@@ -70,6 +70,7 @@ STATED = [
     astra_file.MAX_BYTES,
     machines.MAX_BYTES,
     machines.MAX_DEVICES,
+    machines.MAX_HOSTS,
     sweeping.MOST_CASES,
 ]
 

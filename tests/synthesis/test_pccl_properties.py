@@ -134,7 +134,7 @@ def everyone_to_some(net: Network, chance: random.Random) -> Demand:
 @pytest.mark.parametrize("block", range(5))
 @pytest.mark.parametrize("compiled", [False, True])
 def test_switches_in_a_line_never_overflow(compiled: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_is_worth_compiling", lambda budget, kernel: compiled)
+    monkeypatch.setattr(module, "is_compiled", lambda kernel: compiled)
     for seed in range(50 * block, 50 * block + 50):
         chance = random.Random(seed)
         net = chained(chance)
@@ -155,7 +155,7 @@ def test_compiled_code_finds_the_same(data: st.DataObject):
     found = []
     with pytest.MonkeyPatch.context() as patch:
         for compiled in (False, True):
-            patch.setattr(module, "_is_worth_compiling", lambda budget, kernel, compiled=compiled: compiled)
+            patch.setattr(module, "is_compiled", lambda kernel, compiled=compiled: compiled)
             schedule = join(solve(whole, lambda task: pccl(task, Effort()))).schedule
             assert schedule is not None
             found.append(schedule.transfers)

@@ -18,7 +18,6 @@ from collc.synthesis.pccl import pccl
 from collc.synthesis.symmetric import all_gather as gather_module
 from collc.synthesis.symmetric import all_to_all as exchange_module
 from collc.synthesis.symmetric import find_group, representative, symmetric
-from collc.synthesis.symmetric import group as group_module
 from collc.synthesis.symmetric.ring_messages import balanced_sequences
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
@@ -260,22 +259,6 @@ def test_each_generator_is_a_link_at_each_npu():
         target = net.target.copy()
         target[[4, 5]] = target[[5, 4]]
         assert find_group(replace(net, target=target)) is None
-
-
-def test_compiled_code_finds_the_same_links(monkeypatch: pytest.MonkeyPatch):
-    around = [(i, (i + 1) % 5, kind(rate, HALF)) for rate in (50, 75, 50, 50) for i in (3, 1, 0, 4, 2)]
-    for net in (grid(4, 4, wrap=True), UNLIKE["torus 8x8"], hypercube(4), network(5, around), grid(4, 4), dgx1()):
-        target, kinds = net.target.copy(), net.kind.copy()
-        target[[4, 5]] = target[[5, 4]]
-        kinds[0] = 1
-        unlike = replace(net, kind=kinds, kinds=(*net.kinds, kind(1, HALF)))
-        for case in (net, replace(net, target=target), unlike):
-            found: list[list[int] | None] = []
-            for least in (1 << 60, 1):
-                monkeypatch.setattr(group_module, "COMPILED_LINKS", least)
-                group = find_group(case)
-                found.append(None if group is None else group.link.tolist())
-            assert found[0] == found[1]
 
 
 def test_unlike_links_in_one_dimension_are_no_symmetry():

@@ -179,3 +179,9 @@ def test_a_wrong_row_is_named_at_its_place(capsys: pytest.CaptureFixture[str]) -
     Path("sendrecv.txt").write_text(HEAD + "8 2 float none -1 1.0 1 1 0 1.0 1 1 0\n16 4 float none -1 oops\n")
     assert main(["calibrate", "sendrecv.txt"]) == 1
     assert "sendrecv.txt:3:1" in capsys.readouterr().err
+
+
+def test_a_file_name_cannot_leave_its_comment(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a\nlet b = 1").write_text(table(lambda size: 1e-5 + size / 1e10))
+    assert main(["calibrate", "a\nlet b = 1"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["#", "#", "let", "let"]

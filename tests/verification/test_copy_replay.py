@@ -15,7 +15,7 @@ from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification.copy_replay import copies_are_right
-from collc.verification.timed_transfers import clock_of
+from collc.verification.valid_transfers import clock_of
 from collc.verification.verdict import Findings
 from tests.cpu_time import at_most
 from tests.support import all_gather, all_reduce, all_to_all

@@ -14,7 +14,7 @@ from collc.smt.solver import Interrupted
 from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
-from collc.verification.property_proof.time_terms import BitVectorTimes
+from collc.verification.property_proof.scheduled_transfers import BIT_VECTORS
 from collc.verification.prove import prove_properties
 from collc.verification.verdict import CHECKS
 from tests.support import MiB, all_gather, all_reduce, demand_of, ring
@@ -104,7 +104,7 @@ def test_a_link_with_one_removed_end_is_undecided(removed: int) -> None:
 
 
 def test_bit_vectors_hold_times_of_64_bits() -> None:
-    times = BitVectorTimes()
+    times = BIT_VECTORS
     assert times.number(2**63 - 1) == f"(_ bv{2**63 - 1} 64)"
     assert times.number(-(2**63)) == f"(_ bv{2**63} 64)"
     for beyond in (2**63, -(2**63) - 1):

@@ -10,7 +10,7 @@ from collc.application.compile.compile_report import Optimality, ShorterSchedule
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import drafting, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
-from collc.base.outcome import Outcome
+from collc.base.messages import Outcome
 from collc.base.units import format_time
 from collc.emit.ten import write_ten
 from collc.ten.module import Module

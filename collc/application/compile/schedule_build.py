@@ -27,7 +27,7 @@ from collc.application.schedule_times import check_possible, queueing_note, step
 from collc.application.settings import OUTPUT_HINT, Settings
 from collc.base.atomic_files import drafting
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.outcome import Outcome
+from collc.base.messages import Outcome
 from collc.emit.kinds import EMIT_KINDS
 from collc.source.program import ScheduleRequest
 from collc.ten.demand import Demand

@@ -13,11 +13,10 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import did_you_mean, in_one_line, listed, plural
 from collc.machines.fabrics import Fabric, fabric_without_file, machine_of
-from collc.machines.gpu_models import MODELS
 from collc.machines.host_groups import HostGroups, cabled_groups, join_of, switched_groups
-from collc.machines.hosts import Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
+from collc.machines.hosts import MODELS, Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
 from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of, kinds_of
 from collc.machines.machine import LinkKind, Machine, with_domains
 from collc.machines.program import program_text
@@ -97,7 +96,7 @@ def _open_named(text: str) -> _File:
 
 
 def _origin(files: Sequence[_File]) -> str:
-    names = [f"{Path(file.source.name).name} ({file.kind.name})" for file in files]
+    names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in files]
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     return f"Imported by 'collc import' from {listed(shown)}."
 
@@ -315,6 +314,8 @@ def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks
 
     values: dict[str, Fraction] = {}
     for path in files:
+        if in_one_line(str(path)) != str(path) or any(sign in str(path) for sign in '"\\'):
+            raise usage_error(f"{path} has a name that no program can import", "rename the file")
         for node in parse(read_text(path)).statements:
             if not isinstance(node, Let) or not isinstance(node.value, QuantityLiteral):
                 message = f"{path} has more than lets of times and rates"

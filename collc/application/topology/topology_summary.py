@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
@@ -21,7 +22,7 @@ from collc.graph.distances import UNREACHABLE, distances_to
 from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand
 from collc.ten.endpoint import least
 from collc.ten.limited import link_rates
@@ -93,17 +94,18 @@ class LimitRow:
     limit: str
 
 
-def _span(ends: tuple[object, object]) -> str:
-    least, most = map(str, ends)
-    return least if least == most else f"{least} .. {most}"
+def _span(ends: Sequence[object]) -> str:
+    """Two ends, or one if they are equal."""
+    return " .. ".join(dict.fromkeys(map(str, ends)))
 
 
-def _rate_span(rates: tuple[float, float]) -> str:
-    return _span((shown_rate(Fraction(rates[0])), shown_rate(Fraction(rates[1]))))
-
-
-def _floats(rates: RateSpan) -> list[float] | None:
-    return None if rates is None else [float(rate) for rate in rates]
+def _rate(title: str, key: str, rates: Callable[[DeviceRow], RateSpan]) -> Column[DeviceRow]:
+    return Column(
+        title,
+        key,
+        lambda row: None if (ends := rates(row)) is None else [float(rate) for rate in ends],
+        lambda ends: _span([shown_rate(Fraction(rate)) for rate in ends]),
+    )
 
 
 _DEVICES: Final[Sequence[Column[DeviceRow]]] = (
@@ -112,8 +114,8 @@ _DEVICES: Final[Sequence[Column[DeviceRow]]] = (
     Column("kind", "switch", lambda row: row.is_switch, lambda switch: "switch" if switch else "NPU"),
     Column("", "labels", lambda row: list(row.labels)),
     Column("links out", "links_out", lambda row: list(row.links), _span),
-    Column("rate out", "rate_out", lambda row: _floats(row.rate_out), _rate_span),
-    Column("rate in", "rate_in", lambda row: _floats(row.rate_in), _rate_span),
+    _rate("rate out", "rate_out", lambda row: row.rate_out),
+    _rate("rate in", "rate_in", lambda row: row.rate_in),
 )
 _CALLED: Final[Column[DeviceRow]] = Column("called", "", lambda row: row.real_names)
 
@@ -178,73 +180,59 @@ def summarize(target: str, definitions: Mapping[str, str]) -> TopologySummary:
 
 def summary_of(network: Network, name: str) -> TopologySummary:
     """The summary of a network."""
-    rates = [kind.bandwidth for kind in network.kinds]
-    known = len(network.npus) > 1 and network.link_count > 0 and all(rates)
-    known = known and all(kind.latency is not None for kind in network.kinds)
+    complete = all(kind.bandwidth and kind.latency is not None for kind in network.kinds)
     facts: list[tuple[str, str]] = []
     values: dict[str, object] = {}
-    _endpoints(network, facts)
-    _symmetry(network, facts, values)
-    if known:
-        _diameter(network, facts, values)
-        _bisection(network, facts, values)
+    _add_endpoints(network, facts)
+    _add_symmetry(network, facts, values)
+    if len(network.npus) > 1 and network.link_count > 0 and complete:
+        _add_diameter(network, facts, values)
+        _add_bisection(network, facts, values)
     bounded = values.get("diameter_hops") is not None and len(network.npus) <= BOUNDED
     if len(network.npus) > BOUNDED:
         facts.append(("collectives", f"not bounded: more than {BOUNDED:,} NPUs"))
-    devices = tuple(_devices(network))
-    return TopologySummary(
-        name, network, devices, tuple(_links(network)), tuple(facts), values, _limits(network) if bounded else ()
-    )
+    limits = _limits(network) if bounded else ()
+    families = _families(network)
+    devices, links = tuple(_devices(network, families)), tuple(_links(network, families))
+    return TopologySummary(name, network, devices, links, tuple(facts), values, limits)
 
 
 def _families(network: Network) -> list[tuple[str, Int32Array]]:
-    """The name and the present devices of each family; copies of a topology share a row."""
+    """The name without indices, as node[*].gpu[*], and the present devices of each family, also of several copies."""
     found: dict[tuple[str, bool], list[int]] = {}
     for device in np.flatnonzero(network.present).tolist():
-        found.setdefault((_pattern(network.device_name(device)), network.is_switch(device)), []).append(device)
+        name = re.sub(r"\[[^.]*", "[*]", network.device_name(device))
+        found.setdefault((name, network.is_switch(device)), []).append(device)
     return [(name, np.array(devices, np.int32)) for (name, _), devices in found.items()]
 
 
-def _pattern(name: str) -> str:
-    """The name of a device without its indices: node[*].gpu[*]."""
-    parts = [piece.partition("[") for piece in name.split(".")]
-    return ".".join(head + ("[*]" if bracket else "") for head, bracket, _ in parts)
-
-
-def _devices(network: Network) -> list[DeviceRow]:
-    sums = [_sums(network, sent=sent) for sent in (True, False)]
+def _devices(network: Network, families: Sequence[tuple[str, Int32Array]]) -> Iterator[DeviceRow]:
+    sums = [_rates_of_devices(network, sent=sent) for sent in (True, False)]
     degree = np.bincount(network.source, minlength=network.device_count)
-    rows: list[DeviceRow] = []
-    for name, devices in _families(network):
-        rates = [None if one is None else _range(one, devices) for one in sums]
+    for name, devices in families:
+        numbers: list[int] = devices.tolist()
+        own = [None if rates is None else [rates[device] for device in numbers] for rates in sums]
+        spans: list[RateSpan] = [None if rates is None else (min(rates), max(rates)) for rates in own]
         links = int(degree[devices].min()), int(degree[devices].max())
-        switch = network.is_switch(int(devices[0]))
-        real = tuple(network.real_name(device) for device in devices.tolist())
+        real = tuple(network.real_name(device) for device in numbers)
         labels = real if any(real) else ()
-        rows.append(DeviceRow(name, len(devices), switch, links, rates[0], rates[1], labels))
-    return rows
+        yield DeviceRow(name, len(devices), network.is_switch(numbers[0]), links, spans[0], spans[1], labels)
 
 
-def _range(sums: Sequence[Fraction], devices: Int32Array) -> tuple[Fraction, Fraction]:
-    numbers: list[int] = devices.tolist()
-    return min(sums[device] for device in numbers), max(sums[device] for device in numbers)
-
-
-def _sums(network: Network, *, sent: bool) -> list[Fraction] | None:
+def _rates_of_devices(network: Network, *, sent: bool) -> list[Fraction] | None:
     """For each device the bytes per second of its links, and of an NPU no more than it can send or receive; None if
     a kind has no bandwidth.
     """
-    ends = network.source if sent else network.target
     if any(kind.bandwidth is None for kind in network.kinds):
         return None
-    sums = link_rates(network, ends)
+    sums = link_rates(network, network.source if sent else network.target)
     for npu in range(len(network.endpoint)):
         endpoint = network.endpoint_of(npu)
         sums[npu] = least(endpoint.send if sent else endpoint.receive, sums[npu]) or sums[npu]
     return sums
 
 
-def _endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
+def _add_endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
     """What NPUs can send, receive and use of their memory, a row for each kind of them."""
     for row, kind in enumerate(network.endpoint_kinds):
         count = int((network.endpoint == row).sum())
@@ -255,27 +243,21 @@ def _endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
             facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
 
 
-def _links(network: Network) -> list[LinkRow]:
+def _links(network: Network, families: Sequence[tuple[str, Int32Array]]) -> Iterator[LinkRow]:
     pattern = np.zeros(network.device_count, np.int64)
-    names: list[str] = []
-    for number, (name, devices) in enumerate(_families(network)):
-        names.append(name)
+    for number, (_, devices) in enumerate(families):
         pattern[devices] = number
     keys = np.stack([pattern[network.source], pattern[network.target], network.kind], axis=1)
     found, counts = np.unique(keys, axis=0, return_counts=True)
-    kinds: list[tuple[int, int, int]] = [(int(a), int(b), int(kind)) for a, b, kind in found]
-    table: dict[tuple[int, int, int], int] = dict(zip(kinds, counts.tolist(), strict=True))
-    rows: list[LinkRow] = []
+    table = {(int(a), int(b), int(kind)): count for (a, b, kind), count in zip(found, counts.tolist(), strict=True)}
     for (a, b, kind), count in table.items():
         both = table.get((b, a, kind)) == count
         if a == b:
             inside = np.flatnonzero((keys == (a, b, kind)).all(axis=1))
             both = _has_opposite_links(network.source[inside], network.target[inside])
-        if both and a > b:
-            continue
-        each = count // 2 if both and a == b else count
-        rows.append(LinkRow((names[a], names[b]), both, each, network.kinds[kind]))
-    return rows
+        if not both or a <= b:
+            each = count // 2 if both and a == b else count
+            yield LinkRow((families[a][0], families[b][0]), both, each, network.kinds[kind])
 
 
 def _has_opposite_links(source: Int32Array, target: Int32Array) -> bool:
@@ -284,50 +266,42 @@ def _has_opposite_links(source: Int32Array, target: Int32Array) -> bool:
     return np.array_equal(source[there], target[back]) and np.array_equal(target[there], source[back])
 
 
-def _symmetry(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
+def _add_symmetry(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
     found = find_translations(network)
+    orbits = len(network.npus) if found is None else network.npu_count // found.count
     values["translations"] = [] if found is None else list(found.sizes)
-    values["orbits"] = len(network.npus) if found is None else network.npu_count // found.count
-    if found is None:
-        facts.append(("symmetry", "none found"))
-        return
-    orbits = network.npu_count // found.count
-    sizes = " x ".join(str(size) for size in found.sizes)
-    alike = "all NPUs are alike" if orbits == 1 else f"{orbits} kinds of NPUs"
-    facts.append(("symmetry", f"{found.count} translations ({sizes}); {alike}"))
+    values["orbits"] = orbits
+    text = "none found"
+    if found is not None:
+        sizes = " x ".join(map(str, found.sizes))
+        alike = "all NPUs are alike" if orbits == 1 else f"{orbits} kinds of NPUs"
+        text = f"{found.count} translations ({sizes}); {alike}"
+    facts.append(("symmetry", text))
 
 
-def _diameter(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
+def _add_diameter(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
     """The most hops and the longest least latency between two NPUs."""
-    graph = Digraph.of(network)
     exact = len(network.npus) <= EXACT_PAIRS
     targets = network.npus if exact else network.npus[:1]
-    hops = _most(graph, np.ones(network.link_count, np.int64), targets, network)
-    time = _most(graph, np.maximum(network.latencies[network.kind], 1), targets, network)
-    values["diameter_hops"], values["diameter_ps"] = hops, time
+    lengths = (np.ones(network.link_count, np.int64), np.maximum(network.latencies[network.kind], 1))
+    graph = Digraph.of(network)
+    hops, time = (int(distances_to(graph, length, targets)[:, network.npus].max()) for length in lengths)
+    joined = hops < UNREACHABLE
+    values |= {"diameter_hops": hops if joined else None, "diameter_ps": time if joined else None}
     values["diameter_exact"] = exact
-    if hops is None or time is None:
-        facts.append(("diameter", "no path leads from some NPU to another"))
-        return
     seen = "" if exact else f" (to {network.device_name(int(targets[0]))})"
-    facts.append(("diameter", f"{plural(hops, 'hop')}, {format_time(time)} of latency{seen}"))
+    text = f"{plural(hops, 'hop')}, {format_time(time)} of latency{seen}"
+    facts.append(("diameter", text if joined else "no path leads from some NPU to another"))
 
 
-def _most(graph: Digraph, length: Int64Array, targets: Int32Array, network: Network) -> int | None:
-    most = int(distances_to(graph, length, targets)[:, network.npus].max())
-    return None if most >= UNREACHABLE else most
-
-
-def _bisection(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
+def _add_bisection(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
     """The least capacity between two halves of the NPUs, of the halves that are tried."""
     values["bisection_at_most"] = None
     if network.device_count > BISECTED:
         return
-    found = [_cut_between(network, half) for half in _halves(network)]
-    least = min(found, default=None)
-    if least is not None:
-        values["bisection_at_most"] = float(least)
-        facts.append(("bisection", f"at most {shown_rate(least)} from half of the NPUs to the others"))
+    narrowest = min(_cut_between(network, half) for half in _halves(network))
+    values["bisection_at_most"] = float(narrowest)
+    facts.append(("bisection", f"at most {shown_rate(narrowest)} from half of the NPUs to the others"))
 
 
 def _halves(network: Network) -> list[set[int]]:

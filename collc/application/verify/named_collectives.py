@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, UsageError
 from collc.base.wording import did_you_mean, listed
-from collc.ten.arrays import Int32Array
-from collc.ten.demand import Op
+from collc.ten.declared import contradiction
+from collc.ten.demand import Op, Run, Standard
 from collc.ten.module import Module
-from collc.ten.standard_collectives import CollectiveShape, Holders, shapes
+from collc.ten.standard_collectives import shapes
 
 
 def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
@@ -55,31 +55,16 @@ def check_demand(module: Module, name: str, root: int) -> None:
     npus = module.network.npus
     if not 0 <= root < max(1, len(npus)):
         raise UsageError(Diagnostic("U0112", f"rank {root} is not one of the {len(npus)} ranks"))
-    difference = _difference(module, shapes()[kind], root)
+    table, shape = module.demand.chunks, shapes()[kind]
+    blocks = shape.blocks(len(npus))
+    chunks = len(table) // blocks if blocks else 0
+    difference = f"{len(table)} chunks do not make {blocks} equal blocks"
+    if chunks and len(table) == chunks * blocks:
+        op = Op(int(table.op[0])) if shape.reduces else Op.COPY
+        size = int(table.size[0]) * shape.parts(len(npus)) * chunks
+        standard = Standard(kind, size, chunks, root if shape.has_root else -1, op)
+        found = contradiction(Run(kind, npus, table, standard))
+        difference = "" if found is None else found.message
     if difference:
         note = Note("the NPUs count in their order, and chunks in order of their blocks")
         raise CheckFailed(Diagnostic("C0203", f"the demand is not {kind}: {difference}", None, (note,)))
-
-
-def _difference(module: Module, wanted: CollectiveShape, root: int) -> str:
-    """The first difference between the demand and the collective, in words; "" if there is none."""
-    table = module.demand.chunks
-    npus = module.network.npus.tolist()
-    blocks = wanted.blocks(len(npus))
-    if not blocks or not len(table) or len(table) % blocks:
-        return f"{len(table)} chunks do not make {blocks} equal blocks"
-    if len(set(table.size.tolist())) > 1:
-        return "its chunks differ in size"
-    chunks_per_block = len(table) // blocks
-    for chunk in range(len(table)):
-        block = chunk // chunks_per_block
-        name = module.demand.chunk_name(chunk)
-        if (table.op[chunk] != Op.COPY) != wanted.reduces:
-            return f"{name} is {'copied' if wanted.reduces else 'reduced'}"
-        ends: tuple[tuple[str, Int32Array, Holders], ...]
-        ends = ("pre", table.pre, wanted.start), ("post", table.post, wanted.end)
-        for condition, column, holders in ends:
-            devices = sorted(npus[rank] for rank in wanted.ranks(holders, block, len(npus), root))
-            if table.sets[int(column[chunk])].tolist() != devices:
-                return f"the {condition}condition of {name} differs"
-    return ""

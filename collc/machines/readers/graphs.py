@@ -14,9 +14,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile
-from collc.machines.graph_machine import Edge, graph_machine
 from collc.machines.kinds import ImportKind
-from collc.machines.machine import Machine
+from collc.machines.machine import Edge, Machine, graph_machine
 from collc.machines.reading import (
     MICRO,
     Element,

@@ -33,10 +33,10 @@ _SIGNALLED: Final = (
 
 _RECORD: Final = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-fA-F]{16})"\s*#\s*"([^"]*)"')
 _PORT: Final = re.compile(
-    r'\[(\d+)\](?:\[ext \d+\])?\s*(?:\([0-9a-fA-F]+\))?\s+"([SHR]-[0-9a-fA-F]{16})"\[(\d+)\](?:\[ext \d+\])?'
+    r'\[(\d{1,9})\](?:\[ext \d+\])?\s*(?:\([0-9a-fA-F]+\))?\s+"([SHR]-[0-9a-fA-F]{16})"\[(\d{1,9})\](?:\[ext \d+\])?'
     r"(?:\([0-9a-fA-F]+\))?(.*)"
 )
-_WIDTH: Final = re.compile(r"(\d+)x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
+_WIDTH: Final = re.compile(r"(?<!\d)(\d{1,9})x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 
 End = tuple[str, int]
 """A guid and a port."""
@@ -90,7 +90,8 @@ class _Cables:
                 dropped.append("cables between two hosts")
         switches = tuple(named[guid] for guid in self.names if guid.startswith("S"))
         if not attachments:
-            raise flaw(f"{self.source.name} has no host on a switch")
+            message = f"{self.source.name} has no cable from a switch to a host"
+            raise flaw(message, hint="import the output of all of the fabric, with the records of its hosts (Ca)")
         return Fabric(switches, tuple(cables), tuple(attachments), tuple(dict.fromkeys(dropped)))
 
 
@@ -149,8 +150,9 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
 
 _HEADER: Final = re.compile(r"(Switch|CA):\s*+(?:(0x[0-9a-fA-F]++)\s++)?(.*?):\s*+$")
 _LINK: Final = re.compile(
-    r"\s*+(?:(0x[0-9a-fA-F]++)\s++)?(?:\"[^\"]*\"\s++)?(\d++)\s++(\d++)(?:\[[ \d]*\])?\s*+==\(\s*+(.*?)\)==>\s*+"
-    r"(?:(0x[0-9a-fA-F]++)\s++)?(\d++)?\s*+(\d++)?(?:\[[ \d]*\])?\s*+\"([^\"]*)\""  # possessive: linear time
+    r"\s*+(?:(0x[0-9a-fA-F]++)\s++)?(?:\"[^\"]*\"\s++)?(\d{1,9}+)\s++(\d{1,9}+)(?:\[[ \d]*\])?\s*+"
+    r"==\(\s*+(.*?)\)==>\s*+"
+    r"(?:(0x[0-9a-fA-F]++)\s++)?(\d{1,9}+)?\s*+(\d{1,9}+)?(?:\[[ \d]*\])?\s*+\"([^\"]*)\""  # possessive: linear time
 )
 _ACTIVE: Final = re.compile(r"(\d{1,3})X\s+(\d{1,4}(?:\.\d+)?)\s+Gbps.*LinkUp")
 _INACTIVE: Final = re.compile(r"Down\s*/|/\s*(Sleep|Polling|Disabled|\w*Training|LinkErrorRecovery|PhyTest)")

@@ -10,8 +10,7 @@ from itertools import combinations
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.machines.gpu_models import MODELS, nvlink_rate
-from collc.machines.hosts import Hop, Host, HostGpu, HostNic, Hosts, with_mesh
+from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import GIGA, Element, ImportOptions, element_span, flaw, option_error, parse_xml
 
@@ -167,7 +166,7 @@ def _compute_capability(reader: _Reader, gpu: Element | None) -> int:
     if reader.options.gpu is None:
         message = f"{reader.source.name} does not say which GPUs these are"
         raise option_error(message, f"give the model: --gpu {'|'.join(MODELS)}")
-    return MODELS[reader.options.gpu].sm
+    return MODELS[reader.options.gpu]
 
 
 def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:

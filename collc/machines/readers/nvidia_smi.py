@@ -14,8 +14,7 @@ import numpy as np
 from collc.base.diagnostics import SourceFile
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
-from collc.machines.gpu_models import MODELS, links_of, nvlink_rate
-from collc.machines.hosts import Hop, Host, HostGpu, HostNic, Hosts, with_mesh
+from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, links_of, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
     GIGA,
@@ -62,7 +61,7 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     if options.gpu is None:
         hint = f"give the model: --gpu {'|'.join(MODELS)}"
         raise option_error("a matrix of nvidia-smi does not say which GPUs these are", hint)
-    sm = MODELS[options.gpu].sm
+    sm = MODELS[options.gpu]
     links = {row: {column: _count_nvlinks(matrix, row, column) for column in gpus if column != row} for row in gpus}
     width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
     paths = _paths(matrix, Fraction(width))

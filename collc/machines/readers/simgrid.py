@@ -7,16 +7,21 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from collc.base.diagnostics import SourceFile
+from collc.base.diagnostics import SourceFile, Span
 from collc.base.disjoint_sets import DisjointSets
-from collc.machines.graph_machine import Edge, first_names, graph_machine
+from collc.base.wording import did_you_mean
 from collc.machines.kinds import ImportKind
-from collc.machines.machine import Machine
+from collc.machines.machine import Edge, Machine, first_names, graph_machine
 from collc.machines.reading import Element, ImportOptions, check_devices, element_span, flaw, parse_xml
 
 _PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+_NUMBER: Final = r"(\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?)"
 _TIMES: Final = {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)}
 _ZONES: Final = {"Full", "Floyd", "Dijkstra", "DijkstraCache", "Cluster", "None", ""}
+
+
+_Route = tuple[str, str, tuple[str, ...], bool, Span]
+"""Source, target, links, whether the links lead back too, and where the route stands."""
 
 
 @dataclass(slots=True)
@@ -32,9 +37,7 @@ class _Platform:
     links: dict[str, tuple[Fraction, Fraction]] = field(default_factory=dict[str, tuple[Fraction, Fraction]])
     shared: set[str] = field(default_factory=set[str])
     edges: list[Edge] = field(default_factory=list[Edge])
-    routes: list[tuple[str, str, tuple[str, ...], bool]] = field(
-        default_factory=list[tuple[str, str, tuple[str, ...], bool]]
-    )
+    routes: list[_Route] = field(default_factory=list[_Route])
 
 
 def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
@@ -81,7 +84,7 @@ def _zone(platform: _Platform, zone: Element) -> None:
             for hop in hops:
                 if hop not in platform.links:
                     raise flaw(f"there is no link {hop}", at)
-            platform.routes.append((str(child.get("src")), str(child.get("dst")), hops, both))
+            platform.routes.append((child.get("src"), child.get("dst"), hops, both, at))
         elif child.tag not in {"prop", "backbone", "disk"}:
             raise flaw(f"<{child.tag}> cannot be imported", at)
 
@@ -108,8 +111,8 @@ def _new_name(platform: _Platform, element: Element) -> str:
 def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
     """Bytes per second; Bps are bytes, bps bits."""
     text = element.get(key, "")
-    match = re.fullmatch(r"\s*+(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*+(?:([kMGT]?)(i?)([Bb])ps)?\s*+", text)
-    value = Fraction(match[1]) if match is not None else Fraction(0)
+    match = re.fullmatch(rf"\s*+{_NUMBER}\s*+(?:([kMGT]?)(i?)([Bb])ps)?\s*+", text)
+    value = Fraction(0) if match is None else Fraction(match[1])
     if match is None or not value:
         raise flaw(f"'{key}' is a rate as in 25GBps, not '{text[:40]}'", element_span(platform.source, element))
     base = 1024 if match[3] else 1000
@@ -118,7 +121,7 @@ def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
 
 def _time(platform: _Platform, element: Element, key: str) -> Fraction:
     text = element.get(key, "0")
-    match = re.fullmatch(r"\s*+(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*+(ns|us|ms|s)?\s*+", text)
+    match = re.fullmatch(rf"\s*+{_NUMBER}\s*+(ns|us|ms|s)?\s*+", text)
     if match is None:
         raise flaw(f"'{key}' is a time as in 1us, not '{text[:40]}'", element_span(platform.source, element))
     return Fraction(match[1]) * _TIMES[match[2] or "s"]
@@ -177,7 +180,9 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
     Returns the edges of shared links that are used in both directions, and the names of these links.
     """
     junctions, directions = _Junctions(), dict[tuple[str, bool], None]()
-    for source, target, hops, both in platform.routes:
+    spans: dict[str, Span] = {}
+    for source, target, hops, both, span in platform.routes:
+        spans |= {source: span, target: span}
         at = (source, -1)
         for hop in hops:
             forward = junctions.root(at) != junctions.root((hop, 1))
@@ -194,7 +199,8 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
         found = junctions.root(end)
         if found[1] == -1:
             if found[0] not in known:
-                raise flaw(f"a route leads to {found[0]}, which is not a host or router")
+                hint = did_you_mean(found[0], known, "declare it with <host> or <router>, or leave the route out")
+                raise flaw(f"a route leads to {found[0]}, which is not a host or router", spans[found[0]], hint)
             return found[0]
         if found not in names:
             names[found] = f"junction {len(names)}"

@@ -16,7 +16,7 @@ from collc.machines.fabrics import Attachment, Fabric
 from collc.machines.host_groups import HostGroup, HostGroups, checked_groups
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
-    MAX_DEVICES,
+    MAX_HOSTS,
     ImportOptions,
     check_devices,
     compose_yaml,
@@ -59,7 +59,7 @@ def read_slurm(source: SourceFile, options: ImportOptions) -> Fabric | HostGroup
     Raises SourceError X0601 with the line of what is wrong, UsageError X0602 if it is missing or unknown.
     """
     is_yaml = re.search(r"^[ \t]*+-[ \t]*+topology[ \t]*+:", source.text, re.MULTILINE) is not None
-    contents = (_yaml if is_yaml else _conf)(source, options.part)
+    contents = (_yaml if is_yaml else _conf)(source, options.part, _HostLists())
     return contents if isinstance(contents, HostGroups) else _tree(source, contents)
 
 
@@ -99,7 +99,7 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
     return Fabric(tuple(known), tuple(cables), tuple(attachments), tuple(dropped), assumed=assumed)
 
 
-def _conf(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
+def _conf(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Switch] | HostGroups:
     """The records of a topology.conf, which are of one plugin."""
     switches: list[_Switch] = []
     groups: dict[str, list[HostGroup]] = {"block": [], "ring": []}
@@ -109,11 +109,11 @@ def _conf(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
         if "blocksizes" in values and len(values) == 1:
             dropped = [_PLANNING]
         elif what is not None:
-            hosts = _hosts(values.get("nodes", ""), span)
+            hosts = lists.hosts(values.get("nodes", ""), span)
             sizes = (len(hosts),) if what == "ring" else ()
             groups[what].append(HostGroup(values[f"{what}name"], hosts, sizes, span))
         else:
-            switches.append(_switch(span, values))
+            switches.append(_switch(span, values, lists))
     used = [what for what, members in groups.items() if members]
     if len(used) + bool(switches) > 1:
         span = groups[used[-1]][0].span
@@ -136,32 +136,37 @@ def _records(source: SourceFile) -> Iterator[tuple[Span, dict[str, str]]]:
         yield span, {key.lower(): value for key, _, value in pairs}
 
 
-def _switch(span: Span, values: dict[str, str]) -> _Switch:
+def _switch(span: Span, values: dict[str, str], lists: _HostLists) -> _Switch:
     if "switchname" not in values:
         raise flaw("a record begins with SwitchName=, BlockName= or RingName=", span)
     if ("nodes" in values) == ("switches" in values):
         has = "has both Nodes= and Switches=" if "nodes" in values else "has neither Nodes= nor Switches="
         raise flaw(f"switch {values['switchname']} {has}", span, "it has one of them")
-    nodes, below = (_hosts(values.get(key, ""), span) for key in ("nodes", "switches"))
+    nodes, below = (lists.hosts(values.get(key, ""), span) for key in ("nodes", "switches"))
     return _Switch(values["switchname"], nodes, below, span)
 
 
-def _hosts(text: str, span: Span) -> tuple[str, ...]:
-    """The names of a host list as node[01-04,7],login."""
-    names: list[str] = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
-        try:
-            names += expanded_hosts(part, MAX_DEVICES)
-        except ValueError as error:
-            raise flaw(str(error), span, "as in node[01-16,20]") from None
-        except OverflowError as error:
-            raise size_error(str(error), span) from None
-        if len(names) > MAX_DEVICES:
-            raise size_error(f"more than {MAX_DEVICES:,} hosts", span)
-    return tuple(names)
+class _HostLists:
+    """Expands the host lists of a file, as node[01-04,7],login. count: the names so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def hosts(self, text: str, span: Span) -> tuple[str, ...]:
+        """The names of a list. Raises SourceError X0603 for more than MAX_HOSTS in the file, before they are made."""
+        names: list[str] = []
+        for part in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
+            try:
+                names += expanded_hosts(part, MAX_HOSTS - self.count - len(names))
+            except ValueError as error:
+                raise flaw(str(error), span, "as in node[01-16,20]") from None
+            except OverflowError:
+                raise size_error(f"more than {MAX_HOSTS:,} hosts", span) from None
+        self.count += len(names)
+        return tuple(names)
 
 
-def _yaml(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
+def _yaml(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Switch] | HostGroups:
     """The topology of a topology.yaml that is chosen."""
     topologies = [yaml_fields(item) for item in yaml_items(compose_yaml(source, MAX_YAML))]
     named = [fields for fields in topologies if part is not None and _text(fields.get("topology")) == part]
@@ -172,14 +177,15 @@ def _yaml(source: SourceFile, part: str | None) -> list[_Switch] | HostGroups:
         raise option_error(f"{source.name} has no topology '{part}'", f"--part takes {listed(names)}")
     fields = (named or inside or default or topologies)[0]
     if "tree" in fields:
-        return _yaml_switches(source, fields["tree"])
+        return _yaml_switches(source, fields["tree"], lists)
     for what, (key, rows, name) in _GROUPS.items():
         if key in fields:
-            groups = [_yaml_group(source, what, item, name) for item in yaml_items(yaml_fields(fields[key]).get(rows))]
+            members = yaml_items(yaml_fields(fields[key]).get(rows))
+            groups = [_yaml_group(source, what, item, name, lists) for item in members]
             if not groups:
                 raise flaw(f"'{key}' has no {rows}", line_span(source, fields[key].start_mark.line + 1))
             dropped = [_PLANNING] if "block_sizes" in yaml_fields(fields[key]) else []
-            if any("placements" in yaml_fields(item) for item in yaml_items(yaml_fields(fields[key]).get(rows))):
+            if any("placements" in yaml_fields(item) for item in members):
                 dropped.append("placements, by which jobs are planned, not links")
             return checked_groups(what, groups, dropped, part if inside and not named else None)
     said = line_span(source, next(iter(fields.values())).start_mark.line + 1) if fields else line_span(source, 1)
@@ -196,7 +202,7 @@ def _members(fields: dict[str, Any]) -> list[str]:
     ]
 
 
-def _yaml_group(source: SourceFile, what: str, item: Any, name: str) -> HostGroup:  # noqa: ANN401
+def _yaml_group(source: SourceFile, what: str, item: Any, name: str, lists: _HostLists) -> HostGroup:  # noqa: ANN401
     fields = yaml_fields(item)
     span = line_span(source, item.start_mark.line + 1)
     if not _text(fields.get(name)):
@@ -204,14 +210,14 @@ def _yaml_group(source: SourceFile, what: str, item: Any, name: str) -> HostGrou
     if "nodes" not in fields and not (what == "torus" and "regions" in fields):
         raise flaw(f"{what} {_text(fields[name])} has no 'nodes'", span)
     if what != "torus":
-        hosts = _hosts(_text(fields["nodes"]), span)
+        hosts = lists.hosts(_text(fields["nodes"]), span)
         return HostGroup(_text(fields[name]), hosts, (len(hosts),) if what == "ring" else (), span)
     sizes = _xyz(fields.get("dims"), 1, f"the dims of torus {_text(fields[name])}", span)
     if "regions" in fields:
         if "nodes" in fields:
             raise flaw(f"torus {_text(fields[name])} has both nodes and regions", span, "it has one of them")
-        return _of_regions(source, _text(fields[name]), fields["regions"], sizes, span)
-    return HostGroup(_text(fields[name]), _hosts(_text(fields["nodes"]), span), sizes, span)
+        return _of_regions(source, _text(fields[name]), fields["regions"], sizes, span, lists)
+    return HostGroup(_text(fields[name]), lists.hosts(_text(fields["nodes"]), span), sizes, span)
 
 
 def _xyz(node: Any, least: int, what: str, span: Span) -> tuple[int, int, int]:  # noqa: ANN401
@@ -223,7 +229,14 @@ def _xyz(node: Any, least: int, what: str, span: Span) -> tuple[int, int, int]: 
     return x, y, z
 
 
-def _of_regions(source: SourceFile, torus: str, node: Any, sizes: tuple[int, int, int], span: Span) -> HostGroup:  # noqa: ANN401
+def _of_regions(
+    source: SourceFile,
+    torus: str,
+    node: Any,  # noqa: ANN401
+    sizes: tuple[int, int, int],
+    span: Span,
+    lists: _HostLists,
+) -> HostGroup:
     """A torus by its regions: boxes of hosts, x fastest, from an anchor on; other places have no host."""
     check_devices(prod(sizes))
     host_at: dict[int, str] = {}
@@ -235,7 +248,7 @@ def _of_regions(source: SourceFile, torus: str, node: Any, sizes: tuple[int, int
             else (0, 0, 0)
         )
         dims = _xyz(fields.get("dims"), 1, f"the dims of a region of torus {torus}", at)
-        hosts = _hosts(_text(fields.get("nodes")), at)
+        hosts = lists.hosts(_text(fields.get("nodes")), at)
         if any(first + size > whole for first, size, whole in zip(anchor, dims, sizes, strict=True)):
             raise flaw(f"a region leads out of torus {torus}", at, f"it has {' x '.join(map(str, sizes))} places")
         if prod(dims) != len(hosts):
@@ -251,7 +264,7 @@ def _of_regions(source: SourceFile, torus: str, node: Any, sizes: tuple[int, int
     return HostGroup(torus, hosts, sizes, span, places if len(places) < prod(sizes) else ())
 
 
-def _yaml_switches(source: SourceFile, tree: Any) -> list[_Switch]:  # noqa: ANN401
+def _yaml_switches(source: SourceFile, tree: Any, lists: _HostLists) -> list[_Switch]:  # noqa: ANN401
     switches: list[_Switch] = []
     for item in yaml_items(yaml_fields(tree).get("switches")):
         fields = yaml_fields(item)
@@ -260,7 +273,7 @@ def _yaml_switches(source: SourceFile, tree: Any) -> list[_Switch]:  # noqa: ANN
         if "switch" not in fields or unknown:
             known = listed(("switch", "children", "nodes"))
             raise flaw(f"a switch has {known}, not {unknown[0] if unknown else 'no name'}", span)
-        nodes, below = (_hosts(_text(fields.get(name)), span) for name in ("nodes", "children"))
+        nodes, below = (lists.hosts(_text(fields.get(name)), span) for name in ("nodes", "children"))
         switches.append(_Switch(_text(fields["switch"]), nodes, below, span))
     return switches
 

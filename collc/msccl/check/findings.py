@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceFile, Span, UsageError
-from collc.base.outcome import Outcome
+from collc.base.messages import Outcome
 
 Check = Literal["contract", "result", "deadlock", "race"]
 CHECKS: Final[tuple[Check, ...]] = ("contract", "result", "deadlock", "race")

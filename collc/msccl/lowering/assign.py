@@ -6,7 +6,7 @@ that threadblocks join have the same channel. Two flows between the same two GPU
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
@@ -19,7 +19,6 @@ from collc.msccl.lowering.flows import (
     GpuFlows,
     fusing_joints,
     gpu_flows_of,
-    joint_delays_others,
 )
 from collc.msccl.lowering.fuse import FusablePair, fuse_steps
 from collc.msccl.options import Profile
@@ -64,13 +63,13 @@ def assign(program: Program, flows: list[Flow], channels: int, per_channel: int,
     channel. joined: whether a threadblock may serve a flow that ends and one that begins at its GPU, and fuse their
     steps if the runtime has such. Raises SourceError M0110 if more channels are needed.
     """
-    ends = [gpu_flows_of(gpu, flows, with_wanted=joined) for gpu in program.gpus]
+    ends = [gpu_flows_of(gpu, flows) for gpu in program.gpus]
     every = sorted(set(flows))
     groups = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
     if joined:
         if program.profile is not Profile.RCCL:
             _join_fusing(program, ends, flows, groups)
-        _join_unrelated(program, ends, groups)
+        _join_unrelated(ends, groups)
     channel = _channels(every, groups, channels, per_channel)
     most = LIMITS[program.profile].steps
     gpus = tuple(_gpu(end, groups.joints[end.gpu.rank], channel, most) for end in ends)
@@ -84,21 +83,18 @@ def _join_fusing(program: Program, ends: list[GpuFlows], flows: list[Flow], join
         joined.join(gpu, joint)
 
 
-def _join_unrelated(program: Program, ends: list[GpuFlows], joined: _ChannelGroups) -> None:
+def _join_unrelated(ends: list[GpuFlows], joined: _ChannelGroups) -> None:
     """Join flows that have no partner with one to the same peer, or else with any other flow."""
     for end in ends:
-        free = [flow for flow in end.receives if flow not in joined.taken[0]]
         by_peer = {(flow.target, flow.path, flow.share): flow for flow in end.sends if flow not in joined.taken[1]}
-        for flow in free:
+        for flow in end.receives:
             back = by_peer.get((flow.source, flow.path, flow.share))
-            if back is not None and not joint_delays_others(program, end, flow, back):
+            if back is not None:
                 joined.join(end.gpu.rank, FlowJoint(flow, back, ()))
     for end in ends:
-        senders = [flow for flow in end.sends if flow not in joined.taken[1]]
-        for flow in [flow for flow in end.receives if flow not in joined.taken[0]]:
-            for other in senders:
-                fits = other not in joined.taken[1] and not joint_delays_others(program, end, flow, other)
-                if fits and joined.join(end.gpu.rank, FlowJoint(flow, other, ())):
+        for flow in (flow for flow in end.receives if flow not in joined.taken[0]):
+            for other in end.sends:
+                if joined.join(end.gpu.rank, FlowJoint(flow, other, ())):
                     break
 
 
@@ -109,27 +105,30 @@ def _channels(every: list[Flow], joined: _ChannelGroups, channels: int, per_chan
         groups.setdefault(joined.groups.root(flow), []).append(flow)
     count = 1 + max((max(flow.source, flow.target) for flow in every), default=0)
     used: list[set[tuple[int, int]]] = []
-    load: list[tuple[dict[int, int], dict[int, int]]] = []
+    load: list[tuple[Counter[int], Counter[int]]] = []
     found: dict[Flow, int] = {}
     for group in sorted(groups.values(), key=lambda g: (g[0].share, g[0].path, _span(g[0], count), g[0])):
         pairs = {(flow.source, flow.target) for flow in group}
-        sends, receives = _tally([p[0] for p in pairs]), _tally([p[1] for p in pairs])
+        ends = Counter(source for source, _ in pairs), Counter(target for _, target in pairs)
         number = next(
             (
                 k
                 for k, taken in enumerate(used)
                 if taken.isdisjoint(pairs)
-                and _fits(load[k][0], sends, per_channel)
-                and _fits(load[k][1], receives, per_channel)
+                and all(
+                    held[rank] + more <= per_channel
+                    for held, new in zip(load[k], ends, strict=True)
+                    for rank, more in new.items()
+                )
             ),
             len(used),
         )
         if number == len(used):
             used.append(set())
-            load.append(({}, {}))
+            load.append((Counter(), Counter()))
         used[number] |= pairs
-        _add(load[number][0], sends)
-        _add(load[number][1], receives)
+        for held, new in zip(load[number], ends, strict=True):
+            held.update(new)
         found.update(dict.fromkeys(group, number))
     if len(used) > channels:
         raise _too_many(len(used), channels)
@@ -140,22 +139,6 @@ def _span(flow: Flow, count: int) -> int:
     """Distance of the ranks, modulo their number: flows of one span load all GPUs equally."""
     ahead = (flow.target - flow.source) % count
     return min(ahead, count - ahead)
-
-
-def _tally(ranks: list[int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for rank in ranks:
-        counts[rank] = counts.get(rank, 0) + 1
-    return counts
-
-
-def _fits(load: dict[int, int], more: dict[int, int], limit: int) -> bool:
-    return all(load.get(rank, 0) + extra <= limit for rank, extra in more.items())
-
-
-def _add(load: dict[int, int], more: dict[int, int]) -> None:
-    for rank, extra in more.items():
-        load[rank] = load.get(rank, 0) + extra
 
 
 def _too_many(needed: int, channels: int) -> SourceError:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from collc.msccl.lowering.fuse import FusablePair, compatible, delays_arrivals, fusable_pairs
-from collc.msccl.program import Gpu, Moment, Op, Program, Step
+from collc.msccl.lowering.fuse import FusablePair, compatible, fusable_pairs
+from collc.msccl.program import Gpu, Moment, Program, Step
 
 
 class Flow(NamedTuple):
@@ -33,16 +33,11 @@ class FlowJoint:
 
 @dataclass(slots=True)
 class GpuFlows:
-    """The steps of one GPU by flow.
-
-    wanted: by id of a receiving step, for each flow the first time in picoseconds at which it sends what the step
-    brings; None stands for other uses.
-    """
+    """The steps of one GPU by flow."""
 
     gpu: Gpu
     receives: dict[Flow, list[Step]] = field(default_factory=dict[Flow, list[Step]])
     sends: dict[Flow, list[Step]] = field(default_factory=dict[Flow, list[Step]])
-    wanted: dict[int, dict[Flow | None, int]] = field(default_factory=dict[int, "dict[Flow | None, int]"])
 
 
 def flows_of(program: Program, shares: int) -> list[Flow]:
@@ -142,24 +137,14 @@ def _share_of_chunks(program: Program, order: list[int], shares: int) -> dict[in
     return found
 
 
-def gpu_flows_of(gpu: Gpu, flows: list[Flow], *, with_wanted: bool = True) -> GpuFlows:
-    """The steps of a GPU by flow, in order of time, and, `with_wanted`, when flows need what its receives bring."""
+def gpu_flows_of(gpu: Gpu, flows: list[Flow]) -> GpuFlows:
+    """The steps of a GPU by flow, in order of time."""
     ends = GpuFlows(gpu)
-    writer: dict[object, Step] = {}
     for step in gpu.steps:
         if step.send >= 0:
             ends.sends.setdefault(flows[step.send], []).append(step)
         if step.receive >= 0:
             ends.receives.setdefault(flows[step.receive], []).append(step)
-        if not with_wanted:
-            continue
-        for slot in step.reads():
-            source = writer.get(slot)
-            if source is not None:
-                flow = flows[step.send] if step.op is Op.SEND else None
-                ends.wanted.setdefault(id(source), {}).setdefault(flow, step.when[0])
-        for slot in step.writes():
-            writer[slot] = step
     return ends
 
 
@@ -172,16 +157,6 @@ def fusing_joints(program: Program, ends: GpuFlows, flows: list[Flow]) -> list[F
     for (receive, send), pairs in found.items():
         receives, sends = ends.receives[receive], ends.sends[send]
         kept = tuple(pair for pair in pairs if compatible(program.messages, pair, receives, sends))
-        if kept and not joint_delays_others(program, ends, receive, send):
+        if kept:
             joints.append(FlowJoint(receive, send, kept))
     return sorted(joints, key=lambda j: (-len(j.pairs), j.receive, j.send))
-
-
-def joint_delays_others(program: Program, ends: GpuFlows, receive: Flow, send: Flow) -> bool:
-    """Whether one threadblock for both flows would delay what another flow needs."""
-    wanted = {
-        key: min(t for flow, t in times.items() if flow != send)
-        for step in ends.receives[receive]
-        if (times := ends.wanted.get(key := id(step), {})) and any(flow != send for flow in times)
-    }
-    return delays_arrivals(program.messages, ends.receives[receive], ends.sends[send], wanted)

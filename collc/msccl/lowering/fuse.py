@@ -125,21 +125,3 @@ def unfused_relays(program: Program) -> int:
     """Number of sends of received chunks that are not fused with the receive."""
     steps = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
     return sum(step.op is Op.SEND and step.src is not None and step.src.buffer != "i" for step in steps)
-
-
-def delays_arrivals(
-    messages: tuple[Message, ...], receives: list[Step], sends: list[Step], wanted: dict[int, int]
-) -> bool:
-    """Whether one threadblock for both would delay a chunk that arrives while it sends.
-
-    wanted: by id of a receive, the time in picoseconds from which another threadblock needs what it brings. Two
-    arrivals during one send are a delay too, since a connection holds few messages.
-    """
-    arrivals = [(messages[step.receive].arrival, wanted.get(id(step), 1 << 62)) for step in receives]
-    times = [arrival for arrival, _ in arrivals]
-    for step in sends:
-        message = messages[step.send]
-        low, high = bisect_left(times, message.start + 1), bisect_left(times, message.leave)
-        if high - low > 1 or any(needed < message.leave for _, needed in arrivals[low:high]):
-            return True
-    return False

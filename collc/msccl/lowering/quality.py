@@ -28,8 +28,7 @@ class Quality:
     scratch_saved: chunks of all GPUs that sharing slots saves. fused: thousandths of the sends of received chunks that
     are one step with the receive. chain: most steps of which each needs the one before. replay, schedule: time of the
     program and of the schedule in picoseconds. busiest_link, fullest_pair: lower bounds in picoseconds, see `replay`.
-    model: the link model of all these times. as_scheduled: of a program that takes longer than its schedule, its time
-    if switches passed messages that come together on in the order of the schedule; else None.
+    model: the link model of all these times.
     """
 
     steps: int
@@ -44,7 +43,6 @@ class Quality:
     busiest_link: int
     fullest_pair: int
     model: LinkModel = LinkModel.PIPELINED
-    as_scheduled: int | None = None
 
     def __str__(self) -> str:
         parts = [
@@ -88,13 +86,11 @@ def slowdown_note(program: Program, found: Quality) -> str:
             f"a connection holds {in_flight} messages, and even on all channels those of two GPUs take "
             f"{format_time(found.fullest_pair)}; use larger chunks, 'sizes' that end earlier{_more_in_flight(program)}"
         )
-    elif found.as_scheduled is not None and found.as_scheduled <= enough:
-        cause = (
-            "messages of several GPUs reach a switch together, and a file cannot say which of them leaves it first (in "
-            f"the order of the schedule it would take {format_time(found.as_scheduled)})"
-        )
     elif any(len(message.path) > 1 for message in program.messages):
-        cause = "messages over switches share connections, which the schedule does not model; use larger chunks"
+        cause = (
+            "messages of several GPUs reach a switch together, and a file cannot say which of them leaves it first; "
+            "use larger chunks"
+        )
     else:
         cause = (
             f"its threadblocks wait for one another, and a connection holds {in_flight} messages; "
@@ -119,9 +115,6 @@ def quality(program: Program, module: Module) -> Quality:
     fused = sum(step.op in FUSED for step in steps)
     used = sum(gpu.scratch_chunks for gpu in program.gpus)
     model, schedule = module.schedule.model, module.collective_time()
-    replay, as_scheduled = replay_time(program, module.network, model), None
-    if replay > TOLERATED_SLOWDOWN * schedule:
-        as_scheduled = replay_time(program, module.network, model, as_scheduled=True)
     return Quality(
         steps=max((len(tb.steps) for tb in blocks), default=0),
         threadblocks=max((len(gpu.threadblocks) for gpu in program.gpus), default=0),
@@ -130,10 +123,9 @@ def quality(program: Program, module: Module) -> Quality:
         scratch_saved=program.scratch_needed * program.instances - used,
         fused=1000 * fused // max(1, fused + unfused_relays(program)),
         chain=longest_chain(list_steps(program).waits),
-        replay=replay,
+        replay=replay_time(program, module.network, model),
         schedule=schedule,
         busiest_link=busiest_link(program, module.network, model),
         fullest_pair=fullest_pair(program, module.network, model),
-        as_scheduled=as_scheduled,
         model=model,
     )

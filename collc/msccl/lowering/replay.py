@@ -6,7 +6,6 @@ The steps wait as `interpreter.times` says. Local work (copies, reductions, flag
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import send_order
 from collc.simulation.tasks import Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
-from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
@@ -61,31 +59,18 @@ def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
     return max(taken.values(), default=0) // room
 
 
-def replay_time(program: Program, network: Network, model: LinkModel, *, as_scheduled: bool = False) -> int:
+def replay_time(program: Program, network: Network, model: LinkModel) -> int:
     """Picoseconds until the last step of a final program is done.
 
-    as_scheduled: whether switches pass messages that come together on in the order of the schedule, which a file cannot
-    say; else in the order in which `collc simulate` takes them.
     Raises Blocked if the program deadlocks with one chunk in each message, ValueError if links have no bandwidth.
     """
     placed = list_steps(program)
     try:
-        tasks = _step_tasks(program, network, placed)
-        if as_scheduled:
-            tasks = replace(tasks, hop_order=_by_arrival(program, placed))
-        return simulate(network, tasks, ExactTiming(model, program.instances)).time
+        return simulate(network, _step_tasks(program, network, placed), ExactTiming(model, program.instances)).time
     except Deadlock as error:
         step = int(error.waiting[0])
         message = f"threadblock {placed.threadblock[step]} of GPU {placed.rank[step]} blocks forever"
         raise Blocked(message) from error
-
-
-def _by_arrival(program: Program, placed: FinalSteps) -> Int64Array:
-    """int64[steps]: the order in which the messages of steps arrive in the schedule."""
-    arrivals = np.array([*(message.arrival for message in program.messages), -1], np.int64)
-    order = np.empty(len(placed.steps), np.int64)
-    order[np.lexsort((placed.send, arrivals[placed.send]))] = np.arange(len(placed.steps))
-    return order
 
 
 def _step_tasks(program: Program, network: Network, placed: FinalSteps) -> TaskGraph:

@@ -7,7 +7,8 @@ in order of time (linear scan register allocation, Poletto and Sarkar 1999).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+
+import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.options import Profile
@@ -66,45 +67,19 @@ def allocate_blocks(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[
 
     at_once: whether a slot can be written at the time at which its last use ends.
     """
-    if all(block.count == 1 for block in blocks):
-        return _allocate_single_slots(blocks, at_once=at_once)
     allocated: dict[int, int] = {}
-    busy: list[int] = []
-    for block in blocks:
-        start = _first_fit(busy, block.begin[0] + at_once, block.count)
-        busy[start : start + block.count] = [max(block.free, block.begin[0])] * block.count
-        allocated.update({block.first + k: start + k for k in range(block.count)})
-    return allocated, len(busy)
-
-
-def _allocate_single_slots(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:
-    """As `placed`, for blocks of one slot each: the lowest of the free slots comes from a heap."""
-    allocated: dict[int, int] = {}
-    free: list[int] = []
-    busy: list[tuple[int, int]] = []
+    busy = np.full(max(16, sum(block.count for block in blocks)), -1, np.int64)  # by slot, when its last use ends
     used = 0
     for block in blocks:
-        while busy and busy[0][0] < block.begin[0] + at_once:
-            heappush(free, heappop(busy)[1])
-        if free:
-            slot = heappop(free)
-        else:
-            slot, used = used, used + 1
-        heappush(busy, (max(block.free, block.begin[0]), slot))
-        allocated[block.first] = slot
+        free = busy[: used + block.count] < block.begin[0] + at_once
+        if block.count > 1:  # slots from which on `count` are free
+            before = np.concatenate([[0], np.cumsum(free)])
+            free = before[block.count :] - before[: -block.count] == block.count
+        start = int(free.argmax())
+        used = max(used, start + block.count)
+        busy[start : start + block.count] = max(block.free, block.begin[0])
+        allocated.update({block.first + k: start + k for k in range(block.count)})
     return allocated, used
-
-
-def _first_fit(busy: list[int], before: int, count: int) -> int:
-    """The first slot of the lowest run of slots whose last use ends before a time; `busy` grows if there is none."""
-    run = 0
-    for slot, until in enumerate(busy):
-        run = run + 1 if until < before else 0
-        if run == count:
-            return slot + 1 - run
-    start = len(busy) - run
-    busy.extend([0] * (count - run))
-    return start
 
 
 def _move_slots(step: Step, allocated: dict[int, int]) -> Step:

@@ -40,8 +40,7 @@ class _PartLoad:
 class ThreadblocksByChunk:
     """Forms threadblocks that each do all steps of their GPU with some of the chunks.
 
-    most: largest number of shares that makes a difference. largest: most steps of a GPU with chunks that must stay
-    together.
+    most: largest number of shares that makes a difference.
     """
 
     def __init__(self, program: Program) -> None:
@@ -56,7 +55,6 @@ class ThreadblocksByChunk:
             for gpu in program.gpus
         ]
         self.most: int = len(self._loads)
-        self.largest: int = max((n for part in self._loads.values() for n in part.steps.values()), default=0)
 
     def divide(self, shares: int, pieces: int = 1) -> Program:
         """The program with threadblocks for a number of shares of the chunks.

@@ -199,12 +199,9 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
         yield _BlockForm(by_chunk.divide, 1, len(start.messages))
         yield _BlockForm(by_chunk.divide, _MANY_BLOCKS, len(start.messages), another=True)
         least = threadblocks_for_sums(start)
-        for blocks in (least, least + 1) if least else ():
-
-            def sums_first(shares: int, blocks: int = blocks) -> Program:
-                return partial_sums_first(by_chunk.divide(shares), blocks)
-
-            yield _BlockForm(sums_first, _MANY_BLOCKS, len(start.messages), another=True)
+        if least:
+            first = partial(_divide_with_sums_first, by_chunk, least)
+            yield _BlockForm(first, _MANY_BLOCKS, len(start.messages), another=True)
         return
     packets = start.protocol is Protocol.LL
     merged = start if packets else merge(start, MOST_CHUNKS if start.instances == 1 else 1)
@@ -215,15 +212,15 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
     flows = min(_MOST_PEERS_SERVED, most_peers(start))
     if _usual_operations(merged) <= _OPERATIONS * _MOST_BLOCKS_PER_PEER * flows:
         yield _BlockForm(by_flow, 1, len(merged.messages))
-    shorter = len(merged.messages) < len(start.messages)
-    for program in (merged, start) if shorter else (start,):
-        by_chunk = ThreadblocksByChunk(program)
-        if program is not start and by_chunk.largest * _PER_STEP > _OPERATIONS:
-            continue
-        least = max(flows, int(_usual_operations(program) // _OPERATIONS))
-        yield _BlockForm(by_chunk.divide, least, by_chunk.most)
-        yield _BlockForm(by_chunk.divide, 1, least - 1, fewer=True)
-    yield _BlockForm(partial(ThreadblocksByChunk(start).divide, len(start.messages)), 2, _MOST_PIECES)
+    by_chunk = ThreadblocksByChunk(start)
+    least = max(flows, int(_usual_operations(start) // _OPERATIONS))
+    yield _BlockForm(by_chunk.divide, least, by_chunk.most)
+    yield _BlockForm(by_chunk.divide, 1, least - 1, fewer=True)
+    yield _BlockForm(partial(by_chunk.divide, len(start.messages)), 2, _MOST_PIECES)
+
+
+def _divide_with_sums_first(by_chunk: ThreadblocksByChunk, blocks: int, shares: int) -> Program:
+    return partial_sums_first(by_chunk.divide(shares), blocks)
 
 
 def _usual_operations(program: Program) -> Fraction:

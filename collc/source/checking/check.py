@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collc.base.diagnostics import Span
 from collc.source.checking.check_bodies import BodyChecker
-from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
-from collc.source.checking.type_scope import TypeScope
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.binding import parameter_type
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
@@ -106,7 +105,7 @@ class FileChecker:
     def known_type(self, node: s.Parameter) -> None:
         """Report an unknown type of a parameter."""
         if node.type is not None and node.type.name not in NAMED:
-            self.problems.add(*unknown_name_error("E0208", "type", node.type.name, NAMED, node.type.span).diagnostics)
+            self.expressions.report(unknown_name_error("E0208", "type", node.type.name, NAMED, node.type.span))
 
     def parameters(self, nodes: tuple[s.Parameter, ...]) -> TypeScope:
         """A scope with the parameters; the default of each can use the ones before it."""
@@ -118,7 +117,7 @@ class FileChecker:
                 given = self.expressions.type_of(node.default, env)
                 if not fits(given, wanted):
                     error = wrong_type(given, wanted, f"'{node.name.name}'", node.default)
-                    self.problems.add(*error.diagnostics)
+                    self.expressions.report(error)
                 wanted = given if node.type is None else wanted
             with self.problems.collect():
                 env.declare(node.name, wanted)

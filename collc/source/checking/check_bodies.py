@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collc.base.diagnostics import Note
 from collc.base.options import Options
@@ -10,8 +10,7 @@ from collc.base.wording import did_you_mean, plural
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import RunCall
-from collc.source.checking.check_expressions import ExpressionChecker, wrong_type
-from collc.source.checking.type_scope import TypeScope
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.requests import TYPES, stands_for_range
@@ -54,10 +53,12 @@ class BodyChecker:
 
     def topology(self, nodes: Sequence[s.Statement], env: TypeScope) -> None:
         """The body of a template."""
-        devices = {n.name.name: n for n in statements(tuple(nodes)) if isinstance(n, s.DeviceDeclaration | s.Use)}
-        for table in statements(tuple(nodes)):
-            if isinstance(table, s.DeviceTable):
-                devices |= dict.fromkeys(table.names, table.device)
+        devices: dict[str, s.DeviceDeclaration | s.Use] = {}
+        for node in statements(tuple(nodes)):
+            if isinstance(node, s.DeviceDeclaration | s.Use):
+                devices[node.name.name] = node
+            elif isinstance(node, s.DeviceTable):
+                devices |= dict.fromkeys(node.names, node.device)
 
         def handle(node: s.Statement, inner: TypeScope) -> None:
             match node:
@@ -227,35 +228,24 @@ class BodyChecker:
     def options(self, arguments: Sequence[Argument], known: Options | None, env: TypeScope) -> None:
         """Check the types of options; elaboration checks their names."""
         for argument in arguments:
-            option = known.get(argument.name.name) if known is not None and argument.name is not None else None
+            option = (known or {}).get(argument.key)
+            if option is not None and stands_for_range(option, argument, lambda name: self._is_value(name, env)):
+                continue
+            given = self.expressions.type_of(argument.value, env)
             if option is None:
-                self.expressions.type_of(argument.value, env)
-            elif option.type == "range":
-                if stands_for_range(option, argument, lambda name: self._is_value(name, env)):
-                    continue
-                given = self.expressions.type_of(argument.value, env)
-                if given.kind is not Kind.RANGE or given.item != BYTES:
-                    name = argument.name.name if argument.name else ""
-                    hint = f"write {name}: 64MiB .. 4GiB, or {name}: auto"
-                    error = fail("E0605", f"a range of bytes is required, not {given}", argument.value.span, hint=hint)
-                    self.problems.add(*error.diagnostics)
-            else:
-                given = self.expressions.type_of(argument.value, env)
-                if not fits(given, TYPES[option.type]):
-                    name = argument.name.name if argument.name else ""
-                    self.problems.add(*wrong_type(given, TYPES[option.type], f"'{name}'", argument.value).diagnostics)
+                continue
+            if option.type == "range" and (given.kind is not Kind.RANGE or given.item != BYTES):
+                hint = f"write {argument.key}: 64MiB .. 4GiB, or {argument.key}: auto"
+                message = f"a range of bytes is required, not {given}"
+                self.expressions.report(fail("E0605", message, argument.value.span, hint=hint))
+            elif option.type != "range" and not fits(given, TYPES[option.type]):
+                self.expressions.report(wrong_type(given, TYPES[option.type], f"'{argument.key}'", argument.value))
 
 
 def chunk_families(nodes: Sequence[s.Statement]) -> dict[str, s.ChunkReference]:
     """The chunk families that a body declares: name -> first declaration."""
-    found: dict[str, s.ChunkReference] = {}
-    for node in _chunks(nodes):
-        found.setdefault(node.chunk.name.name, node.chunk)
-    return found
-
-
-def _chunks(nodes: Sequence[s.Statement]) -> Iterator[s.ChunkDeclaration]:
-    return (n for n in statements(tuple(nodes)) if isinstance(n, s.ChunkDeclaration))
+    chunks = [n.chunk for n in statements(tuple(nodes)) if isinstance(n, s.ChunkDeclaration)]
+    return {chunk.name.name: chunk for chunk in reversed(chunks)}
 
 
 def _index_count(count: int) -> str:

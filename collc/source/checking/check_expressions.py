@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, listed
 from collc.source.automatic_chunks import AUTO, CHUNKS
-from collc.source.checking.type_scope import TypeScope
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, call_type
 from collc.source.parsing import expressions as ex
-from collc.source.parsing.syntax import ChangedDevice, DeviceDeclaration, Parameter, TopologyTemplate, With
+from collc.source.parsing.syntax import ChangedDevice, ChangedLink, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
 from collc.source.types import (
@@ -46,6 +46,33 @@ from collc.source.types import (
 OPERATOR_VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 
 
+@dataclass(eq=False)
+class TypeScope:
+    """The types of the names that a body declares. outer: the scope around it. places: the span of each declaration."""
+
+    outer: TypeScope | None = None
+    types: dict[str, Type] = field(default_factory=dict[str, Type])
+    places: dict[str, Span] = field(default_factory=dict[str, Span])
+
+    def find(self, name: str) -> Type | None:
+        """The type of a name, None if no scope declares it."""
+        if name in self.types:
+            return self.types[name]
+        return self.outer.find(name) if self.outer is not None else None
+
+    def known_names(self) -> set[str]:
+        """All names of this scope and of those around it."""
+        return set(self.types) | (self.outer.known_names() if self.outer is not None else set())
+
+    def declare(self, name: ex.Identifier, kind: Type) -> None:
+        """Add a name. Raises SourceError if this scope has it already."""
+        if name.name in self.places:
+            first = Note("first here", self.places[name.name])
+            raise fail("E0205", f"'{name.name}' is declared twice", name.span, first)
+        self.types[name.name] = kind
+        self.places[name.name] = name.span
+
+
 class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
     """Infers the types of the expressions of one file.
 
@@ -58,19 +85,23 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         self.problems = problems
         self.global_type = global_type
 
+    def report(self, error: SourceError) -> None:
+        """Keep the messages of an error; the check goes on."""
+        self.problems.add(*error.diagnostics)
+
     def type_of(self, node: ex.Expr, env: TypeScope) -> Type:
         """The type of an expression."""
         try:
             return self.visit(node, env)
         except SourceError as error:
-            self.problems.add(*error.diagnostics)
+            self.report(error)
             return ANY
 
     def expect(self, node: ex.Expr, env: TypeScope, wanted: Type, what: str) -> None:
         """Report an expression whose type does not fit; what: its role, for the message."""
         given = self.type_of(node, env)
         if not fits(given, wanted):
-            self.problems.add(*wrong_type(given, wanted, what, node).diagnostics)
+            self.report(wrong_type(given, wanted, what, node))
 
     def _visit_literal(self, node: ex.Expr) -> Type:
         match node:
@@ -97,10 +128,23 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
 
     def _visit_with(self, node: With | ex.Without, env: TypeScope) -> Type:
-        if isinstance(node, With):
-            self.check_with(node, env)
-        else:
-            self.check_without(node, env)
+        word = "with" if isinstance(node, With) else "without"
+        self.expect(node.base, env, TOPOLOGY, f"the topology before '{word}'")
+        for part in node.parts:
+            if isinstance(part, ex.RemovedDevice):
+                self.device_indices(part.device, env)
+                continue
+            if isinstance(part, ChangedDevice):
+                self.device(part, env)
+                continue
+            inner = env
+            if isinstance(part, ChangedLink):
+                inner = env if part.loop is None else self.loop((part.loop,), None, env)
+                self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
+            for end in (part.source, part.target):
+                self.device_indices(end, inner)
+            if part.lanes is not None:
+                self.expect(part.lanes, inner, INT, "the number of lanes")
         return TOPOLOGY
 
     _visit_without = _visit_with
@@ -172,7 +216,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             return Type(Kind.RANGE, BYTES)
         for given, end in ((low, node.low), (high, node.high)):
             if not fits(given, INT):
-                self.problems.add(*wrong_type(given, INT, "an end of a range", end).diagnostics)
+                self.report(wrong_type(given, INT, "an end of a range", end))
         return RANGE
 
     def _visit_member(self, node: ex.Member, env: TypeScope) -> Type:
@@ -223,9 +267,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             given = self.type_of(node, env)
             whole = given.kind in (Kind.LIST, Kind.SET, Kind.RANGE)
             if whole and not fits(item_type(given) or STRING, INT):
-                self.problems.add(*wrong_type(item_type(given) or given, INT, "an index", node).diagnostics)
+                self.report(wrong_type(item_type(given) or given, INT, "an index", node))
             elif not whole and not fits(given, INT):
-                self.problems.add(*wrong_type(given, INT, "an index", node).diagnostics)
+                self.report(wrong_type(given, INT, "an index", node))
             several |= whole
         return several
 
@@ -259,7 +303,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         try:
             matched = match_arguments(parameters, arguments, what, span, shapes)
         except SourceError as error:
-            self.problems.add(*error.diagnostics)
+            self.report(error)
             for argument in arguments:
                 self.type_of(argument.value, env)
             return {}
@@ -268,7 +312,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             given = self.type_of(argument.value, env)
             if not fits(given, types[name]):
                 error = wrong_type(given, types[name], f"'{name}'", argument.value, Note("declared here", places[name]))
-                self.problems.add(*error.diagnostics)
+                self.report(error)
         return matched
 
     # Loops
@@ -281,7 +325,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
             if item is None:
                 hint = f"write 0..{_text(clause.iterable)}" if given.kind in (Kind.INT, Kind.NUMBER) else ""
                 error = fail("E0213", f"a for loop cannot iterate over {given}", clause.iterable.span, hint=hint)
-                self.problems.add(*error.diagnostics)
+                self.report(error)
             env = TypeScope(env)
             with self.problems.collect():
                 env.declare(clause.name, item or ANY)
@@ -290,29 +334,6 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         return env
 
     # Parts of topologies
-
-    def check_without(self, node: ex.Without, env: TypeScope) -> None:
-        """Check `t without { npu 5, link 0 <-> 1 }`."""
-        self.expect(node.base, env, TOPOLOGY, "the topology before 'without'")
-        for part in node.parts:
-            for end in (part.device,) if isinstance(part, ex.RemovedDevice) else (part.source, part.target):
-                self.device_indices(end, env)
-            if isinstance(part, ex.RemovedLink) and part.lanes is not None:
-                self.expect(part.lanes, env, INT, "the number of lanes")
-
-    def check_with(self, node: With, env: TypeScope) -> None:
-        """Check `t with { npu spare, link spare <-> leaf[3] }`."""
-        self.expect(node.base, env, TOPOLOGY, "the topology before 'with'")
-        for part in node.parts:
-            if isinstance(part, ChangedDevice):
-                self.device(part, env)
-                continue
-            inner = env if part.loop is None else self.loop((part.loop,), None, env)
-            for end in (part.source, part.target):
-                self.device_indices(end, inner)
-            self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
-            if part.lanes is not None:
-                self.expect(part.lanes, inner, INT, "the number of lanes")
 
     def device(self, node: DeviceDeclaration | ChangedDevice, env: TypeScope) -> None:
         """Check the declaration or change of devices, as in `npu gpu[2, 8]`."""
@@ -328,24 +349,23 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         if node is not None:
             given = self.type_of(node, env)
             if not fits(given, STRING) and not fits(given, list_of(STRING)):
-                message = f"labels must be of type string or list of string, not {given}"
-                self.problems.add(*fail("E0211", message, node.span).diagnostics)
+                self.report(fail("E0211", f"labels must be of type string or list of string, not {given}", node.span))
 
     def attributes(self, arguments: Sequence[ex.Argument], known: Mapping[str, Type], env: TypeScope) -> None:
         """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
         seen: dict[str, ex.Argument] = {}
         for argument in arguments:
-            name = "" if argument.name is None else argument.name.name
+            name = argument.key
             if name not in known:
                 hint = did_you_mean(name, known, f"there are {listed(known)}")
                 if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
                     hint = f"'{name}' is an attribute of NPUs"
                 message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
-                self.problems.add(*fail("E0305", message, argument.span, hint=hint).diagnostics)
+                self.report(fail("E0305", message, argument.span, hint=hint))
                 continue
             if name in seen:
                 error = fail("E0212", f"'{name}' is given twice", argument.span, Note("first here", seen[name].span))
-                self.problems.add(*error.diagnostics)
+                self.report(error)
             seen[name] = argument
             self.expect(argument.value, env, known[name], f"'{name}'")
 

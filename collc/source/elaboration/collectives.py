@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Note, Span
 from collc.source import limits
-from collc.source.elaboration.arithmetic import is_machine
+from collc.source.elaboration.arithmetic import ALIGNMENT, first_row, item
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.containers import flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topology_parts import check_npus
-from collc.source.elaboration.values import Data, ListArray, Value, is_column
+from collc.source.elaboration.values import Data, ListArray, Value, is_column, npu_numbers, size_of
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
@@ -25,7 +26,11 @@ from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, DEVICES, GROUP, INT, NPU, STRING, fits
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
-from collc.ten.demand import ChunkFamily, ChunkTable, Op
+from collc.ten.demand import ChunkFamily, ChunkTable, Op, Standard
+from collc.ten.standard_collectives import shapes
+
+MOST_CHUNKS: Final = 256
+"""Chunks per block that are tried at most if the program leaves the number to collc."""
 
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op if op is not Op.COPY}
 
@@ -39,7 +44,7 @@ class NamedChunks:
 
     def find(self, reference: s.ChunkReference, frame: Frame, evaluator: Evaluator) -> Int64Array:
         """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
-        return found_chunks(reference, frame, evaluator, self.index)
+        return find_chunks(reference, frame, evaluator, self.index)
 
 
 @dataclass(eq=False)
@@ -93,34 +98,29 @@ def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
 
 def index_columns(indices: tuple[Expr, ...], frame: Frame, evaluator: Evaluator) -> Int64Array:
     """int64[iterations, indices]: the values of the indices of a chunk. Raises SourceError."""
-    count = 1 if frame.rows is None else frame.rows
-    table = np.empty((count, len(indices)), np.int64)
+    table = np.empty((1 if frame.rows is None else frame.rows, len(indices)), np.int64)
     for k, node in enumerate(indices):
         data = evaluator.coerce(node, frame, INT, "an index").data
-        if (is_column(data) and not is_machine(data)) or (isinstance(data, int) and abs(data) >= 2**31):
+        if size_of(data) >= 2**31:
             raise fail("E0219", "indices of chunks must be less than 2^31", node.span)
         table[:, k] = data
-        if table.shape[0] and max(abs(int(table[:, k].min())), abs(int(table[:, k].max()))) >= 2**31:
-            raise fail("E0219", "indices of chunks must be less than 2^31", node.span)
     return table
 
 
-def found_chunks(
+def find_chunks(
     reference: s.ChunkReference, frame: Frame, evaluator: Evaluator, index: dict[str, ChunkIndex]
 ) -> Int64Array:
     """int64[iterations]: the chunk that a reference denotes. Raises SourceError if there is none."""
     name = reference.name.name
     known = index.get(name)
     columns = index_columns(reference.indices, frame, evaluator)
-    if known is None or known.low.shape[0] != columns.shape[1]:
-        found = np.full(len(columns), -1, np.int64)
-    else:
-        found = known.find(columns)
-    if (found < 0).any():
-        row = int(np.argmax(found < 0))
+    matches = known is not None and known.low.shape[0] == columns.shape[1]
+    chunks = known.find(columns) if known is not None and matches else np.full(len(columns), -1, np.int64)
+    row = first_row(chunks < 0)
+    if row >= 0:
         wrong = chunk_label(name, columns[row].tolist())
-        raise fail("E0407", f"there is no chunk {wrong}", reference.span, frame.note(row) if frame.rows else None)
-    return found
+        raise fail("E0407", f"there is no chunk {wrong}", reference.span, frame.note(row))
+    return chunks
 
 
 def chunk_label(name: str, indices: list[int]) -> str:
@@ -135,15 +135,13 @@ class _CollectiveBuilder:
         self.node = node
         self.evaluator = evaluator
         self.pool = SetPool()
-        self.known_sets: dict[tuple[int, int, int], tuple[Int64Array, int]] = {}
+        self.known_sets: dict[tuple[int, int, int], tuple[ListArray, int]] = {}
         self.conditions: list[_ConditionRows] = []
         self.count = 0
         self.families: dict[str, int] = {}
         self.declared: list[s.ChunkDeclaration] = []
-        self.width = 0
-        for statement in statements(node.body):
-            if isinstance(statement, s.ChunkDeclaration):
-                self.width = max(self.width, len(statement.chunk.indices))
+        chunks = (n.chunk for n in statements(node.body) if isinstance(n, s.ChunkDeclaration))
+        self.width = max((len(chunk.indices) for chunk in chunks), default=0)
 
     def handle(self, statement: s.Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the chunks that it declares."""
@@ -171,14 +169,11 @@ class _CollectiveBuilder:
             note = Note(f"with {len(first.chunk.indices)} here", first.chunk.span)
             raise fail("E0406", f"chunk '{name}' is declared with {rank} indices", node.chunk.span, note)
         size = self.evaluator.coerce(node.size, frame, BYTES, "the size of a chunk").data
-        small = np.atleast_1d(np.asarray(size < 1))
-        large = np.atleast_1d(np.asarray(size >= 2**62))
-        if small.any() or large.any():
-            row = int(np.argmax(small | large))
-            wrong = size[row] if is_column(size) else size
+        row = first_row((size < 1) | (size >= 2**62))
+        if row >= 0:
+            wrong = item(size, row)
             hint = "exclude empty chunks with an 'if'" if wrong == 0 else ""
-            note = frame.note(row) if frame.rows is not None else None
-            raise fail("E0408", f"a chunk cannot have {wrong:,} bytes", node.size.span, note, hint=hint)
+            raise fail("E0408", f"a chunk cannot have {wrong:,} bytes", node.size.span, frame.note(row), hint=hint)
         table = np.zeros((count, 2 + self.width), np.int64)
         table[:, 0] = self.families[name]
         table[:, 1] = size
@@ -192,28 +187,24 @@ class _CollectiveBuilder:
             raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, not at {value.type}", node.span)
         if is_column(value.data):
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
-            first = self.add_sets(numbers, np.ones(len(numbers), np.int64), value, node.span)
+            first = self._add_sets(numbers, np.ones(len(numbers), np.int64), value, node.span)
             return first + of.reshape(-1).astype(np.int64)
-        if not isinstance(value.data, ListArray):
-            return self.add_sets(np.array([value.data], np.int64), np.ones(1, np.int64), value, node.span)
-        return self.lists(value, node.span)
+        lists = value.data
+        if not isinstance(lists, ListArray):
+            return self._add_sets(np.array([lists], np.int64), np.ones(1, np.int64), value, node.span)
+        if not lists.uniform:
+            sets = sorted_unique(lists)
+            _, items = flatten_lists(sets)
+            first = self._add_sets(items.astype(np.int64), sets.lengths, value, node.span)
+            return first + np.arange(len(sets.start), dtype=np.int64)
+        key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
+        if key not in self.known_sets:  # a set that is the same in all iterations is added once
+            members = np.unique(npu_numbers(value))
+            number = self._add_sets(members, np.array([len(members)], np.int64), value, node.span)
+            self.known_sets[key] = (lists, number)
+        return self.known_sets[key][1]
 
-    def lists(self, value: Value, span: Span) -> int | Int64Array:
-        """The numbers of sets of several NPUs; a set that is the same in all iterations is added once."""
-        lists: ListArray = value.data
-        if lists.uniform and not isinstance(lists.content, ListArray):
-            key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
-            if key not in self.known_sets:
-                members = np.unique(np.asarray(lists.uniform_items(), np.int64))
-                number = self.add_sets(members, np.array([len(members)], np.int64), value, span)
-                self.known_sets[key] = (lists.content, number)
-            return self.known_sets[key][1]
-        sets = sorted_unique(lists)
-        _, items = flatten_lists(sets)
-        first = self.add_sets(items.astype(np.int64), sets.lengths, value, span)
-        return first + np.arange(len(sets.start), dtype=np.int64)
-
-    def add_sets(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
+    def _add_sets(self, numbers: Int64Array, lengths: Int64Array, value: Value, span: Span) -> int:
         """Add sets; returns the number of the first. Raises SourceError if one contains a switch."""
         check_npus(numbers, value.home, span)
         return self.pool.add(numbers, lengths)
@@ -228,14 +219,14 @@ class _CollectiveBuilder:
         post: list[tuple[Int64Array, Int64Array]] = []
         op = np.full(len(table), -1, np.int8)
         for condition in self.conditions:
-            chunk = found_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
+            chunk = find_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
             pairs = (chunk, np.broadcast_to(np.asarray(condition.sets, np.int64), chunk.shape))
             if isinstance(condition.node, s.Precondition):
                 pre.append(pairs)
             else:
                 post.append(pairs)
                 self.reduction(condition, chunk, op, table)
-        before, after = (self.unite_sets(pairs, len(table)) for pairs in (pre, post))
+        before, after = (self._unite_sets(pairs, len(table)) for pairs in (pre, post))
         self.check_held(before, after, table)
         sets, (pre_of, post_of) = self.pool.merge_equal_sets([before, after])
         return NamedChunks(
@@ -252,12 +243,11 @@ class _CollectiveBuilder:
             index,
         )
 
-    def unite_sets(self, pairs: list[tuple[Int64Array, Int64Array]], count: int) -> Int64Array:
+    def _unite_sets(self, pairs: list[tuple[Int64Array, Int64Array]], count: int) -> Int64Array:
         """int64[count]: the set of each chunk."""
         if not pairs:
             return np.zeros(count, np.int64)
-        chunk = np.concatenate([p[0] for p in pairs])
-        number = np.concatenate([p[1] for p in pairs])
+        chunk, number = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
         return self.pool.unite_sets(chunk, number, count)
 
     def chunk_indices(self, table: Int64Array) -> dict[str, ChunkIndex]:
@@ -283,13 +273,12 @@ class _CollectiveBuilder:
         if not isinstance(node, s.Postcondition):
             return
         wanted = Op.COPY if node.reduction is None else self.operation(node.reduction, condition.frame)
-        clash = (op[chunk] >= 0) & (op[chunk] != wanted)
-        if clash.any():
-            row = int(np.argmax(clash))
+        row = first_row((op[chunk] >= 0) & (op[chunk] != wanted))
+        if row >= 0:
             was = Op(int(op[chunk[row]])).name.lower()
             label = self.label(table, int(chunk[row]))
             message = f"the postconditions of chunk {label} require both {_the(was)} and {_the(wanted.name.lower())}"
-            raise fail("E0410", message, node.span, condition.frame.note(row) if condition.frame.rows else None)
+            raise fail("E0410", message, node.span, condition.frame.note(row))
         op[chunk] = wanted
 
     def operation(self, node: Expr, frame: Frame) -> Op:
@@ -312,9 +301,8 @@ class _CollectiveBuilder:
         """Raise SourceError if a chunk has a postcondition but no precondition."""
         starts = self.pool.arrays()[1]
         empty = starts[1:] == starts[:-1]
-        without_source = empty[pre] & ~empty[post]
-        if without_source.any():
-            chunk = int(np.argmax(without_source))
+        chunk = first_row(empty[pre] & ~empty[post])
+        if chunk >= 0:
             reference = self.declared[int(table[chunk, 0])].chunk
             places = [c.node.span for c in self.conditions if c.node.chunk.name.name == reference.name.name]
             message = f"chunk {self.label(table, chunk)} has a postcondition, but no NPU holds it at the start"
@@ -366,9 +354,8 @@ class _SendBuilder:
         table[:, 2] = self.evaluator.coerce(statement.target, frame, NPU, "'to'").data
         table[:, 3] = self.step(statement.step, frame)
         table[:, 4] = statement.kind == "reduce"
-        same = table[:, 1] == table[:, 2]
-        if same.any():
-            row = int(np.argmax(same))
+        row = first_row(table[:, 1] == table[:, 2])
+        if row >= 0:
             message = f"this is a {statement.kind} from an NPU to itself"
             raise fail("E0502", message, statement.span, frame.note(row), hint="exclude this case with an 'if'")
         return BodyRows(np.arange(count, dtype=np.int64), table)
@@ -378,11 +365,68 @@ class _SendBuilder:
         if node is None:
             return -1
         data = self.evaluator.coerce(node, frame, INT, "a step").data
-        wrong = np.atleast_1d(np.asarray((data < 0) | (data >= 2**31)))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            step = data[row] if is_column(data) else data
-            raise fail(
-                "E0503", f"step {step} is not possible: steps count from 0 to 2^31 - 1", node.span, frame.note(row)
-            )
+        row = first_row((data < 0) | (data >= 2**31))
+        if row >= 0:
+            message = f"step {item(data, row)} is not possible: steps count from 0 to 2^31 - 1"
+            raise fail("E0503", message, node.span, frame.note(row))
         return data
+
+
+# The collectives of the standard library as patterns, whose chunks are listed only on demand
+
+
+@lru_cache(maxsize=64)
+def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
+    """Numbers of chunks per block, up to MOST_CHUNKS, that divide the size of a collective exactly.
+
+    If chunks can be aligned, only those with which they are.
+    """
+    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
+    aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * n * standard.shape.parts(members)) == 0)
+    return aligned or whole
+
+
+def _int(values: Mapping[str, Value], name: str, default: int) -> int:
+    value = values.get(name)
+    return int(value.data) if value is not None and isinstance(value.data, int) else default
+
+
+def standard_of(name: str, members: int, values: Mapping[str, Value]) -> Standard:
+    """A collective of the standard library with its arguments.
+
+    members: size of the group. The size of all_to_allv is that of the largest row of `sizes`; the root of send_recv and
+    multicast is their source.
+    """
+    op = values.get("op")
+    size = _int(values, "size", 0)
+    if name == "all_to_allv":
+        size = _largest_row(values["sizes"])
+    root = _int(values, "root", _int(values, "source", -1))
+    kind = OPS.get(str(op.data), Op.COPY) if op is not None else Op.COPY
+    return Standard(name, size, _int(values, "chunks", 1), root if members else -1, kind)
+
+
+def _largest_row(sizes: Value) -> int:
+    rows = sizes.data.uniform_items() if isinstance(sizes.data, ListArray) else None
+    if not isinstance(rows, ListArray) or isinstance(rows.content, ListArray):
+        return 0
+    return max((int(rows.content[a:b].sum()) for a, b in zip(rows.start, rows.stop, strict=True)), default=0)
+
+
+def lazy_count(name: str, members: int, values: Mapping[str, Value]) -> int | None:
+    """The number of chunks of a run; None if its arguments may be wrong and it must be expanded to find errors."""
+    shape = shapes()[name]
+    if not shape.by_rule or members == 0:
+        return None
+    standard = standard_of(name, members, values)
+    op = values.get("op")
+    parts = shape.parts(members) * standard.chunks
+    sound = (
+        standard.chunks >= 1
+        and standard.size >= 1
+        and parts > 0
+        and standard.size % parts == 0
+        and standard.size // parts < 2**62
+    )
+    sound = sound and (not shape.has_root or 0 <= standard.root < members) and (op is None or op.data in OPS)
+    return shape.blocks(members) * standard.chunks if sound else None

@@ -30,7 +30,6 @@ from collc.source.elaboration.containers import (
     sorted_unique,
 )
 from collc.source.elaboration.frames import Frame, as_rows, loop_frame
-from collc.source.elaboration.topology_functions import product
 from collc.source.elaboration.topology_parts import (
     IndexSlice,
     PartIndex,
@@ -40,7 +39,7 @@ from collc.source.elaboration.topology_parts import (
     is_present,
     member_of,
 )
-from collc.source.elaboration.topology_values import Topology, TopologyPart
+from collc.source.elaboration.topology_values import Topology, TopologyPart, product
 from collc.source.elaboration.values import (
     Data,
     Interval,

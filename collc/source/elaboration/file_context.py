@@ -21,8 +21,7 @@ from collc.source.elaboration.derived_topologies import with_parts, without_part
 from collc.source.elaboration.evaluate import Evaluator, NotVectorised, row_by_row
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topologies import build_topology
-from collc.source.elaboration.topology_functions import limited_npus, rename_topology, reversed_links, unwound
-from collc.source.elaboration.topology_values import Topology
+from collc.source.elaboration.topology_values import Topology, limited_npus, rename_topology, reversed_links, unwound
 from collc.source.elaboration.values import Value
 from collc.source.parsing.expressions import Call, Index, Without
 from collc.source.parsing.syntax import (

@@ -21,12 +21,18 @@ from collc.source.elaboration.binding import (
     match_arguments,
     parameter_frame,
 )
-from collc.source.elaboration.collectives import LazyChunks, expand_collective, moves_of
+from collc.source.elaboration.collectives import (
+    LazyChunks,
+    chunk_numbers,
+    expand_collective,
+    lazy_count,
+    moves_of,
+    standard_of,
+)
 from collc.source.elaboration.containers import equal_values
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.requests import check_request, checked_options, file_name
-from collc.source.elaboration.standard_collectives import chunk_numbers, lazy_count, standard_of
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
 from collc.source.elaboration.values import Value, npu_numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
-from collc.source.elaboration.arithmetic import text_of
+from collc.source.elaboration.arithmetic import first_row, item, text_of
 from collc.source.elaboration.attributes import (
     LINK_ATTRIBUTES,
     NPU_ATTRIBUTES,
@@ -83,13 +84,8 @@ class TopologyBuilder:
         self.families = [f for f in network.families if f.first < n]
         self.switch_families = [replace(f, first=f.first - n) for f in network.families if f.first >= n]
         self.buffers, self.multicast, self.reduces = [network.buffers], [network.multicast], [network.reduces]
-        rows = [self.endpoints.setdefault(k, len(self.endpoints)) for k in network.endpoint_kinds]
-        of = np.array(rows, np.int32)[network.endpoint] if rows else np.zeros(n, np.int32)
-        self.endpoint_of = [of]
-        kinds = np.array([self.kinds.setdefault(k, len(self.kinds)) for k in network.kinds], np.int64)
-        ends = np.stack([network.source, network.target]).astype(np.int64)
-        ends = np.where(ends < n, ends, n - 1 - ends)
-        return np.stack([*ends, kinds[network.kind] if len(kinds) else np.empty(0, np.int64)], axis=1)
+        self.endpoint_of = [self._endpoint_numbers(network)]
+        return self.copied_links(network, np.zeros((1, 2), np.int64))
 
     def handle(self, statement: s.Statement, frame: Frame) -> BodyRows | None:
         """Execute a statement in all iterations of a frame; returns the links that it declares."""
@@ -125,19 +121,17 @@ class TopologyBuilder:
 
     def shape(self, sizes: Sequence[Expr], frame: Frame) -> tuple[int, ...]:
         """The sizes of an array."""
-        found: list[int] = []
-        for size in sizes:
-            count = self.evaluator.whole_number(size, frame, "a size")
+        shape = tuple(self.evaluator.whole_number(size, frame, "a size") for size in sizes)
+        for count, size in zip(shape, sizes, strict=True):
             if count < 0:
                 raise fail("E0304", f"an array cannot have {count} devices", size.span)
-            found.append(count)
-        return tuple(found)
+        return shape
 
     def declare(self, node: s.DeviceDeclaration, names: Sequence[str], frame: Frame) -> None:
         """`npu gpu[2, 8]`, `switch s (multicast: true)`; names: of all that are declared so."""
         self.once(names, node.name.span, node.kind, frame)
         shape = self.shape(node.shape, frame)
-        size = _product(shape)
+        size = prod(shape)
         count = size * len(names)
         limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
         known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
@@ -169,7 +163,7 @@ class TopologyBuilder:
         """`use dgx(8) as node[4]`."""
         self.once([node.name.name], node.name.span, "use", frame)
         shape = self.shape(node.shape, frame)
-        copies = _product(shape)
+        copies = prod(shape)
         topology: Topology = self.evaluator.coerce(node.topology, frame, TOPOLOGY, "the topology of 'use'").data
         inner = topology.network
         limits.check_count("NPUs and switches", self.npus + self.switches + copies * inner.device_count, node.span)
@@ -211,12 +205,15 @@ class TopologyBuilder:
         self.buffers.append(np.tile(inner.buffers, copies))
         self.multicast.append(np.tile(inner.multicast, copies))
         self.reduces.append(np.tile(inner.reduces, copies))
-        kinds = inner.endpoint_kinds or (Endpoint(),)
-        rows = np.array([self.endpoints.setdefault(k, len(self.endpoints)) for k in kinds], np.int32)
-        of = inner.endpoint if len(inner.endpoint) else np.zeros(inner.npu_count, np.int32)
-        self.endpoint_of.append(np.tile(rows[of], copies))
+        self.endpoint_of.append(np.tile(self._endpoint_numbers(inner), copies))
         self.npus += copies * inner.npu_count
         self.switches += copies * inner.switch_count
+
+    def _endpoint_numbers(self, network: Network) -> Int32Array:
+        """int32[NPUs]: the number of the limits of each NPU of a network among those of this topology."""
+        kinds = network.endpoint_kinds or (Endpoint(),)
+        rows = np.array([self.endpoints.setdefault(k, len(self.endpoints)) for k in kinds], np.int32)
+        return rows[network.endpoint] if len(network.endpoint) else np.repeat(rows[:1], network.npu_count)
 
     def copied_links(self, inner: Network, base: Int64Array) -> Int64Array:
         """int64[copies * links, 3]: the links of copies; base: int64[copies, 2], first NPU and switch of each."""
@@ -238,9 +235,8 @@ class TopologyBuilder:
         limits.check_count("links", self.links + directions * count, node.span)
         self.links += directions * count
         a, b = self.end(node.source, frame), self.end(node.target, frame)
-        same = np.atleast_1d(np.asarray(a == b))
-        if same.any():
-            row = int(np.argmax(same))
+        row = first_row(a == b)
+        if row >= 0:
             raise fail("E0308", "this is a link from a device to itself", node.span, frame.note(row))
         kind = self.link_kind(node.attributes, frame)
         table = np.empty((count, directions, 3), np.int64)
@@ -276,8 +272,7 @@ class TopologyBuilder:
             entry = self.entries.get(name)
             if not isinstance(entry, DeviceArray) or entry.shape:
                 raise fail("E0309", f"unknown device '{name}'", span)
-            part = index_part(TopologyPart(None, entry), [], span)
-            known[name] = -1 if isinstance(part, TopologyPart) else part.data
+            known[name] = -1 - entry.first if entry.switch else entry.first
         return np.array([known[name] for name in devices], np.int64)
 
     def end(self, node: Expr, frame: Frame) -> Data:
@@ -306,42 +301,39 @@ class TopologyBuilder:
         """A part with indices. Raises SourceError, with the values of the loop variables."""
         found = [self.evaluator.device_index(i, frame) for i in indices]
         for index, size in zip(found, part.entry.shape, strict=False):
-            if is_column(index) and index.size:
-                bad = (index < 0) | (index >= size)
-                if bad.any():
-                    row = int(np.argmax(bad))
-                    message = f"'{part.entry.name}' has no index {index[row]} here: its indices are 0 .. {size - 1}"
-                    raise fail("E0318", message, node.span, frame.note(row))
+            row = first_row((index < 0) | (index >= size)) if is_column(index) else -1
+            if row >= 0:
+                message = f"'{part.entry.name}' has no index {item(index, row)} here: its indices are 0 .. {size - 1}"
+                raise fail("E0318", message, node.span, frame.note(row))
         return index_part(part, found, node.span)
 
     def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
         """The number of the kind of a link, or one an iteration. old: what it has if the arguments say nothing."""
         given = given_attributes(arguments, LINK_ATTRIBUTES, frame, self.evaluator)
-        places = {a.name.name: a.span for a in arguments if a.name is not None}
+        places = {argument.key: argument.span for argument in arguments}
         kept = {"latency": old.latency, "bandwidth": old.bandwidth}
         columns = [given[name].data if name in given else value for name, value in kept.items()]
-        if not any(is_column(c) for c in columns):
-            return self.kind_of(columns[0], columns[1], places, frame, 0)
-        rows = frame.rows or 0
-        lists = [c.tolist() if is_column(c) else [c] * rows for c in columns]
+        varies = any(is_column(c) for c in columns)
+        rows = (frame.rows or 0) if varies else 1
+        pairs: list[tuple[Any, Any]] = list(
+            zip(*(c.tolist() if is_column(c) else [c] * rows for c in columns), strict=True)
+        )
         known: dict[tuple[Any, Any], int] = {}
-        for row, pair in enumerate(zip(*lists, strict=True)):
+        for row, pair in enumerate(pairs):
             if pair not in known:
-                known[pair] = self.kind_of(pair[0], pair[1], places, frame, row)
-        return np.array([known[pair] for pair in zip(*lists, strict=True)], np.int64)
+                known[pair] = self._kind_number(pair[0], pair[1], places, frame.note(row))
+        return np.array([known[pair] for pair in pairs], np.int64) if varies else known[pairs[0]]
 
-    def kind_of(self, latency: Data, bandwidth: Data, places: dict[str, Span], frame: Frame, row: int) -> int:
+    def _kind_number(self, latency: Data, bandwidth: Data, places: dict[str, Span], note: Note | None) -> int:
         """The number of the kind with a latency and a bandwidth. Raises SourceError if they are not valid."""
-        note = frame.note(row) if frame.rows is not None else None
-        if latency is not None and (latency < 0 or Fraction(latency).denominator != 1):
-            why = "negative" if latency < 0 else "not a whole number of picoseconds"
-            raise fail("E0310", f"a latency of {text_of(latency, TIME)} is {why}", places["latency"], note)
+        if latency is not None:
+            whole = Fraction(latency).denominator == 1
+            why = "negative" if latency < 0 else "too large" if whole else "not a whole number of picoseconds"
+            if not whole or not 0 <= latency < 2**62:
+                raise fail("E0310", f"a latency of {text_of(latency, TIME)} is {why}", places["latency"], note)
         if bandwidth is not None and bandwidth <= 0:
-            raise fail(
-                "E0306", f"a bandwidth of {text_of(bandwidth, RATE)} is not more than 0", places["bandwidth"], note
-            )
-        if latency is not None and latency >= 2**62:
-            raise fail("E0310", f"a latency of {text_of(latency, TIME)} is too large", places["latency"], note)
+            message = f"a bandwidth of {text_of(bandwidth, RATE)} is not more than 0"
+            raise fail("E0306", message, places["bandwidth"], note)
         kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
         return self.kinds.setdefault(kind, len(self.kinds))
 
@@ -349,26 +341,22 @@ class TopologyBuilder:
         """`links [[0, 2], [1, 0]] (...)`: the matrix is over the NPUs declared so far."""
         if frame.rows is not None:
             raise fail("E0303", "a matrix of links is not allowed inside a loop", node.span)
-        value = self.evaluator.value(node.matrix, frame)
+        value, span = self.evaluator.value(node.matrix, frame), node.matrix.span
         lists = value.data.uniform_items() if isinstance(value.data, ListArray) else None
         if not isinstance(lists, ListArray) or isinstance(lists.content, ListArray):
-            raise fail("E0311", f"a matrix of links must be a list of lists of int, not {value.type}", node.matrix.span)
+            raise fail("E0311", f"a matrix of links must be a list of lists of int, not {value.type}", span)
         n = len(lists.start)
-        if (lists.lengths != n).any():
-            row = int(np.argmax(lists.lengths != n))
-            raise fail(
-                "E0311", f"the matrix has {n} rows, but row {row} has {lists.lengths[row]} entries", node.matrix.span
-            )
+        row = first_row(lists.lengths != n)
+        if row >= 0:
+            raise fail("E0311", f"the matrix has {n} rows, but row {row} has {lists.lengths[row]} entries", span)
         if n != self.npus:
-            raise fail(
-                "E0311", f"the matrix is {n} x {n}, but {self.npus} NPUs are declared before it", node.matrix.span
-            )
+            raise fail("E0311", f"the matrix is {n} x {n}, but {self.npus} NPUs are declared before it", span)
         counts = np.array([lists.content[a:b] for a, b in zip(lists.start, lists.stop, strict=True)])
         if counts.dtype != np.int64 or (counts < 0).any():
-            raise fail("E0311", "an entry of the matrix must be a number of links, 0 or more", node.matrix.span)
-        if counts.diagonal().any():
-            row = int(np.argmax(counts.diagonal() != 0))
-            raise fail("E0308", f"the matrix links NPU {row} to itself", node.matrix.span)
+            raise fail("E0311", "an entry of the matrix must be a number of links, 0 or more", span)
+        row = first_row(counts.diagonal() != 0)
+        if row >= 0:
+            raise fail("E0308", f"the matrix links NPU {row} to itself", span)
         limits.check_count("links", self.links + int(counts.astype(object).sum()), node.span)
         kind = self.link_kind(node.attributes, frame)
         source, target = np.nonzero(counts)
@@ -414,13 +402,6 @@ def _join_columns(parts: list[Any], dtype: type[Scalar]) -> NDArray[Scalar]:
     return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
 
 
-def _product(shape: Sequence[int]) -> int:
-    result = 1
-    for size in shape:
-        result *= size
-    return result
-
-
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of an array in row-major order: the last index varies fastest."""
-    return tuple(_product(shape[axis + 1 :]) for axis in range(len(shape)))
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))

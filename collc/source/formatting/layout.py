@@ -33,14 +33,53 @@ class LayoutWord:
     comments: list[str] = field(default_factory=list[str])
     after: list[str] = field(default_factory=list[str])
 
+    @property
+    def first(self) -> LayoutWord:
+        """The word itself."""
+        return self
+
+    @property
+    def last(self) -> LayoutWord:
+        """The word itself."""
+        return self
+
 
 @dataclass(slots=True)
 class Bracket:
-    """A bracket pair and its items, which commas separate; each item is a row of words and brackets."""
+    """A bracket pair, its first and last word, and its items, which commas separate: rows of words and brackets."""
 
-    opening: LayoutWord
-    closing: LayoutWord
+    first: LayoutWord
+    last: LayoutWord
     items: list[list[Piece]]
+
+    @property
+    def brackets(self) -> list[Bracket]:
+        """The bracket pairs among its items."""
+        return [piece for item in self.items for piece in item if isinstance(piece, Bracket)]
+
+    @property
+    def has_comment(self) -> bool:
+        """Whether there is a comment inside the bracket pair."""
+        inner = [piece for item in self.items for piece in item]
+        return bool(self.first.after or self.last.comments) or any(
+            piece.first.comments or piece.last.after or (isinstance(piece, Bracket) and piece.has_comment)
+            for piece in inner
+        )
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a list of at least three lists of equal length without brackets or comments inside."""
+        rows = self.brackets
+        if self.first.token.kind != "[" or len(rows) < 3 or any(len(item) != 1 for item in self.items):
+            return False
+        plain = all(row.first.token.kind == "[" and not row.brackets and not row.has_comment for row in rows)
+        lengths = {len(row.items) for row in rows}
+        return plain and len(rows) == len(self.items) and len(lengths) == 1 and lengths != {0}
+
+    @property
+    def must_break(self) -> bool:
+        """Whether it cannot be on one line."""
+        return self.has_comment or self.is_matrix or any(bracket.must_break for bracket in self.brackets)
 
 
 Piece = LayoutWord | Bracket
@@ -56,9 +95,11 @@ def pieces(words: list[LayoutWord]) -> list[Piece]:
             around.append((row, word, [[]]))
             row = around[-1][2][0]
         elif around and kind == ",":
+            if row:  # the comments around a comma belong to the item before it
+                row[0].first.comments += word.comments
+                row[-1].last.after += word.after
             row = []
             around[-1][2].append(row)
-            _carry(word, around[-1][2][-2])
         elif around and kind == _CLOSING[around[-1][1].token.kind]:
             outer, opening, items = around.pop()
             outer.append(Bracket(opening, word, [item for item in items if item]))
@@ -68,57 +109,15 @@ def pieces(words: list[LayoutWord]) -> list[Piece]:
     return row
 
 
-def _carry(comma: LayoutWord, item: list[Piece]) -> None:
-    """Attach the comments around a comma to the item before it."""
-    if item:
-        _first(item[0]).comments += comma.comments
-        _last(item[-1]).after += comma.after
-
-
-def _first(piece: Piece) -> LayoutWord:
-    return piece if isinstance(piece, LayoutWord) else piece.opening
-
-
-def _last(piece: Piece) -> LayoutWord:
-    return piece if isinstance(piece, LayoutWord) else piece.closing
-
-
-def _has_comment(bracket: Bracket) -> bool:
-    """Whether there is a comment inside a bracket pair."""
-    inside = [piece for item in bracket.items for piece in item]
-    return bool(bracket.opening.after or bracket.closing.comments) or any(
-        _first(piece).comments or _last(piece).after or (isinstance(piece, Bracket) and _has_comment(piece))
-        for piece in inside
-    )
-
-
-def _matrix(bracket: Bracket) -> bool:
-    """Whether a list is a matrix: at least three lists of equal length without brackets or comments inside."""
-    rows = [item[0] for item in bracket.items if len(item) == 1]
-    if bracket.opening.token.kind != "[" or len(rows) != len(bracket.items) or len(rows) < 3:
-        return False
-    lengths = {
-        len(row.items) if isinstance(row, Bracket) and row.opening.token.kind == "[" and not _has_brackets(row) else 0
-        for row in rows
-    }
-    return len(lengths) == 1 and lengths != {0} and not any(_has_comment(b) for b in rows if isinstance(b, Bracket))
-
-
-def _has_brackets(row: Bracket) -> bool:
-    return any(isinstance(piece, Bracket) for item in row.items for piece in item) or not row.items
-
-
 def _space(before: LayoutWord, after: LayoutWord, *, detached: bool) -> str:
     """The space between two neighbours of a row."""
     left, right = before.token.kind, after.token.kind
     if before.role == "statement" and before.token.text == "pre":
         return "  "  # aligns `pre` with `post`
-    if left in {".", ".."} or right in _TIGHT or before.role == "unary":
+    if left in {".", ".."} or left in _CLOSING or right in _TIGHT or before.role == "unary":
         return ""
-    if right in {"(", "["}:
-        called = before.role == "" and left in {NAME, STRING, ")", "]", "}"}
-        return "" if left in _CLOSING or (called and not (right == "(" and detached)) else " "
-    return "" if left in _CLOSING else " "
+    called = right in {"(", "["} and before.role == "" and left in {NAME, STRING, ")", "]", "}"}
+    return "" if called and not (right == "(" and detached) else " "
 
 
 class Layout:
@@ -133,8 +132,8 @@ class Layout:
 
     def _row(self, row: list[Piece], indent: str, tail: int, *, top: bool = False) -> str:
         """One row: on one line if it fits, else with its longest bracket pairs broken over lines, one after another."""
-        brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or _has_comment(piece))]
-        forced = {id(piece) for piece in brackets if self._must_break(piece)}
+        brackets = [piece for piece in row if isinstance(piece, Bracket) and (piece.items or piece.has_comment)]
+        forced = {id(piece) for piece in brackets if piece.must_break}
         waiting = sorted((b for b in brackets if id(b) not in forced), key=lambda b: -len(self._flat_bracket(b)))
         while True:
             text = self._join_pieces(row, indent, forced, top)
@@ -145,61 +144,50 @@ class Layout:
                 return text
             forced.add(id(waiting.pop(0)))
 
-    def _must_break(self, bracket: Bracket) -> bool:
-        inside = [piece for item in bracket.items for piece in item if isinstance(piece, Bracket)]
-        return _has_comment(bracket) or _matrix(bracket) or any(self._must_break(piece) for piece in inside)
-
     def _join_pieces(self, row: list[Piece], indent: str, broken: set[int], top: bool) -> str:
         text = ""
-        first = _first(row[0])
+        first = row[0].first
         detached = self._detached if top else first.role == "word" and first.token.text in _DETACHED
         for i, piece in enumerate(row):
             if i:
-                text += _space(_last(row[i - 1]), _first(piece), detached=detached)
+                text += _space(row[i - 1].last, piece.first, detached=detached)
             if isinstance(piece, LayoutWord):
                 text += piece.token.text
-            elif id(piece) in broken:
-                text += self._break_bracket(piece, indent)
             else:
-                text += self._flat_bracket(piece)
+                text += self._break_bracket(piece, indent) if id(piece) in broken else self._flat_bracket(piece)
         return text
 
     def _flat_bracket(self, bracket: Bracket) -> str:
         items = ", ".join(self._join_pieces(item, "", set(), top=False) for item in bracket.items)
-        pad = " " if items and bracket.opening.role == "parts" else ""
-        return f"{bracket.opening.token.text}{pad}{items}{pad}{bracket.closing.token.text}"
+        pad = " " if items and bracket.first.role == "parts" else ""
+        return f"{bracket.first.token.text}{pad}{items}{pad}{bracket.last.token.text}"
 
     def _break_bracket(self, bracket: Bracket, indent: str) -> str:
         """A bracket pair with one item a line."""
         inner = indent + STEP
         lines: list[str] = []
-        cells = self._cells(bracket) if _matrix(bracket) else None
+        cells = self._cells(bracket) if bracket.is_matrix else None
         for i, item in enumerate(bracket.items):
             comma = "," if i < len(bracket.items) - 1 else ""
             lines += [inner + comment for comment in comments_before(item)]
             end = comma + "".join(f"  {comment}" for comment in comments_after(item))
             lines.append(inner + (cells[i] if cells else self._row(item, inner, len(comma))) + end)
-        lines += [inner + comment for comment in bracket.closing.comments]
-        opening = bracket.opening.token.text + "".join(f"  {comment}" for comment in bracket.opening.after)
-        return "\n".join([opening, *lines, indent + bracket.closing.token.text])
+        lines += [inner + comment for comment in bracket.last.comments]
+        opening = bracket.first.token.text + "".join(f"  {comment}" for comment in bracket.first.after)
+        return "\n".join([opening, *lines, indent + bracket.last.token.text])
 
-    def _cells(self, bracket: Bracket) -> list[str]:
+    def _cells(self, matrix: Bracket) -> list[str]:
         """The rows of a matrix with aligned columns."""
-        rows = [
-            [self._join_pieces(cell, "", set(), top=False) for cell in row.items]
-            for item in bracket.items
-            for row in item
-            if isinstance(row, Bracket)
-        ]
+        rows = [[self._join_pieces(cell, "", set(), top=False) for cell in row.items] for row in matrix.brackets]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["[" + ", ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) + "]" for row in rows]
 
 
 def comments_before(row: list[Piece]) -> list[str]:
     """The comments before the pieces of a row, without those inside its brackets."""
-    return [comment for piece in row for comment in _first(piece).comments]
+    return [comment for piece in row for comment in piece.first.comments]
 
 
 def comments_after(row: list[Piece]) -> list[str]:
     """The comments after the pieces of a row, at the ends of their lines."""
-    return [comment for piece in row for comment in _last(piece).after]
+    return [comment for piece in row for comment in piece.last.after]

@@ -200,24 +200,20 @@ class Builder:
     def _parentheses(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Expr:
         return self._check_nesting(replace(kept[0], span=self._span(parts)), kept)
 
-    def _collection(self, kind: str, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
+    def _list(self, parts: Sequence[Any], kept: Sequence[Child]) -> ex.Expr:
+        kind = "list" if parts[0].kind == "[" else "set"
+        numbers = self._table(ex.NumberList, parts) if self.tables and kind == "list" else None
         items = nodes_of(kept)
-        return self._check_nesting(ex.Collection(self._span(parts), kind, items), items)
+        node = numbers if isinstance(numbers, ex.NumberList) else ex.Collection(self._span(parts), kind, items)
+        return self._check_nesting(node, items)
 
-    def _list(self, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
-        numbers = self._table(ex.NumberList, parts) if self.tables else None
-        return self._collection("list", parts, kept) if not isinstance(numbers, ex.NumberList) else numbers
-
-    def _set(self, parts: Sequence[Child], kept: Sequence[Child]) -> ex.Expr:
-        return self._collection("set", parts, kept)
-
-    def _list_comprehension(self, parts: Sequence[Child], kept: Sequence[Any]) -> ex.Comprehension:
-        kind = "list" if isinstance(parts[0], Token) and parts[0].kind == "[" else "set"
+    def _list_comprehension(self, parts: Sequence[Any], kept: Sequence[Any]) -> ex.Comprehension:
+        kind = "list" if parts[0].kind == "[" else "set"
         item, clauses, condition = kept
         node = ex.Comprehension(self._span(parts), kind, item, clauses.items, condition)
         return self._check_nesting(node, (item, clauses.items, condition))
 
-    _set_comprehension = _list_comprehension
+    _set, _set_comprehension = _list, _list_comprehension
 
     def _name(self, _parts: Sequence[Child], kept: Sequence[Token]) -> ex.Name:
         identifier = self._identifier(kept[0])
@@ -249,5 +245,6 @@ class Builder:
         try:
             return meaning(token.text)
         except LiteralError as error:
-            self.errors.append(error.diagnostic(self._token_span(token)))
+            code, message, hint = error.args
+            self._error(code, message, self._token_span(token), hint)
             return stand_in

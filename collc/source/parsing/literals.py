@@ -7,12 +7,10 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from collc.base import units
-from collc.base.diagnostics import Diagnostic, Span
 from collc.base.units import MAX_DIGITS, UNITS, Dimension
 from collc.source.limits import MAX_CHARACTERS
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"\\": "\\", '"': '"'}
 
 _LONG_UNITS = {
     "byte": "B",
@@ -33,16 +31,7 @@ _KNOWN_UNITS = (
 
 
 class LiteralError(ValueError):
-    """Raised for a number or a string without a value. code, hint: of the message about it."""
-
-    def __init__(self, code: str, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.hint = hint
-
-    def diagnostic(self, span: Span) -> Diagnostic:
-        """The message, with the place of the literal."""
-        return Diagnostic(self.code, str(self), span, hint=self.hint)
+    """Raised for a number or a string without a value, with the code, the text and the hint of the message about it."""
 
 
 def whole_number(text: str) -> int:
@@ -103,10 +92,10 @@ def string_value(text: str) -> str:
 
     def unescape(match: re.Match[str]) -> str:
         escape = match[1]
-        if escape not in _ESCAPES:
+        if escape not in '\\"':
             message = f"'\\{escape}' is not an escape"
             raise LiteralError("E0111", message, "write '\\\\' for a backslash, '\\\"' for a quote")
-        return _ESCAPES[escape]
+        return escape
 
     inside = text[1:-1]
     if len(inside) > MAX_CHARACTERS:

@@ -23,7 +23,7 @@ from collc.smt.solver import Interrupted, SolverLimits, solve
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
 from collc.synthesis.task import Effort, Task
-from collc.ten.schedule import RowSchedule, Schedule, Transfers
+from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 SECONDS: Final = 60.0
 """The default time limit of a search."""
@@ -77,7 +77,7 @@ def require_steps(conditions: Conditions) -> None:
     """Raise SourceError unless transfers take equal time, links are direct, and links and chunks are free at 0."""
     task = conditions.task
     reason = ""
-    if not equal_transfers(conditions):
+    if task.model is not LinkModel.STORE or not equal_transfers(conditions):
         reason = "links and chunks that all take equal time, with link model 'store'"
     elif task.network.has_switches:
         reason = "direct links; unwind the switches"

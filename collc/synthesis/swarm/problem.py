@@ -12,13 +12,10 @@ from collc.graph.digraph import Digraph
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.relays import Relays
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
-from collc.synthesis.timeline import Timeline, link_timelines
+from collc.synthesis.timeline import Intervals, Timeline, link_timelines, slots_used
 
 SETS: Final = 6
 """Sets of chunks that a search keeps for each device."""
-
-Intervals = list[tuple[int, int]]
-"""(start, end) in picoseconds; they may overlap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +74,9 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
     welcome = [0] * network.device_count
     planned = conditions.task.reserved
     reserved = link_timelines(planned, clock)
-    return SwarmProblem(conditions, paths, have, need, welcome, sizes, later, reserved, _slots_used(conditions))
+    return SwarmProblem(
+        conditions, paths, have, need, welcome, sizes, later, reserved, slots_used(conditions.task, clock)
+    )
 
 
 def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
@@ -90,31 +89,6 @@ def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
     for npu in problem.conditions.task.network.npus.tolist():
         welcome[npu] = everything & ~(problem.have[npu] | problem.need[npu] | late[npu])
     return replace(problem, welcome=welcome) if any(welcome) else None
-
-
-def _slots_used(conditions: Conditions) -> dict[int, Intervals]:
-    """By switch with a limited buffer, when transfers that are planned already occupy its slots, at most.
-
-    Each arrival of a chunk counts as a slot from the start of the first transfer of this chunk into or out of the
-    switch to the end of the last one, since the plan may run backwards.
-    """
-    planned, network = conditions.task.reserved, conditions.task.network
-    visits: dict[tuple[int, int], list[int]] = {}
-    found: dict[int, Intervals] = {}
-    if planned is None:
-        return found
-    limited = {switch for switch, size in enumerate(network.buffers.tolist(), network.npu_count) if size >= 0}
-    ends = (planned.start + conditions.clock.total_of(planned)).tolist()
-    sources, targets = network.source[planned.link].tolist(), network.target[planned.link].tolist()
-    columns = zip(planned.chunk.tolist(), sources, targets, planned.start.tolist(), ends, strict=True)
-    for chunk, source, target, start, end in columns:
-        for switch, arrivals in ((target, 1), (source, 0)):
-            if switch in limited:
-                visit = visits.setdefault((switch, chunk), [start, end, 0])
-                visit[:] = min(visit[0], start), max(visit[1], end), visit[2] + arrivals
-    for (switch, _), (first, last, arrivals) in visits.items():
-        found.setdefault(switch, []).extend([(first, last)] * max(1, arrivals))
-    return found
 
 
 def _relays(paths: SwitchPaths, conditions: Conditions) -> Relays:

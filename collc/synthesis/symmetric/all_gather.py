@@ -10,7 +10,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.kernels.compiled import compiled, numbers, zeros
-from collc.kernels.symmetric_gather import MODULUS, spread_chunks
+from collc.kernels.symmetric_gather import MODULUS, SpreadGraph, SpreadState, spread_chunks
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.task import Effort
@@ -69,11 +69,12 @@ def _search(group: Group, chunks: int, times: GeneratorTimes, deadline: int, see
     if bool(faster.any()):
         coset = np.stack([_cosets(group, np.flatnonzero(row)) for row in faster])
     tables: list[Any] = [group.predecessors, group.successors, times.busy, times.total, coset]
-    arguments: list[Any] = [numbers(np.ascontiguousarray(table).reshape(-1), compile_it) for table in tables]
+    graph = SpreadGraph(*(numbers(np.ascontiguousarray(table).reshape(-1), compile_it) for table in tables))
     types = np.int8, np.int32, np.int32, np.int32
-    buffers: list[Any] = [zeros(group.count * chunks, compile_it, dtype) for dtype in types]
+    cursor = numbers(np.array([0, 0, seed % MODULUS]), compile_it)
+    state = SpreadState(*[zeros(group.count * chunks, compile_it, dtype) for dtype in types], cursor=cursor)
     rows = zeros(4 * transfers, compile_it)
-    end = spread(*arguments, deadline, seed % MODULUS, *buffers, rows)
+    end = spread(graph, state, deadline, rows)
     table = np.asarray(rows, np.int64).reshape(-1, 4).T
     return RepresentativePlan(end, table[0], *table[1:].astype(np.int32))
 

@@ -18,12 +18,9 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.automorphisms import link_keys, match_keys
 from collc.graph.coordinates import Coordinates, coordinates_of
 from collc.kernels.compiled import compiled
-from collc.kernels.symmetric_paths import match_generators, spanning_order
+from collc.kernels.symmetric_paths import spanning_order
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
-
-COMPILED_LINKS: Final = 1_000_000
-"""Links from which a compiled loop finds the generator of each; sorting them takes five times as long."""
 
 COMPILED_NPUS: Final = 500
 """NPUs from which compiled code orders them."""
@@ -106,10 +103,6 @@ def _links_of_generators(network: Network, successors: Int32Array, kind: Int32Ar
 
     Parallel links of one kind go to generators in order of number.
     """
-    if network.link_count >= COMPILED_LINKS:
-        link = np.empty_like(successors)
-        match = compiled(match_generators)
-        return link if match(network.source, network.target, network.kind, successors, kind, link) else None
     npus, kinds = np.arange(network.npu_count, dtype=np.int64), len(network.kinds)
     wanted = ((npus * network.npu_count + successors) * kinds + kind[:, None]).reshape(-1)
     link = match_keys(wanted, link_keys(network, network.source, network.target))

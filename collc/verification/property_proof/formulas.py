@@ -18,8 +18,13 @@ from typing import Final
 from collc.base.units import serialization_time
 from collc.smt.script import Script, all_of, any_of
 from collc.ten.limited import Ports
-from collc.verification.property_proof.scheduled_transfers import ScheduledTransfer, ScheduledTransfers
-from collc.verification.property_proof.time_terms import BitVectorTimes, IntegerTimes, TimeTerms
+from collc.verification.property_proof.scheduled_transfers import (
+    BIT_VECTORS,
+    INTEGERS,
+    ScheduledTransfer,
+    ScheduledTransfers,
+    TimeTerms,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,12 +455,12 @@ def _endpoints(transfers: ScheduledTransfers, _script: Script, times: TimeTerms)
                 yield times.le(times.arrival(one), times.later(other, other.total - following))
 
 
-PROPERTIES: Final[dict[str, tuple[type[TimeTerms], Formulas]]] = {
-    "causality": (IntegerTimes, _causality),
-    "congestion_free": (IntegerTimes, _congestion),
-    "delivered": (IntegerTimes, _delivered),
-    "reductions": (BitVectorTimes, _reductions),
-    "switches": (IntegerTimes, _switches),
-    "endpoints": (IntegerTimes, _endpoints),
+PROPERTIES: Final[dict[str, tuple[TimeTerms, Formulas]]] = {
+    "causality": (INTEGERS, _causality),
+    "congestion_free": (INTEGERS, _congestion),
+    "delivered": (INTEGERS, _delivered),
+    "reductions": (BIT_VECTORS, _reductions),
+    "switches": (INTEGERS, _switches),
+    "endpoints": (INTEGERS, _endpoints),
 }
 """By the name of the check of `verify_schedule`: how times are written, and the formulas."""

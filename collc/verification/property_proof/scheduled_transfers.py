@@ -1,13 +1,14 @@
-"""The transfers of a schedule as plain values, grouped by chunk and device."""
+"""The transfers of a schedule as plain values, grouped by chunk and device, and times as terms of SMT-LIB."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from collc.base.units import serialization_time
-from collc.smt.script import Undecided
+from collc.smt.script import Script, Undecided
 from collc.ten.demand import Op
 from collc.ten.module import Module
 
@@ -111,3 +112,53 @@ class ScheduledTransfers:
     def is_switch(self, device: int) -> bool:
         """Whether a device is a switch."""
         return device >= self.network.npu_count
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTerms:
+    """How times are written as terms. logic, sort, plus, at_most, less: as SMT-LIB names them."""
+
+    logic: str
+    sort: str
+    plus: str
+    at_most: str
+    less: str
+
+    def number(self, value: int) -> str:
+        """The term for a number of picoseconds."""
+        if self.logic == "QF_LIA":
+            return str(value) if value >= 0 else f"(- {-value})"
+        if not -(2**63) <= value < 2**63:
+            raise Undecided("a time does not fit in 64 bits")
+        return f"(_ bv{value % 2**64} 64)"
+
+    def later(self, transfer: ScheduledTransfer, by: int) -> str:
+        """The term for `by` picoseconds after the start of a transfer."""
+        self.number(transfer.start + by)  # it fits
+        return f"({self.plus} {transfer.t} {self.number(by)})"
+
+    def le(self, a: str, b: str) -> str:
+        """The term a <= b."""
+        return f"({self.at_most} {a} {b})"
+
+    def lt(self, a: str, b: str) -> str:
+        """The term a < b."""
+        return f"({self.less} {a} {b})"
+
+    def end(self, transfer: ScheduledTransfer) -> str:
+        """The term for the time at which a transfer leaves its link."""
+        return self.later(transfer, transfer.busy)
+
+    def arrival(self, transfer: ScheduledTransfer) -> str:
+        """The term for the arrival of a transfer."""
+        return self.later(transfer, transfer.total)
+
+    def declare(self, script: Script, transfer: ScheduledTransfer) -> None:
+        """Add the constant for the start of a transfer, and its value."""
+        script.declare(transfer.t, self.sort)
+        script.require(f"(= {transfer.t} {self.number(transfer.start)})")
+
+
+INTEGERS: Final = TimeTerms("QF_LIA", "Int", "+", "<=", "<")
+BIT_VECTORS: Final = TimeTerms("QF_BV", "(_ BitVec 64)", "bvadd", "bvsle", "bvslt")
+"""Bit vectors of 64 bits, for formulas that have other bit vectors."""

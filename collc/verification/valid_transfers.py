@@ -1,13 +1,12 @@
-"""The transfers of a schedule with their durations. Impossible ones are reported and left out."""
+"""The possible transfers of a schedule, and their durations. Impossible ones are reported and left out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.limited import Ports
 from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
@@ -17,36 +16,6 @@ from collc.verification.verdict import SHOWN, Findings, at
 
 LATEST = 2**62
 """Picoseconds (53 days); a later time could overflow when a duration is added."""
-
-
-@dataclass(frozen=True, eq=False)
-class TimedTransfers:
-    """Transfers in order of start, all of chunks and links that exist.
-
-    chunk, link: int32. start: int64, picoseconds. reduce: bool. clock: the durations. relayed: int32, kept: bool,
-    messages: see Transfers.
-    """
-
-    chunk: Int32Array
-    link: Int32Array
-    start: Int64Array
-    reduce: BoolArray
-    clock: Clock
-    relayed: Int32Array
-    kept: BoolArray
-    messages: QueuedMessages | None = None
-
-    def __len__(self) -> int:
-        return len(self.chunk)
-
-    def durations(self, rows: NDArray[np.intp] | slice) -> tuple[Int64Array, Int64Array]:
-        """Of some rows: int64, picoseconds until the link is free, and until the chunk has arrived."""
-        kind, size = self.clock.kind[self.link[rows]], self.clock.size_of[self.chunk[rows]]
-        busy, total = self.clock.busy[kind, size], self.clock.total[kind, size]
-        if self.messages is None or self.messages.received is None:
-            return busy, total
-        received = self.messages.last_received[rows]
-        return busy, np.where(received >= 0, received - self.start[rows], total)
 
 
 def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | None:
@@ -59,47 +28,20 @@ def clock_of(module: Module, schedule: Schedule, findings: Findings) -> Clock | 
         return None
     try:
         clock = Clock.of(module.network, module.demand, schedule.model)
+        if int(clock.total.max(initial=0)) < LATEST:
+            return clock
+        findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
     except OverflowError:
         findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
-        return None
     except ValueError as error:
         findings.add("causality", "V0105", 0, f"transfers have no duration: {error}", "links with times that fit")
-        return None
-    if clock.total.size and int(clock.total.max()) >= LATEST:
-        findings.add("causality", "V0105", 0, "a transfer takes longer than 53 days", "shorter transfers")
-        return None
-    return clock
+    return None
 
 
-def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> TimedTransfers:
+def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings: Findings) -> Transfers:
     """The transfers of existing chunks and links, between present devices, from 0 to LATEST; others are reported."""
-    if not _are_plainly_valid(module, transfers):
-        transfers = _reported(module, transfers, findings)
-    rows = TimedTransfers(
-        transfers.chunk,
-        transfers.link,
-        transfers.start,
-        transfers.reduce,
-        clock,
-        transfers.relays,
-        transfers.keeps,
-        transfers.messages,
-    )
-    return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, findings)
-
-
-def _are_plainly_valid(module: Module, transfers: Transfers) -> bool:
-    """Whether extremes show that all transfers are valid, and none is relayed or kept apart: fast for millions."""
-    network, chunk, link, start = module.network, transfers.chunk, transfers.link, transfers.start
-    if (
-        not len(chunk)
-        or transfers.relayed is not None
-        or transfers.kept is not None
-        or not _usable_links(network).all()
-    ):
-        return False
-    ends = ((chunk, len(module.demand.chunks)), (link, network.link_count), (start, LATEST))
-    return all(int(column.min()) >= 0 and int(column.max()) < end for column, end in ends)
+    rows = _possible_transfers(module, transfers, findings)
+    return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, clock, findings)
 
 
 def _usable_links(network: Network) -> BoolArray:
@@ -107,8 +49,8 @@ def _usable_links(network: Network) -> BoolArray:
     return (network.source != network.target) & network.present[network.source] & network.present[network.target]
 
 
-def _reported(module: Module, transfers: Transfers, findings: Findings) -> Transfers:
-    """The valid transfers; the others are reported."""
+def _possible_transfers(module: Module, transfers: Transfers, findings: Findings) -> Transfers:
+    """The possible transfers; the others are reported."""
     network = module.network
     chunk, link, start = transfers.chunk, transfers.link, transfers.start
     usable = _usable_links(network)
@@ -134,15 +76,15 @@ def _reported(module: Module, transfers: Transfers, findings: Findings) -> Trans
 
 
 def _with_whole_messages(
-    module: Module, rows: TimedTransfers, messages: QueuedMessages, findings: Findings
-) -> TimedTransfers:
+    module: Module, rows: Transfers, messages: QueuedMessages, clock: Clock, findings: Findings
+) -> Transfers:
     """The transfers, all hops of broken messages as transfers by themselves; these messages are reported."""
     network = module.network
     source, target = network.source[rows.link], network.target[rows.link]
     hops = MessageHops.of(messages.number, rows.start)
-    end = rows.start + rows.durations(slice(None))[1]
+    end = rows.start + clock.total_of(rows)
     broken = hops.find_gaps(rows.chunk, source, target, rows.start, end, rows.reduce)
-    over = rows.start + rows.clock.total[rows.clock.kind[rows.link], rows.clock.size_of[rows.chunk]]
+    over = rows.start + clock.total[clock.kind[rows.link], clock.size_of[rows.chunk]]
     early = np.flatnonzero((messages.number >= 0) & ~_in_order(messages, rows.start, over))
     unheard = hops.after[messages.ready[hops.after] < end[hops.before]]
     inner = np.concatenate(
@@ -152,7 +94,7 @@ def _with_whole_messages(
     ports = Ports.of(network)
     unlimited = (ports.out[source] < 0) & (messages.injected != rows.start)
     unlimited |= (ports.into[target] < 0) & (messages.last_received >= 0)
-    relays = np.flatnonzero((messages.number >= 0) & ((rows.relayed >= 0) | rows.kept | unlimited))
+    relays = np.flatnonzero((messages.number >= 0) & ((rows.relays >= 0) | rows.keeps | unlimited))
     bad = np.unique(np.concatenate([broken, early, unheard, inner, relays]))
     for row in bad[: 50 * SHOWN - 1].tolist():
         what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
