@@ -429,10 +429,9 @@ MOST: dict[str, dict[str, int]] = {
         "collc/kernels": 8,
         "collc/msccl": 6,
         "collc/passes": 3,
-        "collc/simulation": 6,
-        "collc/smt": 1,
+        "collc/simulation": 5,
         "collc/synthesis": 68,
-        "collc/verification": 24,
+        "collc/verification": 7,
     },
     "constants": {
         "collc/application": 41,
