@@ -134,5 +134,5 @@ def test_parts_may_be_named_with_their_topology(tmp_path: Path) -> None:
     long = network(tmp_path, "box without { npu box.gpu[0], link box.gpu[2] <-> box.s[0], switch box.s[1] }")
     assert long.present.tolist() == short.present.tolist()
     assert (long.source.tolist(), long.target.tolist()) == (short.source.tolist(), short.target.tolist())
-    with pytest.raises(SourceError, match="'box' has no NPU -1"):
-        network(tmp_path, "box without { npu -1 }")
+    with pytest.raises(SourceError, match="'box' has no NPU 9"):
+        network(tmp_path, "box without { npu 9 }")
