@@ -7,7 +7,7 @@ from functools import partial
 
 from benchmarks.case import Case, Result, Target, Watch, measure, task_of
 from benchmarks.problems import HALF, all_gather_demand, all_to_all_demand, two_switches
-from collc.synthesis.overlapped import overlapped
+from collc.synthesis.overlapped import overlap_trees
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
 from collc.synthesis.symmetric import find_group, representative, symmetric
@@ -45,9 +45,9 @@ def measure_tacos(net: Network, chunks: int = 1, model: LinkModel = LinkModel.ST
 
 
 def measure_overlapped(net: Network, chunks: int) -> Result:
-    overlapped(grid(6, 6), all_reduce(list(range(36)), chunks=9), LinkModel.STORE, EFFORT)  # large enough for kernels
+    overlap_trees(grid(6, 6), all_reduce(list(range(36)), chunks=9), LinkModel.STORE, EFFORT)  # compiles
     demand = all_reduce(net.npus.tolist(), chunks=chunks)
-    return measure(lambda: overlapped(net, demand, LinkModel.STORE, EFFORT), net, demand)
+    return measure(lambda: overlap_trees(net, demand, LinkModel.STORE, EFFORT), net, demand)
 
 
 def measure_swarm(net: Network, chunks: int, inverted: bool = False) -> Result:

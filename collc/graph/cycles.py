@@ -34,7 +34,7 @@ def cycle_through_all(cost: Cost, coordinates: Sequence[tuple[int, ...]]) -> lis
                 return order
             best = (total, order)
     if best is None:
-        return _searched(cost, nodes)
+        return _search_cycle(cost, nodes)
     first = best[1].index(0)
     return best[1][first:] + best[1][:first]
 
@@ -89,7 +89,7 @@ def _turns(at: Callable[[int, int], int], rows: int, columns: int) -> list[int]:
     return order
 
 
-def _searched(cost: Cost, nodes: int) -> list[int] | None:
+def _search_cycle(cost: Cost, nodes: int) -> list[int] | None:
     """A cycle by depth-first search, to the neighbours with the fewest unvisited neighbours first (Warnsdorff)."""
     after = [[v for v in range(nodes) if v != u and cost(u, v) is not None] for u in range(nodes)]
     path, used = [0], [True] + [False] * (nodes - 1)

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from collc.ten.arrays import BoolArray, Int32Array, group_positions
-
-
-class Links(Protocol):
-    """Devices joined by links, as in a network."""
-
-    @property
-    def device_count(self) -> int:
-        """Devices, numbered from 0."""
-        ...
-
-    @property
-    def source(self) -> Int32Array:
-        """int32[links]: where each link begins."""
-        ...
-
-    @property
-    def target(self) -> Int32Array:
-        """int32[links]: where each link ends."""
-        ...
+from collc.ten.network import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +20,7 @@ class Digraph:
     target: Int32Array
 
     @staticmethod
-    def of(network: Links) -> Digraph:
+    def of(network: Network) -> Digraph:
         """The graph whose vertices are the devices of a network, and whose edges are its links, by their numbers.
 
         The same object for the same network, so that what is known of it is found again.
@@ -65,10 +47,10 @@ class Digraph:
 
     def reverse(self) -> Digraph:
         """The graph with every edge turned round; edge numbers stay."""
-        return self._reversed
+        return self._reversed_graph
 
     @cached_property
-    def _reversed(self) -> Digraph:
+    def _reversed_graph(self) -> Digraph:
         return Digraph(self.vertex_count, self.target, self.source)
 
     def with_edges(self, kept: BoolArray) -> Digraph:
@@ -76,4 +58,4 @@ class Digraph:
         return Digraph(self.vertex_count, self.source[kept], self.target[kept])
 
 
-_GRAPHS: Final = WeakKeyDictionary[Links, Digraph]()
+_GRAPHS: Final = WeakKeyDictionary[Network, Digraph]()

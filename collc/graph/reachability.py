@@ -11,7 +11,7 @@ from collc.graph.digraph import Digraph
 from collc.ten.arrays import BoolArray, Int32Array
 
 
-def reached(graph: Digraph, starts: Iterable[int]) -> BoolArray:
+def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
     """bool[vertices]: the vertices that paths from some vertices lead to, these included."""
     offsets, edges = graph.out_edges
     ends = graph.target[edges]
@@ -30,20 +30,23 @@ def reached(graph: Digraph, starts: Iterable[int]) -> BoolArray:
 
 def strongly_connected(graph: Digraph) -> Int32Array:
     """int32[vertices]: the lowest number in the strongly connected component of each vertex."""
-    return _lowest_connected(graph, "strong")
-
-
-def weakly_connected(graph: Digraph) -> Int32Array:
-    """int32[vertices]: the lowest number among the vertices that edges, in either direction, join to each."""
-    return _lowest_connected(graph, "weak")
-
-
-def _lowest_connected(graph: Digraph, connection: str) -> Int32Array:
     from scipy.sparse import coo_array, csgraph  # pyright: ignore[reportMissingTypeStubs]
 
     count, edges = graph.vertex_count, np.ones(graph.edge_count, np.int32)
     matrix = cast("Any", coo_array)((edges, (graph.source, graph.target)), shape=(count, count))
-    component = cast("Any", csgraph).connected_components(matrix, connection=connection)[1]
+    component = cast("Any", csgraph).connected_components(matrix, connection="strong")[1]
     lowest = np.full(count, count, np.int32)
     np.minimum.at(lowest, component, np.arange(count, dtype=np.int32))
     return lowest[component]
+
+
+def weakly_connected(graph: Digraph) -> Int32Array:
+    """int32[vertices]: the lowest number among the vertices that edges, in either direction, join to each."""
+    label = np.arange(graph.vertex_count, dtype=np.int32)
+    while True:
+        before = label.copy()
+        np.minimum.at(label, graph.source, label[graph.target])
+        np.minimum.at(label, graph.target, label[graph.source])
+        label = label[label]
+        if bool((label == before).all()):
+            return label

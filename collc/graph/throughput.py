@@ -6,10 +6,11 @@ function raises OverflowError if the sums of flows do not fit in 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from collc.kernels.compiled import compiled, numbers
 from collc.kernels.max_flow import UNLIMITED, FlowGraph, augment, first_unfed, truncate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
+Rate = TypeVar("Rate")
+_RateOf = Callable[[Digraph, Int64Array, Sequence[int]], Rate]
 Numbers = MutableSequence[int]
 
 COMPILED = 60_000
@@ -54,36 +57,29 @@ class ReduceRate:
     parts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _RateProblem:
-    """A graph, the capacities of its edges and the members, as bytes, so that equal problems are found again."""
+_RATES: Final = dict[tuple[object, ...], Any]()
+"""The rates of the last REMEMBERED problems."""
 
-    vertices: int
-    source: bytes
-    target: bytes
-    capacity: bytes
-    members: tuple[int, ...]
 
-    @staticmethod
-    def of(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> _RateProblem:
-        """The problem. Raises ValueError if there are fewer than two members."""
+def _remember_rates(function: _RateOf[Rate]) -> _RateOf[Rate]:
+    """The function, which computes the rate of a problem once; problems are told apart by their numbers."""
+
+    @wraps(function)
+    def rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> Rate:
         if len(members) < 2:
             raise ValueError("a rate needs at least two members")
-        source, target = (end.astype(np.int32).tobytes() for end in (graph.source, graph.target))
-        return _RateProblem(
-            graph.vertex_count, source, target, capacity.astype(np.int64).tobytes(), tuple(int(one) for one in members)
-        )
+        numbers = (graph.source.tobytes(), graph.target.tobytes(), capacity.tobytes())
+        key = (function, graph.vertex_count, *numbers, *members)
+        if key not in _RATES:
+            if len(_RATES) == REMEMBERED:
+                del _RATES[next(iter(_RATES))]
+            _RATES[key] = function(graph, capacity, members)
+        return _RATES[key]
 
-    def read(self) -> tuple[Digraph, Int64Array, list[int]]:
-        """The graph, the capacities and the members."""
-        source, target = (np.frombuffer(end, np.int32) for end in (self.source, self.target))
-        return (
-            Digraph(self.vertices, source, target),
-            np.frombuffer(self.capacity, np.int64),
-            list(self.members),
-        )
+    return rate
 
 
+@_remember_rates
 def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> GatherRate:
     """The exact rate of an All-Gather (Zhao et al., ForestColl, 2024, section 5.1).
 
@@ -91,13 +87,6 @@ def gather_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     cut that is too narrow for the rate so far gives the next, smaller rate. Raises ValueError if there are fewer
     than two members, or no path leads from a member to another.
     """
-    return remembered_gather_rate(_RateProblem.of(graph, capacity, members))
-
-
-@lru_cache(maxsize=REMEMBERED)
-def remembered_gather_rate(problem: _RateProblem) -> GatherRate:
-    """The rate of an All-Gather, computed once for equal problems."""
-    graph, capacity, members = problem.read()
     flows = _Flows(graph, capacity, members, sinks=False)
     into = np.zeros(graph.vertex_count, np.int64)
     np.add.at(into, graph.target, capacity)
@@ -131,6 +120,7 @@ def broadcast_rate(graph: Digraph, capacity: Int64Array, root: int, members: Seq
     return best
 
 
+@_remember_rates
 def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> ReduceRate:
     """The least, over partitions of the members, of the sum of the flows out of the parts / 2 (parts - 1).
 
@@ -139,13 +129,6 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid if vertices that are no
     members add up or copy. Raises ValueError as gather_rate does.
     """
-    return remembered_reduce_rate(_RateProblem.of(graph, capacity, members))
-
-
-@lru_cache(maxsize=REMEMBERED)
-def remembered_reduce_rate(problem: _RateProblem) -> ReduceRate:
-    """The rate of an All-Reduce, computed once for equal problems."""
-    graph, capacity, members = problem.read()
     flows = _Flows(graph, capacity, members, sinks=True)
     parts = list(range(len(members)))
     rate = _partition_rate(flows, parts)
@@ -179,17 +162,17 @@ def tree_capacities(
         raise ValueError("no path leads from a member to another")
     low = max((Fraction(need, width) for need, width in needs if need), default=Fraction(0))
 
-    def snapped(time: Fraction) -> Fraction:
+    def largest_multiple(time: Fraction) -> Fraction:
         """The largest multiple of 1 / capacity up to a time."""
         return max(Fraction(int(time * rate), rate) for rate in rates)
 
-    def carried(time: Fraction) -> Int64Array:
+    def trees_carried(time: Fraction) -> Int64Array:
         return np.array([int(time * rate) for rate in kinds.tolist()], np.int64)[kind]
 
     def suffices(time: Fraction) -> bool:
-        return flows.suffices(carried(time), demand)
+        return flows.suffices(trees_carried(time), demand)
 
-    high = max(snapped(low), Fraction(1, rates[-1]))
+    high = max(largest_multiple(low), Fraction(1, rates[-1]))
     while not suffices(high):
         if high * rates[0] >= total:  # each edge carries all trees
             raise ValueError("no path leads from a member to another")
@@ -198,12 +181,12 @@ def tree_capacities(
         least = min(Fraction(int(low * rate) + 1, rate) for rate in rates)
         if least >= high:
             break
-        middle = max(least, snapped((low + high) / 2))
+        middle = max(least, largest_multiple((low + high) / 2))
         if suffices(middle):
             high = middle
         else:
             low = middle
-    return carried(high), high
+    return trees_carried(high), high
 
 
 def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
@@ -248,9 +231,9 @@ class _Flows:
 
     def first_unfed(self, rate: Fraction, finished: int) -> tuple[int, BoolArray] | None:
         """The first member that cannot get `rate` of every member, and the source's side of the cut that shows it."""
-        capacities = self._with(rate.denominator, supply=rate.numerator)
+        capacities = self._capacities(rate.denominator, supply=rate.numerator)
         number = self._first_unfed(capacities, finished, len(self._members) * rate.numerator)
-        return None if number < 0 else (number, self._outside())
+        return None if number < 0 else (number, self._source_side())
 
     def suffices(self, capacity: Int64Array, demand: Sequence[int]) -> bool:
         """Whether each member gets the demands of all members, over edges of other capacities."""
@@ -275,13 +258,13 @@ class _Flows:
     def largest(self, source: int, sink: int) -> tuple[int, BoolArray]:
         """The largest flow from one vertex to another, and the source's side of a least cut."""
         send = compiled(augment) if self._compiled else augment
-        sent = send(self._graph, self._with(1), source, sink, UNLIMITED)
-        return sent, self._outside()
+        sent = send(self._graph, self._capacities(1), source, sink, UNLIMITED)
+        return sent, self._source_side()
 
     def out_of(self, part: set[int]) -> int:
         """The largest flow from some members, given by number, to all others."""
         send = compiled(augment) if self._compiled else augment
-        capacities = self._with(1)
+        capacities = self._capacities(1)
         for number in range(len(self._members)):
             capacities[(self._supply if number in part else self._drain)[number]] = UNLIMITED
         return send(self._graph, capacities, self._source, self._sink, UNLIMITED)
@@ -289,15 +272,15 @@ class _Flows:
     def best_partition(self, rate: Fraction) -> list[int] | None:
         """By member the number of its part, of a partition that does not allow a rate; None if all do."""
         search = compiled(truncate) if self._compiled else truncate
-        given = self._with(rate.denominator)
+        given = self._capacities(rate.denominator)
         value, parts = (self._numbers(np.zeros(len(self._members), np.int64)) for _ in range(2))
         least = search(
-            self._graph, given, self._with(rate.denominator), self._source, self._sink, self._supply, self._drain,
-            2 * rate.numerator, value, parts,
+            self._graph, given, self._capacities(rate.denominator), self._source, self._sink, self._supply,
+            self._drain, 2 * rate.numerator, value, parts,
         )  # fmt: skip
         return None if least >= -2 * rate.numerator else [int(part) for part in parts]
 
-    def _with(self, scale: int, supply: int = 0) -> Numbers:
+    def _capacities(self, scale: int, supply: int = 0) -> Numbers:
         """Capacities of all arcs: edges times a scale, then the arcs from the source."""
         if self._sum * scale + supply * len(self._members) >= UNLIMITED:
             raise OverflowError("capacities are too large for flows of 64 bits")
@@ -306,7 +289,7 @@ class _Flows:
         found[len(self._capacity) : len(self._capacity) + len(self._members)] = supply
         return self._numbers(found)
 
-    def _outside(self) -> BoolArray:
+    def _source_side(self) -> BoolArray:
         """Vertices from which no path leads to the sink of the last flow."""
         return np.array([self._graph.level[vertex] < 0 for vertex in range(self._vertices)], np.bool_)
 

@@ -54,11 +54,10 @@ class ListProgress(NamedTuple):
 
     waits: [n], the tasks that each one still waits for. ready: words of ready positions. lowest: [L], a word before
     which a link has nothing ready. queued: [L], how many tasks are ready. free: [L], when a link is.
-    intervals: [2 L], for each link the number of the next reserved interval and of the one after its last.
-    starts, ends: of the reserved intervals, picoseconds. times, numbers: [2 n + L], a heap of events; following:
-    [2 n + L], the next event at the time of the same heap entry, or -1.
-    counters: [2], how many events there are and how many tasks have started. touched, marked: [L], scratch space for
-    the links to look at. start: [n], the result.
+    intervals: [2 L], for each link the number of the next reserved interval and of the one after its last. starts,
+    ends: of the reserved intervals, picoseconds. times, numbers: [2 n + L], a heap of events. counters: [2], how many
+    events there are and how many tasks have started. touched, marked: [L], scratch space for the links to look at.
+    start: [n], the result.
     """
 
     waits: MutableSequence[int]
@@ -71,7 +70,6 @@ class ListProgress(NamedTuple):
     ends: Sequence[int]
     times: MutableSequence[int]
     numbers: MutableSequence[int]
-    following: MutableSequence[int]
     counters: MutableSequence[int]
     touched: MutableSequence[int]
     marked: MutableSequence[int]
@@ -101,46 +99,44 @@ def _apply_events(
     """Applies all events of a time. Returns how many links are in `touched`."""
     link, _, early, _, offsets, followers = table
     position, _, _, first_word, shift, mask = order
-    waits, ready, lowest, queued, _, _, _, _, _, _, following, _, touched, marked, _ = progress
+    waits, ready, lowest, queued, _, _, _, _, _, _, _, touched, marked, _ = progress
     n = len(link)
     count = 0
     while len(events) > 0 and events[0][0] == now:
         _, number = heapq.heappop(events)
-        while number >= 0:
-            on = -1
-            low, high = number - n, number - n + 1
-            if number >= 2 * n:
-                on, high = number - 2 * n, low
-            elif number < n:
-                on, low, high = link[number], offsets[number], offsets[number + 1]
-            if on >= 0 and marked[on] == 0:
+        on = -1
+        low, high = number - n, number - n + 1
+        if number >= 2 * n:
+            on, high = number - 2 * n, low
+        elif number < n:
+            on, low, high = link[number], offsets[number], offsets[number + 1]
+        if on >= 0 and marked[on] == 0:
+            marked[on] = 1
+            touched[count] = on
+            count += 1
+        for place in range(low, high):
+            task = place
+            if number < n:
+                task = followers[place]
+                waits[task] -= 1
+                if waits[task] > 0:
+                    continue
+                if early[task] > 0:
+                    heapq.heappush(events, (now + early[task], n + task))
+                    continue
+            on = link[task]
+            if on < 0:
+                heapq.heappush(events, (now, task + 0))
+                continue
+            word = first_word[on] + (position[task] >> shift)
+            ready[word] |= 1 << (position[task] & mask)
+            if word < lowest[on] or queued[on] == 0:
+                lowest[on] = word
+            queued[on] += 1
+            if marked[on] == 0:
                 marked[on] = 1
                 touched[count] = on
                 count += 1
-            for place in range(low, high):
-                task = place
-                if number < n:
-                    task = followers[place]
-                    waits[task] -= 1
-                    if waits[task] > 0:
-                        continue
-                    if early[task] > 0:
-                        heapq.heappush(events, (now + early[task], n + task))
-                        continue
-                on = link[task]
-                if on < 0:
-                    heapq.heappush(events, (now, task + 0))
-                    continue
-                word = first_word[on] + (position[task] >> shift)
-                ready[word] |= 1 << (position[task] & mask)
-                if word < lowest[on] or queued[on] == 0:
-                    lowest[on] = word
-                queued[on] += 1
-                if marked[on] == 0:
-                    marked[on] = 1
-                    touched[count] = on
-                    count += 1
-            following[number], number = -1, following[number]
     return count
 
 
@@ -152,17 +148,11 @@ def _start_tasks(
     now: int,
     count: int,
 ) -> None:
-    """Starts the most urgent ready task of each of the `count` touched links, if the link is free for long enough.
-
-    Tasks that end at the same time, and links that become free, are one event, chained by `following`.
-    """
+    """Starts the most urgent ready task of each of the `count` touched links, if the link is free for long enough."""
     _, busy, _, late, _, _ = table
     _, tasks, first, first_word, shift, _ = order
-    _, ready, lowest, queued, free, intervals, starts, ends, _, _, following, counters, touched, marked, start = (
-        progress
-    )
+    _, ready, lowest, queued, free, intervals, starts, ends, _, _, counters, touched, marked, start = progress
     n = len(busy)
-    ended_at, last_ended, freed_at, last_freed = -1, 0, -1, 0
     for place in range(count):
         link = touched[place]
         marked[link] = 0
@@ -188,15 +178,6 @@ def _start_tasks(
         counters[1] += 1
         start[task] = now
         free[link] = now + length
-        end = now + late[task]
-        if end == ended_at:
-            following[last_ended] = task
-        else:
-            heapq.heappush(events, (end, task))
-        ended_at, last_ended = end, task
+        heapq.heappush(events, (now + late[task], task))
         if late[task] != length:
-            if free[link] == freed_at:
-                following[last_freed] = 2 * n + link
-            else:
-                heapq.heappush(events, (free[link], 2 * n + link))
-            freed_at, last_freed = free[link], 2 * n + link
+            heapq.heappush(events, (free[link], 2 * n + link))

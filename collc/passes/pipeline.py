@@ -26,11 +26,11 @@ def make_pass(name: str, options: Mapping[str, Value | None]) -> Pass:
     kinds = pass_kinds()
     kind = kinds.get(name)
     if kind is None:
-        raise UsageError(_unknown("pass", name, tuple(kinds)))
+        raise UsageError(_unknown_name("pass", name, tuple(kinds)))
     given: dict[str, int] = {}
     for option, value in options.items():
         if option not in kind.options:
-            raise UsageError(_unknown(f"option of '{name}'", option, tuple(kind.options)))
+            raise UsageError(_unknown_name(f"option of '{name}'", option, tuple(kind.options)))
         if value is not None:
             given[option] = _number(name, option, kind.options[option], value)
     return kind.make(given)
@@ -91,6 +91,6 @@ def _value(text: str) -> Value:
     return text.strip('"')
 
 
-def _unknown(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
+def _unknown_name(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
     hint = did_you_mean(name, known, f"there are {listed(known)}" if known else "it takes none")
     return Diagnostic("U0102", f"there is no {what} named '{name}'", hint=hint)

@@ -38,15 +38,15 @@ class Synthesize:
         """See Pass. The schedule of each copy-only phase or, of some synthesizers, of the whole module."""
         synthesizer = SYNTHESIZERS[self.name]
         if not module.network.has_endpoints or synthesizer.chooses_others:
-            return self._synthesized(module, context)
+            return self._synthesize(module, context)
         from collc.synthesis.endpoints import limited_schedule
 
         if synthesizer.is_optimal and len(Ports.of(module.network)):
             message = f"{self.name} ignores the limits of NPUs, so that its schedules would not be optimal"
             raise NoSchedule(Diagnostic("S0205", message, hint="use 'synthesize auto'; the bound counts the limits"))
-        return limited_schedule(module, lambda free: self._synthesized(free, context))
+        return limited_schedule(module, lambda free: self._synthesize(free, context))
 
-    def _synthesized(self, module: Module, context: PassContext) -> Module:
+    def _synthesize(self, module: Module, context: PassContext) -> Module:
         """The module with a schedule, or with one of each phase."""
         synthesizer = SYNTHESIZERS[self.name]
         assert synthesizer.load is not None

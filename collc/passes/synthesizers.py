@@ -107,6 +107,13 @@ def _exchange() -> ModulePlanner:
     return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), estimate_exchange, takes_bound=True)
 
 
+def _one_shot() -> ModulePlanner:
+    from collc.synthesis.auto.estimates import estimate_one_shot
+    from collc.synthesis.one_shot import one_shot
+
+    return ModulePlanner(lambda module, effort, _: one_shot(module, effort), estimate_one_shot)
+
+
 def _hierarchical() -> PhasePlanner:
     from collc.synthesis.auto.estimates import estimate_by_dimension
     from collc.synthesis.by_dimension.orders import hierarchical
@@ -163,6 +170,12 @@ _RECORDS: Final = (
         "sums that all contributors get (All-Reduce), also of groups; no switches",
         COMMON,
         _exchange,
+    ),
+    Synthesizer(
+        "one_shot",
+        "sums that all contributors get (All-Reduce), also of groups and with switches; for small buffers",
+        COMMON,
+        _one_shot,
     ),
     Synthesizer(
         "hierarchical",

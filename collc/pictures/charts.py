@@ -81,13 +81,13 @@ def line_chart(
     Raises ValueError if a value is not finite, or not positive on a logarithmic axis.
     """
     several = series if len(series) > 1 else series[:0]
-    names, top = legend((_line_symbol(k % SERIES), one.name) for k, one in enumerate(several))
+    names, top = legend((_line_symbol(k % SERIES), entry.name) for k, entry in enumerate(several))
     top += _ROW + 4
     bottom = height - 46
-    values = [value for one in series for _, value in one.points] + [one.value for one in references]
+    values = [value for entry in series for _, value in entry.points] + [entry.value for entry in references]
     rows = range_of(y, values, bottom, top)
     left = _PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
-    across = [value for one in series for value, _ in one.points]
+    across = [value for entry in series for value, _ in entry.points]
     columns = range_of(x, across, left, WIDTH - 2 * _PAD, from_zero=False)
     body = [
         *names,
@@ -95,8 +95,8 @@ def line_chart(
         *_grid(rows, columns),
         *_column_ticks(columns, bottom),
         text((left + WIDTH - 2 * _PAD) / 2, height - 8, x.label, "muted mid"),
-        *(_reference_row(one, rows, left, WIDTH - 2 * _PAD) for one in references),
-        *(part for k, one in enumerate(series) for part in _line(one, k, columns, rows)),
+        *(_reference_row(entry, rows, left, WIDTH - 2 * _PAD) for entry in references),
+        *(part for k, entry in enumerate(series) for part in _line(entry, k, columns, rows)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
 
@@ -193,20 +193,20 @@ def bar_chart(
 ) -> Picture:
     """Horizontal bars: a group for each label with a bar for each series, and each value at the end of its bar.
 
-    references: vertical lines. Raises ValueError if a value is negative or not finite, where a logarithmic axis has
-    one that is not positive, or if a series has not one value for each label.
+    references: vertical lines. Raises ValueError if a value is negative, not finite, or not positive on a logarithmic
+    axis, or if a series has not one value for each label.
     """
-    if any(len(one.values) != len(labels) for one in series):
+    if any(len(entry.values) != len(labels) for entry in series):
         raise ValueError("each series has one value for each label")
-    shown = [found for one in series for found in one.values if found is not None]
-    if any(found < 0 for found in shown):
+    shown = [size for entry in series for size in entry.values if size is not None]
+    if any(size < 0 for size in shown):
         raise ValueError("bars show no negative values")
     several = series if len(series) > 1 else series[:0]
-    names, top = legend((_bar_symbol(k % SERIES), one.name) for k, one in enumerate(several))
+    names, top = legend((_bar_symbol(k % SERIES), entry.name) for k, entry in enumerate(several))
     top += 18 * len(references) + 6
     left = _PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
-    room = max((text_width(value.text(found)) for found in shown), default=0) + 12
-    measured = [*shown, *(one.value for one in references)]
+    room = max((text_width(value.text(size)) for size in shown), default=0) + 12
+    measured = [*shown, *(entry.value for entry in references)]
     if value.scale != "linear" and measured:
         measured.append(min(measured) / 2)  # so that the shortest bar is seen
     values = range_of(value, measured, left, WIDTH - _PAD - room)
@@ -217,10 +217,10 @@ def bar_chart(
         y = top + gap / 2 + row * (thick * len(series) + gap)
         name = shorten(label, left - _PAD - 9)
         body.append(text(left - 8, y + thick * len(series) / 2 + 4, name, "end"))
-        for k, one in enumerate(series):
-            body += _bar(label, one, row, k, values, y + k * thick, thick - 2)
-    for k, one in enumerate(references):
-        body += _reference_column(one, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
+        for k, entry in enumerate(series):
+            body += _bar(label, entry, row, k, values, y + k * thick, thick - 2)
+    for k, entry in enumerate(references):
+        body += _reference_column(entry, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
     height = bottom + 44
     body.append(text((left + WIDTH - _PAD) / 2, height - 8, value.label, "muted mid"))
     return Picture(WIDTH, height, join_lines(body), title, description)
@@ -238,12 +238,12 @@ def _value_ticks(values: Range, top: float, bottom: float) -> Iterator[str]:
 
 
 def _bar(label: str, bars: Bars, row: int, index: int, values: Range, y: float, thick: float) -> Iterator[str]:
-    found = bars.values[row]
-    if found is None:
+    size = bars.values[row]
+    if size is None:
         yield text(values.begin + 6, y + thick / 2 + 4, "-", "muted")
         return
-    end = values.at(found) if found or values.axis.scale == "linear" else values.begin
-    said = values.axis.text(found)
+    end = values.at(size) if size or values.axis.scale == "linear" else values.begin
+    said = values.axis.text(size)
     name = f"{label}, {bars.name}" if bars.name else label
     shapes = rect(values.begin, y, max(end - values.begin, 1), thick, f"f{index % SERIES}", ' rx="2"')
     yield mark(f"{name}: {said}", shapes)
@@ -279,12 +279,12 @@ def heat_map(
     """
     if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
         raise ValueError("a heat map has one value for each row and column")
-    known = [found for row in values for found in row if found is not None]
-    if any(found < 0 or not math.isfinite(found) for found in known):
+    known = [size for row in values for size in row if size is not None]
+    if any(size < 0 or not math.isfinite(size) for size in known):
         raise ValueError("a heat map shows no negative and no infinite values")
     most = max(known, default=0.0)
-    left = _PAD + min(max((text_width(one, 10.5) for one in rows), default=0), 150) + 10
-    longest = min(max((text_width(one, 10.5) for one in columns), default=0), 110)
+    left = _PAD + min(max((text_width(name, 10.5) for name in rows), default=0), 150) + 10
+    longest = min(max((text_width(name, 10.5) for name in columns), default=0), 110)
     cell = min(28.0, (WIDTH - left - _PAD - 0.68 * longest) / max(1, len(columns)))
     top = 70 + longest * 0.75
     across, down = cell * len(columns), cell * len(rows)
@@ -326,22 +326,22 @@ def _cells(
     rows: Sequence[str],
     columns: Sequence[str],
     values: Sequence[Sequence[float | None]],
-    where: tuple[float, float, float],
+    place: tuple[float, float, float],
     most: float,
     value: Axis,
 ) -> Iterator[str]:
-    """The cells; of many, those of one colour as one shape. where: the left and top edge, and the size of a cell."""
-    left, top, cell = where
-    found = [(i, j, one) for i, row in enumerate(values) for j, one in enumerate(row) if one is not None]
-    if len(found) <= _MOST_CELLS:
-        for i, j, one in found:
-            shape = rect(left + j * cell, top + i * cell, cell, cell, f"h{level_of(one, most)}")
-            yield mark(f"{rows[i]} to {columns[j]}: {value.text(one)}", shape)
+    """The cells; of many, those of one colour as one shape. place: the left and top edge, and the size of a cell."""
+    left, top, cell = place
+    cells = [(i, j, size) for i, row in enumerate(values) for j, size in enumerate(row) if size is not None]
+    if len(cells) <= _MOST_CELLS:
+        for i, j, size in cells:
+            shape = rect(left + j * cell, top + i * cell, cell, cell, f"h{level_of(size, most)}")
+            yield mark(f"{rows[i]} to {columns[j]}: {value.text(size)}", shape)
         return
     levels: dict[int, list[str]] = {}
-    for i, j, one in found:
+    for i, j, size in cells:
         path = f"M{number(left + j * cell)} {number(top + i * cell)}h{number(cell)}v{number(cell)}h{number(-cell)}z"
-        levels.setdefault(level_of(one, most), []).append(path)
+        levels.setdefault(level_of(size, most), []).append(path)
     for level in sorted(levels):
         about = f"from {value.text(level * most / LEVELS)} to {value.text((level + 1) * most / LEVELS)}"
         yield f'<g><title>{escape_text(about)}</title><path class="h{level}" d="{"".join(levels[level])}"/></g>'

@@ -46,16 +46,17 @@ class LinkUse:
     @cached_property
     def bytes_per_link(self) -> Int64Array:
         """int64[links]."""
-        found = np.zeros(self.network.link_count, np.int64)
-        np.add.at(found, self.link, self.size)
-        return found
+        return self._sum_per_link(self.size)
 
     @cached_property
     def busy_per_link(self) -> Int64Array:
         """int64[links], picoseconds."""
-        found = np.zeros(self.network.link_count, np.int64)
-        np.add.at(found, self.link, self.free - self.begin)
-        return found
+        return self._sum_per_link(self.free - self.begin)
+
+    def _sum_per_link(self, values: Int64Array) -> Int64Array:
+        sums = np.zeros(self.network.link_count, np.int64)
+        np.add.at(sums, self.link, values)
+        return sums
 
     def utilisation(self, spans: int) -> NDArray[np.float64]:
         """float64[spans]: the mean share of all links that is occupied in each of equal parts of the time."""
@@ -110,29 +111,29 @@ def _owners(demand: Demand) -> Int32Array:
     return np.where(summed, ends, begins).astype(np.int32)
 
 
-def use_of_simulation(found: Simulation) -> LinkUse:
+def use_of_simulation(simulation: Simulation) -> LinkUse:
     """The messages of a simulation that is aware of congestion; colours are by sender."""
-    hops = found.hops
-    task = np.repeat(np.arange(len(found.graph)), np.diff(hops.offsets))
+    hops = simulation.hops
+    task = np.repeat(np.arange(len(simulation.graph)), np.diff(hops.offsets))
     order = np.argsort(hops.begin, kind="stable")
-    task, link, begin = task[order], hops.link[order], hops.begin[order] * found.unit
-    network = found.network
+    task, link, begin = task[order], hops.link[order], hops.begin[order] * simulation.unit
+    network = simulation.network
 
     def name(row: int) -> str:
-        ends = (int(found.graph.source[task[row]]), int(found.graph.target[task[row]]))
+        ends = (int(simulation.graph.source[task[row]]), int(simulation.graph.target[task[row]]))
         return f"message {network.shown_name(ends[0])} to {network.shown_name(ends[1])}"
 
     return LinkUse(
         network=network,
         link=link.astype(np.int32),
         begin=begin,
-        free=begin + hops.busy[order] * found.unit,
-        arrive=begin + hops.delay[order] * found.unit,
-        size=found.graph.size[task],
-        owner=found.graph.source[task].astype(np.int32),
+        free=begin + hops.busy[order] * simulation.unit,
+        arrive=begin + hops.delay[order] * simulation.unit,
+        size=simulation.graph.size[task],
+        owner=simulation.graph.source[task].astype(np.int32),
         owners="that sends",
         reduce=np.zeros(len(task), np.bool_),
         kept=np.zeros(len(task), np.bool_),
         name=name,
-        time=found.time_ps,
+        time=simulation.time_ps,
     )

@@ -88,7 +88,7 @@ class Conditions:
             result = rows
         without_path = np.flatnonzero(result >= UNREACHABLE)
         if len(without_path):
-            raise self._unreachable(int(without_path[0]), to)
+            raise self._path_error(int(without_path[0]), to)
         return result
 
     def row(self, k: int) -> tuple[Int32Array, Int32Array]:
@@ -98,7 +98,7 @@ class Conditions:
             self.wanting[self.wanting_offsets[k] : self.wanting_offsets[k + 1]],
         )
 
-    def _unreachable(self, k: int, to: Int64Array) -> SourceError:
+    def _path_error(self, k: int, to: Int64Array) -> SourceError:
         network, demand = self.task.network, self.task.demand
         holders, wanting = self.row(k)
         target = next(v for v in wanting.tolist() if int(to[self.target_row[v], holders].min()) >= UNREACHABLE)
@@ -140,12 +140,12 @@ def conditions_of(task: Task) -> Conditions:
         offsets = np.arange(len(chunks) + 1, dtype=np.int64)
         lists = (offsets, source, offsets, target)
     else:
-        chunks, lists = _missing(task, chunks)
+        chunks, lists = _lists_of_missing(task, chunks)
     release = np.zeros(len(chunks), np.int64) if task.release is None else task.release[chunks]
     return Conditions(task, clock, chunks, *lists, release)
 
 
-def _missing(
+def _lists_of_missing(
     task: Task, chunks: Int32Array
 ) -> tuple[Int32Array, tuple[Int64Array, Int32Array, Int64Array, Int32Array]]:
     """The chunks that some device wants and lacks, with their holders and these devices in CSR form."""

@@ -198,7 +198,6 @@ def _progress(side: _OneWay, words: int, first_word: Sequence[int], reserved: di
         ends=numbers(ends, large),
         times=numbers(times, large),
         numbers=numbers(events, large),
-        following=numbers(np.full(len(events), -1), large),
         counters=numbers(np.array([len(ready), 0]), large),
         touched=zeros(links, large),
         marked=zeros(links, large),

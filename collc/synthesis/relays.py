@@ -9,7 +9,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.paths import Edge, nearest_path
-from collc.graph.reachability import reached
+from collc.graph.reachability import reachable_vertices
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -48,7 +48,7 @@ class Relays:
         inside[members] = True
         graph = self._graph.with_edges(inside[self._graph.source] & inside[self._graph.target])
         start = members[:1].tolist()
-        return all(bool(reached(each, start)[members].all()) for each in (graph, graph.reverse()))
+        return all(bool(reachable_vertices(each, start)[members].all()) for each in (graph, graph.reverse()))
 
     def _on_paths(self, holders: list[int], wanting: list[int], chunk: int) -> list[int]:
         tree, missing, relays = set(holders), set(wanting) - set(holders), set[int]()

@@ -17,7 +17,7 @@ from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base.diagnostics import CheckFailed
 from collc.emit.output import ranks_name, run_name
 from collc.graph.digraph import Digraph
-from collc.graph.reachability import reached
+from collc.graph.reachability import reachable_vertices
 from collc.msccl.communicators import for_one_run
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
@@ -53,7 +53,7 @@ def assert_links_of_the_group(report: ScheduleReport, file: Path, run: int, name
     assert npus == report.kept_module().demand.runs[run].group.tolist()
     for sender, receiver in peers(file):
         two = for_one_run(network, report.kept_module().demand.runs[run].group[[sender, receiver]])
-        assert reached(Digraph.of(two), [npus[sender]])[npus[receiver]], (names[sender], names[receiver])
+        assert reachable_vertices(Digraph.of(two), [npus[sender]])[npus[receiver]], (names[sender], names[receiver])
 
 
 def test_the_ranks_of_a_permuted_group(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collc.graph.digraph import Digraph
-from collc.graph.reachability import reached, strongly_connected, weakly_connected
+from collc.graph.reachability import reachable_vertices, strongly_connected, weakly_connected
 from tests.graph.graphs import as_networkx, digraphs
 
 
@@ -22,7 +22,7 @@ def by_least(components: list[set[int]], count: int) -> list[int]:
 def test_reached_is_the_starts_and_their_descendants(graph: Digraph, data: st.DataObject) -> None:
     starts = data.draw(st.sets(st.integers(0, graph.vertex_count - 1)))
     known = plain(graph)
-    assert set(np.flatnonzero(reached(graph, starts)).tolist()) == starts.union(
+    assert set(np.flatnonzero(reachable_vertices(graph, starts)).tolist()) == starts.union(
         *(nx.descendants(known, start) for start in starts)
     )
 

@@ -85,8 +85,7 @@ def least_cut_rate(graph: Digraph, capacity: Int64Array, members: list[int]) -> 
 @pytest.fixture(params=["plain", "in pieces", "compiled"])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test in plain Python, with a call for each member, and with compiled flows; none finds a rate of another."""
-    throughput.remembered_gather_rate.cache_clear()
-    throughput.remembered_reduce_rate.cache_clear()
+    throughput._RATES.clear()
     if request.param == "in pieces":
         monkeypatch.setattr(throughput, "PIECE", 1)
     monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)

@@ -25,6 +25,7 @@ from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 from tests.endpoints import limited
 from tests.msccl.hand_plans import all_gather, by_port, by_semaphore, ops, read_reduce
+from tests.msccl.programs import direct_gather, write
 from tests.support import MiB, all_reduce, all_to_all, dgx1, fully_connected, grid
 from tests.support import all_gather as gather
 
@@ -59,6 +60,15 @@ def test_plans_that_cannot_be_simulated(tmp_path):
     ops(broken)[-1]["name"] = "signal"
     with pytest.raises(CheckFailed):
         time_of(broken, tmp_path)
+
+
+def test_a_send_that_nothing_receives(tmp_path):
+    """The simulator would take the message of another connection in its place."""
+    file = direct_gather(3)
+    tb = next(tb for gpu in file.gpus for tb in gpu.tbs if any(step["type"] == "r" for step in tb.steps))
+    tb.steps.clear()
+    with pytest.raises(CheckFailed, match="no step of the peer receives it"):
+        sound_program(write(tmp_path / "x.xml", file), "executor")
 
 
 def test_a_file_that_hangs(tmp_path):

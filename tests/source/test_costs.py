@@ -46,6 +46,11 @@ PROGRAMS = {
         "E0806",
         "nested too deep",
     ),
+    "unwound switches of many ports": (
+        "topology s { npu a[50000] switch x for i in 0..50000 { link a[i] <-> x } } let t = unwound(s, degree: 999)",
+        "E0802",
+        "49,950,000 links",
+    ),
     "lists of lists": (LISTS, "E0809", "items of a list exceed the limit"),
     "a long string": (f'let s = "{"x" * (MAX_CHARACTERS + 1)}"', "E0809", "1,000,001 characters of a string"),
 }

@@ -12,7 +12,7 @@ import pytest
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.command.cli import main
 from collc.graph.digraph import Digraph
-from collc.graph.reachability import reached
+from collc.graph.reachability import reachable_vertices
 from collc.source import load_program
 from collc.source.elaboration.unreachable import unreachable_chunk
 from collc.source.program import Program
@@ -238,8 +238,8 @@ def test_unreachable_agrees_with_brute_force(seed: int) -> None:
     for k in range(n):
         closure |= np.outer(closure[:, k], closure[k])
     for a in range(n):
-        assert reached(Digraph.of(net), [a]).tolist() == closure[a].tolist()
-        assert reached(Digraph.of(net).reverse(), [a]).tolist() == closure[:, a].tolist()
+        assert reachable_vertices(Digraph.of(net), [a]).tolist() == closure[a].tolist()
+        assert reachable_vertices(Digraph.of(net).reverse(), [a]).tolist() == closure[:, a].tolist()
     rows = []
     for _ in range(4):
         pre, post = (chance.sample(range(n), chance.randint(1, n)) for _ in range(2))

@@ -12,7 +12,7 @@ import pytest
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.bounds.bound import _BoundProblem
-from collc.synthesis.bounds.cuts import _with_switches
+from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.ideal import distances_from_npus
 from collc.synthesis.bounds.timing import Delays, TransferTimes
 from collc.synthesis.bounds.traffic import traffic_of
@@ -129,13 +129,13 @@ def test_the_search_for_bounds_ends_at_a_known_time() -> None:
 def test_traffic_of_some_chunks_leaves_out_the_others(chunks: list[int], received: int) -> None:
     """An All-Gather of four NPUs with two chunks each: every chunk goes to three NPUs."""
     _, traffic = traffic_of(all_gather([0, 1, 2, 3], chunks=2), np.array(chunks, np.int32))
-    assert [int(part.received().sum()) for part in traffic] == [received]
+    assert [int(part.received_chunks().sum()) for part in traffic] == [received]
 
 
 def test_traffic_counts_a_column_for_each_device() -> None:
     _, (part,) = traffic_of(all_gather([0, 1, 2, 3]), None)
-    assert part.received().tolist() == [[3, 3, 3, 3]]
-    assert part.sent().tolist() == [[1, 1, 1, 1]]  # others may pass them on
+    assert part.received_chunks().tolist() == [[3, 3, 3, 3]]
+    assert part.sent_chunks().tolist() == [[1, 1, 1, 1]]  # others may pass them on
 
 
 @pytest.mark.parametrize("outward", [False, True])
@@ -143,9 +143,10 @@ def test_traffic_counts_a_column_for_each_device() -> None:
 def test_a_switch_joins_the_side_of_more_than_half_of_its_links(outward, count, members, joins) -> None:
     """A switch with links of one direction to some NPUs, the first of which are inside."""
     links = [(count, npu) if outward else (npu, count) for npu in range(count)]
-    inside = np.arange(count + 1) < members
-    found = _with_switches(network(count, links, switches=1), inside)
-    assert found.tolist() == [*inside[:count].tolist(), joins]
+    labels = [*(int(npu < members) for npu in range(count)), -1]
+    found = with_switches(network(count, links, switches=1), np.array(labels))
+    assert found.tolist() == [*labels[:count], 1 if joins else found[count]]
+    assert (found[count] == 1) == joins
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_a_transfer_occupies_its_link_for_a_picosecond_at_least() -> None:
 def test_chunks_of_two_sizes_count_by_their_bytes_too() -> None:
     net = network(2, [(0, 1, LinkKind(0, Fraction(10**9)))])
     times = TransferTimes.of(net, np.array([1000, 3000]), LinkModel.PIPELINED)
-    links = Delays.none(net).link_classes(net).of(np.ones(1, np.bool_))
+    links = Delays.without_lags(net).link_classes(net).of(np.ones(1, np.bool_))
     assert times.delivery(links, [1, 1]) == 4_000_000
 
 

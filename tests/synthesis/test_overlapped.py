@@ -13,7 +13,7 @@ import collc.synthesis.list_schedule as list_schedule
 import collc.synthesis.overlapped.trees as trees
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.overlapped import overlapped
+from collc.synthesis.overlapped import overlap_trees
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
@@ -42,7 +42,7 @@ from tests.synthesis.test_tacos import HALF, STEP
 
 def planned(net, demand, model=LinkModel.STORE, effort=None):
     """The time of the schedule, which is right and no better than the bound."""
-    schedule = overlapped(net, demand, model, effort or Effort())
+    schedule = overlap_trees(net, demand, model, effort or Effort())
     time = check(net, demand, schedule)
     assert verify_schedule(Module("m", net, demand, model).with_schedule(schedule, "")).ok
     assert lower_bound(net, demand, model).time <= time
@@ -61,7 +61,7 @@ def planned(net, demand, model=LinkModel.STORE, effort=None):
 def test_beats_reduce_scatter_and_all_gather_on_meshes(net, chunks, steps):
     """Reduce-Scatter and All-Gather take 504, 168, 64 and 1020 steps; the volume bound is 288, 112, 36 and 544."""
     demand = all_reduce(net.npus.tolist(), chunks=chunks)
-    time = check(net, demand, overlapped(net, demand, LinkModel.STORE, Effort()))
+    time = check(net, demand, overlap_trees(net, demand, LinkModel.STORE, Effort()))
     assert lower_bound(net, demand, LinkModel.STORE).time <= time <= steps * STEP
 
 
@@ -122,7 +122,7 @@ def test_reserved_links_are_not_used(model):
     back = int(np.flatnonzero((net.source == 1) & (net.target == 0))[0])
     reserved = Transfers.of(np.array([0, 1]), np.array([link, back]), np.array([7 * STEP // 2, 5 * STEP], np.int64))
     chunks = np.arange(first, len(demand.chunks), dtype=np.int32)
-    own = overlapped(net, demand, model, Effort(), chunks, reserved)
+    own = overlap_trees(net, demand, model, Effort(), chunks, reserved)
     check(net, demand, RowSchedule(model, Transfers.concatenate([own.transfers, reserved])))
     assert not set(own.transfers.chunk.tolist()) & {0, 1}
 
@@ -137,7 +137,7 @@ def test_unsuitable_problems_are_refused():
     ]
     for net, demand, message in cases:
         with pytest.raises(SourceError, match=message):
-            overlapped(net, demand, LinkModel.STORE, Effort())
+            overlap_trees(net, demand, LinkModel.STORE, Effort())
 
 
 def test_a_request_to_stop_is_obeyed():
@@ -153,7 +153,7 @@ def test_a_request_to_stop_is_obeyed():
         return stop
 
     with pytest.raises(NoSchedule, match="stopped before"):
-        overlapped(net, demand, LinkModel.STORE, Effort(stop=lambda: True))
+        overlap_trees(net, demand, LinkModel.STORE, Effort(stop=lambda: True))
     whole = planned(net, demand)
     for polls in range(2, 12):
         asked = 0
@@ -188,10 +188,10 @@ def test_same_kernels_compiled_plan_the_same(model, monkeypatch):
     link = int(np.flatnonzero((mesh.source == 0) & (mesh.target == 1))[0])
     reserved = Transfers.of(np.array([36]), np.array([link]), np.array([STEP], np.int64))
     chunks = np.arange(36, dtype=np.int32)
-    plain = overlapped(mesh, demand, model, Effort(), chunks, reserved).transfers
+    plain = overlap_trees(mesh, demand, model, Effort(), chunks, reserved).transfers
     monkeypatch.setattr(list_schedule, "COMPILED", 0)
     monkeypatch.setattr(trees, "COMPILED", 0)
     monkeypatch.setattr(list_schedule, "BATCH", 7)
-    compiled = overlapped(mesh, demand, model, Effort(), chunks, reserved).transfers
+    compiled = overlap_trees(mesh, demand, model, Effort(), chunks, reserved).transfers
     for column in ("chunk", "link", "start", "reduce"):
         assert np.array_equal(getattr(plain, column), getattr(compiled, column))

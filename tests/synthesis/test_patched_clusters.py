@@ -14,11 +14,11 @@ from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.completed import completed
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.patched import patched_schedule
 from collc.synthesis.symmetric.patched_sum import patched_sums
+from collc.synthesis.symmetric.undamaged import undamaged_network
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand
 from collc.ten.module import Module
@@ -170,7 +170,7 @@ def test_what_is_lacking_is_completed() -> None:
     net = rails(4, 4, spine=True)
     for npus, cables in (([3], []), ([], [(3, 23)]), ([0, 5], [(9, 21)])):
         hurt = damaged(net, npus, cables)
-        whole = completed(hurt)
+        whole = undamaged_network(hurt)
         assert whole is not None
         assert whole.link_count == net.link_count
         assert np.array_equal(whole.source[: hurt.link_count], hurt.source)
@@ -182,13 +182,13 @@ def test_what_is_lacking_is_completed() -> None:
 
 def test_what_is_not_completed() -> None:
     net = rails(4, 4)
-    assert completed(net) is None  # it lacks nothing
+    assert undamaged_network(net) is None  # it lacks nothing
     assert (
-        completed(remove_parts(fully_connected(64), list(range(30)), np.empty(0, np.int64))) is None
+        undamaged_network(remove_parts(fully_connected(64), list(range(30)), np.empty(0, np.int64))) is None
     )  # it lacks too much
-    assert completed(grid(3, 3)) is None or find_translations(grid(3, 3)) is None
+    assert undamaged_network(grid(3, 3)) is None or find_translations(grid(3, 3)) is None
     doubled = replace(net, source=np.tile(net.source, 2), target=np.tile(net.target, 2), kind=np.tile(net.kind, 2))
-    assert completed(damaged(doubled, [3], [])) is None
+    assert undamaged_network(damaged(doubled, [3], [])) is None
 
 
 def test_what_is_left_to_others() -> None:

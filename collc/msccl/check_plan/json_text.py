@@ -61,10 +61,10 @@ def json_of(path: Path, findings: Findings) -> object:
         raise PlanError("X0401", f"the file has {size} bytes", _START, f"at most {MAX_BYTES}")
     twice: dict[str, None] = {}
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        values = dict(found)
-        if len(values) < len(found):
-            counts = Counter(name for name, _ in found)
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(members)
+        if len(values) < len(members):
+            counts = Counter(name for name, _ in members)
             twice.update(dict.fromkeys(name for name in values if counts[name] > 1))
         return values
 
@@ -150,18 +150,18 @@ class _Finder:
         return self._parts[position].get(name, -1)
 
     def _members(self, position: int) -> dict[str | int, int]:
-        found: dict[str | int, int] = {}
+        members: dict[str | int, int] = {}
         text, named = self._text, self._text[position] == "{"
         position = self._skip(position + 1)
         while text[position] not in "}]":
-            name: str | int = len(found)
+            name: str | int = len(members)
             if named:
                 name, position = self._decoder.raw_decode(text, position)
                 position = self._skip(self._skip(position) + 1)
-            found[name] = position
+            members[name] = position
             position = self._skip(self._decoder.raw_decode(text, position)[1])
             position = self._skip(position + 1) if text[position] == "," else position
-        return found
+        return members
 
     def _skip(self, position: int) -> int:
         space = _SPACE.match(self._text, position)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from collc.base.diagnostics import CheckFailed
 from collc.msccl.check import check_file
-from collc.msccl.check.findings import Findings
+from collc.msccl.check.deadlock import check_matches
+from collc.msccl.check.findings import Findings, errors_of
 from collc.msccl.check.model import CAPACITY, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.msccl.interpreter.operations import SENDS
@@ -21,12 +23,16 @@ from collc.ten.network import Network
 
 
 def sound_program(path: Path, profile: Profile) -> FileProgram:
-    """The program of a file that a runtime loads and that ends.
+    """The program of a file that a runtime loads and that ends, with a receive for each send.
 
-    Raises UsageError if the file can't be opened, CheckFailed if its contract fails or it hangs.
+    Raises UsageError if the file can't be opened, CheckFailed if its contract fails, it hangs or messages are left.
     """
     check_file(path, profile=profile).raise_if_unsound()
-    return read_file(path, profile, Findings())
+    findings = Findings()
+    program = read_file(path, profile, findings)
+    if not check_matches(program, findings):
+        raise CheckFailed(*errors_of(findings, path))
+    return program
 
 
 def file_tasks(program: FileProgram, network: Network, size: int) -> TaskGraph:

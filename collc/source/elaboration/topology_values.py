@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from collc.base.diagnostics import Span
 from collc.source import limits
 from collc.source.parsing.expressions import Identifier
@@ -14,6 +16,7 @@ from collc.ten import transform
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.network import Network
+from collc.ten.unwinding import joined_switches
 
 
 class DeviceArray(NamedTuple):
@@ -125,6 +128,9 @@ def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology
 
 def unwound(base: Topology, degree: int, span: Span) -> Topology:
     """The topology with switches replaced by direct links (see transform.unwound). Raises SourceError."""
+    alone = [part[0] for part in joined_switches(base.network) if len(part) == 1]
+    ports = int(np.isin(base.network.target, alone).sum())
+    limits.check_count("links", ports * min(degree, base.network.npu_count), span)
     try:
         network = transform.unwound(base.network, degree, joined=True)
     except ValueError as error:

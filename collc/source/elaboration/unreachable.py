@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.graph.reachability import reached
+from collc.graph.reachability import reachable_vertices
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand, Op, Run
 from collc.ten.network import Network
@@ -69,10 +69,10 @@ def _in_run(graph: Digraph, demand: Demand, number: int, run: Run) -> Unreachabl
 def _pair_without_path(graph: Digraph, group: Int32Array) -> tuple[int, int] | None:
     """A member that does not reach another one, and that other one; None if all reach each other."""
     first = int(group[0])
-    not_reached = group[~reached(graph, [first])[group]]
+    not_reached = group[~reachable_vertices(graph, [first])[group]]
     if len(not_reached):
         return first, int(not_reached[0])
-    not_reaching = group[~reached(graph.reverse(), [first])[group]]
+    not_reaching = group[~reachable_vertices(graph.reverse(), [first])[group]]
     return (int(not_reaching[0]), first) if len(not_reaching) else None
 
 
@@ -91,7 +91,7 @@ def _among_all(graph: Digraph, demand: Demand, number: int) -> UnreachableChunk 
         holders = table.sets[pre].tolist()
         for sources in [(holder,) for holder in holders] if reduced else [tuple(holders)]:
             if sources not in known:
-                known[sources] = reached(graph, sources)
+                known[sources] = reachable_vertices(graph, sources)
             missing = [target for target in table.sets[post].tolist() if not known[sources][target]]
             if missing and sources:
                 return _with_side(graph, number, first + chunk, sources, missing[0])
@@ -100,7 +100,7 @@ def _among_all(graph: Digraph, demand: Demand, number: int) -> UnreachableChunk 
 
 def _with_side(graph: Digraph, run: int, chunk: int | None, sources: tuple[int, ...], target: int) -> UnreachableChunk:
     """The chunk with the smaller of the two sets of devices that no link leaves, or enters."""
-    ahead = np.flatnonzero(reached(graph, sources)).astype(np.int32)
-    behind = np.flatnonzero(reached(graph.reverse(), [target])).astype(np.int32)
+    ahead = np.flatnonzero(reachable_vertices(graph, sources)).astype(np.int32)
+    behind = np.flatnonzero(reachable_vertices(graph.reverse(), [target])).astype(np.int32)
     forward = len(ahead) <= len(behind)
     return UnreachableChunk(run, chunk, sources[0], target, ahead if forward else behind, forward)

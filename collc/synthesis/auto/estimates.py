@@ -18,6 +18,7 @@ from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
+from collc.synthesis.one_shot import synthesizer as one_shot
 from collc.synthesis.pccl.synthesizer import COMPILED_TIMES, PLAIN_WORK, TREE_LINK, TREE_TARGET
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
@@ -212,13 +213,22 @@ class ProblemShape:
         busy, total = self.link_times
         return busy * self.pairs > BANDWIDTH_BOUND * (total - busy) * self.module.network.link_count
 
-    @cached_property
+    @property
     def is_latency_bound(self) -> bool:
         """Whether the links carry all contributions, and all sums, in less time than the longest path takes."""
+        return self._takes_less_than_a_path(2 * len(self.module.demand.chunks) * self.npus)
+
+    @property
+    def is_latency_bound_one_shot(self) -> bool:
+        """Whether they do if each contribution travels to all NPUs by itself."""
+        return self._takes_less_than_a_path(len(self.module.demand.chunks) * self.npus**2)
+
+    def _takes_less_than_a_path(self, transfers: int) -> bool:
+        """Whether links that share some transfers evenly are done before a chunk has crossed the longest path."""
         busy, total = self.link_times
-        longest, chunks = int(self.distances.max(initial=0)), len(self.module.demand.chunks)
         each = total if self.module.model is LinkModel.STORE else busy
-        return 0 < 2 * each * chunks * self.npus <= longest * total * self.module.network.link_count
+        longest = int(self.distances.max(initial=0))
+        return 0 < each * transfers <= longest * total * self.module.network.link_count
 
     @cached_property
     def is_symmetric(self) -> bool:
@@ -320,3 +330,11 @@ def estimate_exchange(shape: ProblemShape) -> Estimate | None:
         return Estimate(30_000 + 20 * shape.transfers, 16.0, searches=True, near_ideal=True)
     work = 25 * shape.transfers + 12 * shape.module.network.link_count * shape.npus
     return Estimate(40_000 + work, 6.0, searches=True)
+
+
+def estimate_one_shot(shape: ProblemShape) -> Estimate | None:
+    """`one_shot`: only for buffers so small that latencies decide."""
+    if one_shot.obstacle(shape.module) or not shape.is_latency_bound_one_shot:
+        return None
+    trees = one_shot.LINK_WORK * shape.module.network.link_count * shape.npus
+    return Estimate(trees + 2 * len(shape.module.demand.chunks) * shape.npus**2, 16.0, near_ideal=True)

@@ -58,7 +58,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         distance = distances_to(Digraph.of(directed), times.total[:, 0][network.kind], network.npus)
         delivery = _ReachTimes(directed, times, distance)
         for part in traffic:
-            for holders, wanting, counts in part.shared():
+            for holders, wanting, counts in part.shared_chunks():
                 near, others = (wanting, holders) if backward else (holders, wanting)
                 farthest = others[distance[np.ix_(row[others], near)].argmax(axis=0)]
                 for npu, other in zip(near.tolist(), farthest.tolist(), strict=True):
@@ -134,7 +134,7 @@ def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: 
     if not len(sizes) or not network.link_count:
         return
     times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
-    yield from _crossing_bounds(_BoundProblem(network, traffic, times, Delays.none(network)), npu_sets(fluid))
+    yield from _crossing_bounds(_BoundProblem(network, traffic, times, Delays.without_lags(network)), npu_sets(fluid))
     yield from (longest_path(network, traffic, times.total[:, size], size) for size in sorted({0, len(sizes) - 1}))
     problem = _BoundProblem.of(network, traffic, times)
     yield from _crossing_bounds(problem, npu_sets(fluid))
@@ -158,7 +158,7 @@ class _BoundProblem:
     def of(network: Network, traffic: list[Traffic], times: TransferTimes) -> _BoundProblem:
         """The problem of a network. In a large network, delays are not computed."""
         if network.device_count > DETAILED_DEVICES:
-            return _BoundProblem(network, traffic, times, Delays.none(network))
+            return _BoundProblem(network, traffic, times, Delays.without_lags(network))
         ends = [part.holders_and_wanting() for part in traffic]
         holders, wanting = (np.unique(np.concatenate(column)) for column in zip(*ends, strict=True))
         return _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], holders, wanting))
@@ -211,7 +211,7 @@ def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) ->
     enough for their contributions to have been added up, or once for each of them.
     """
     network, times = problem.network, problem.times
-    parts = [part.crossing(inside) for part in problem.traffic]
+    parts = [part.chunks_into(inside) for part in problem.traffic]
     moving = [part for part in parts if part.counts.any()]
     gather, spread = (min((getattr(part, end) for part in moving), default=1) for end in ("gather", "spread"))
     counts: list[int] = np.sum([part.counts for part in parts], axis=0).tolist()

@@ -90,21 +90,24 @@ def _axis_cuts(network: Network) -> Iterator[BoolArray]:
             if size > AXIS_CUTS:
                 limits = sorted({1, size - 1, *(size * part // AXIS_CUTS for part in range(1, AXIS_CUTS))})
             for limit in limits:
-                inside = np.zeros(network.device_count, np.bool_)
-                inside[family.first : family.first + family.count] = index[axis] < limit
-                yield _with_switches(network, inside)
+                labels = np.where(np.arange(network.device_count) < network.npu_count, 0, -1)
+                labels[family.first : family.first + family.count] = index[axis] < limit
+                yield with_switches(network, labels) == 1
 
 
-def _with_switches(network: Network, inside: BoolArray) -> BoolArray:
-    """The set of NPUs, with those switches that have more than half of their links to it."""
-    if not network.switch_count:
-        return inside
-    surplus = np.zeros(network.device_count, np.int64)
-    np.add.at(surplus, network.source, np.where(inside[network.target], 1, -1))
-    np.add.at(surplus, network.target, np.where(inside[network.source], 1, -1))
-    found = inside.copy()
-    found[network.npu_count :] = surplus[network.npu_count :] > 0
-    return found
+def with_switches(network: Network, labels: Int64Array) -> Int64Array:
+    """Labels of devices, int64[devices], in which a switch without one (-1) gets that of more than half of the devices
+    at its links, if any.
+    """
+    ends = np.concatenate([network.source, network.target]), np.concatenate([network.target, network.source])
+    open_ = labels[ends[0]] < 0
+    pairs, counts = np.unique(np.stack([ends[0], labels[ends[1]]], axis=1)[open_], axis=0, return_counts=True)
+    degree = np.bincount(ends[0], minlength=network.device_count)
+    joined = labels.copy()
+    for (switch, label), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        if 2 * count > degree[switch]:
+            joined[switch] = label
+    return joined
 
 
 def _switch_cuts(network: Network) -> Iterator[BoolArray]:

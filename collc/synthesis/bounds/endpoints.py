@@ -47,7 +47,7 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
     for sends in (True, False):
         counts = np.zeros((len(sizes), network.device_count), np.int64)
         for part in traffic:
-            found = part.sent() if sends else part.received()
+            found = part.sent_chunks() if sends else part.received_chunks()
             counts[:, : found.shape[1]] += found
         yield from _of_each(network, sizes @ counts, latency, sends)
         if len(network.npus) <= FORWARDING_NPUS:
@@ -73,7 +73,7 @@ def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], send
         if len(parts) > 1:
             for part in parts.tolist():
                 inside = (label == part) == sends
-                found[npu] += sum(int(sizes @ one.crossing(inside).counts) for one in traffic)
+                found[npu] += sum(int(sizes @ one.chunks_into(inside).counts) for one in traffic)
     return found
 
 
@@ -89,7 +89,7 @@ def _of_each(
         endpoint = network.endpoint_of(npu)
         rate = endpoint.send if sends else endpoint.receive
         if rate is not None and volume[npu] and nearest[npu] < UNREACHABLE:
-            time = _taken(int(volume[npu]), rate) + int(nearest[npu])
+            time = _duration(int(volume[npu]), rate) + int(nearest[npu])
             if time > best:
                 best, worst = time, npu
     if worst >= 0:
@@ -111,9 +111,9 @@ def _of_all(network: Network, sizes: Int64Array, traffic: list[Traffic], latency
         return
     memory = all(network.endpoint_of(npu).fed_by_memory == network.endpoint_of(npu).send for npu in npus)
     what = "ejection" if not sends else "memory" if memory else "injection"
-    yield Bound(_taken(volume, rate) + latency, f"the {what} of all NPUs")
+    yield Bound(_duration(volume, rate) + latency, f"the {what} of all NPUs")
 
 
-def _taken(volume: int, rate: Fraction) -> int:
+def _duration(volume: int, rate: Fraction) -> int:
     """Picoseconds for some bytes."""
     return -(-volume * SECOND // rate)

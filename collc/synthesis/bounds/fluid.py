@@ -3,7 +3,7 @@
 A link carries its bandwidth from the moment when data can be at its source until the last moment from which data can
 still reach a device that wants it. Latencies delay data but do not occupy links, so these times are valid for both link
 models. With the link model `store` latencies also occupy links, in total the less the larger the chunks are;
-`Fluid.storing` assumes the largest possible chunks.
+`Fluid.with_stored_chunks` assumes the largest possible chunks.
 
 A switch with few slots limits all its links together. A chunk occupies a slot while it leaves, so the chunks that pass
 through the switch have at most the bandwidth of as many links as it has slots.
@@ -70,7 +70,7 @@ class Fluid:
                 raise ValueError(f"links of {network.name} have no bandwidth")
             rates.append(kind.bandwidth)
         unit = _common_unit(rates)
-        delays = Delays.none(network)
+        delays = Delays.without_lags(network)
         if network.device_count <= LATENCY_DEVICES:
             ends = [part.holders_and_wanting() for part in traffic]
             holders, wanting = (np.unique(np.concatenate(column)) for column in zip(*ends, strict=True))
@@ -78,7 +78,7 @@ class Fluid:
         capacity = _capacities(network, rates, unit)
         return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit, delays)
 
-    def storing(self, largest: int) -> Fluid:
+    def with_stored_chunks(self, largest: int) -> Fluid:
         """The same for links that are occupied for latency + size / bandwidth, if no chunk has more bytes."""
         latencies: list[int] = self.network.latencies.tolist()
         rates = [
@@ -104,7 +104,7 @@ class Fluid:
         network = self.network
         volume = np.zeros(network.device_count)
         for part in self.traffic:
-            counts = part.received() if received else part.sent()
+            counts = part.received_chunks() if received else part.sent_chunks()
             volume[: counts.shape[1]] += self.sizes @ counts
         width = np.zeros(network.device_count)
         np.add.at(width, network.target if received else network.source, self.capacity)
@@ -114,7 +114,7 @@ class Fluid:
 
     def time_into(self, inside: BoolArray) -> int:
         """Picoseconds until all bytes that must enter a set of devices, bool[devices], can have done so; 0 if none."""
-        volume = sum(int(self.sizes @ part.crossing(inside).counts) for part in self.traffic)
+        volume = sum(int(self.sizes @ part.chunks_into(inside).counts) for part in self.traffic)
         return self.time_over(~inside[self.network.source] & inside[self.network.target], volume)
 
     @cached_property
@@ -145,7 +145,7 @@ class Fluid:
         np.add.at(total, number.reshape(-1), price[used])
         pairs: list[tuple[int, int]] = keys.tolist()
         groups = [(wait, int(prices) * self.rates[kind]) for (wait, kind), prices in zip(pairs, total, strict=True)]
-        return _filled(work, sorted(groups))
+        return _time_to_deliver(work, sorted(groups))
 
     @cached_property
     def longest_lag(self) -> int:
@@ -165,14 +165,14 @@ class Fluid:
         network = self.network
         kind, lag = network.kind[numbers], self._lag[numbers]
         everywhere = np.ones(network.switch_count, np.bool_)
-        limited, groups = self._limited(numbers, lag, everywhere if together is None else together)
+        limited, groups = self._slot_limits(numbers, lag, everywhere if together is None else together)
         free = ~limited & (lag < UNREACHABLE)
         rows, counts = np.unique(np.stack([lag, kind], axis=1)[free], axis=0, return_counts=True)
         pairs: list[tuple[int, int]] = rows.tolist()
         groups += [(least, int(count) * self.rates[row]) for (least, row), count in zip(pairs, counts, strict=True)]
-        return _filled(volume, sorted(groups))
+        return _time_to_deliver(volume, sorted(groups))
 
-    def _limited(
+    def _slot_limits(
         self, links: Int64Array, lag: Int64Array, together: BoolArray
     ) -> tuple[BoolArray, list[tuple[int, Fraction]]]:
         """Links that the slots of a switch limit, and for each such switch (least lag, rate of its slots).
@@ -215,7 +215,7 @@ def exactly(fluid: Fluid, search: Callable[[Fluid], T]) -> tuple[T, Fraction] | 
             return None
 
 
-def _filled(volume: int, groups: list[tuple[int, Fraction]]) -> int:
+def _time_to_deliver(volume: int, groups: list[tuple[int, Fraction]]) -> int:
     """The least T with the sum of rate x (T - lag) = volume over (lag, rate), ascending by lag; 0 without groups."""
     rate = used = time = Fraction(0)
     for lag, more in groups:

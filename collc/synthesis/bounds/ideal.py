@@ -52,7 +52,7 @@ def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterato
     fluid = Fluid.of(network, sizes, traffic)
     yield from _bounds(fluid, demand)
     if model is LinkModel.STORE and network.latencies[network.kind].any():
-        yield from _bounds(fluid.storing(max(_largest_chunk(run) for run in demand.runs)), demand)
+        yield from _bounds(fluid.with_stored_chunks(max(_largest_chunk(run) for run in demand.runs)), demand)
     path = longest_path(network, traffic, network.latencies, 0)
     yield Bound(path.time, f"the {path.name}")
 

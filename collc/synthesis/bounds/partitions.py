@@ -26,9 +26,10 @@ from collc.graph.coordinates import declared_coordinates
 from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.graph.throughput import ReduceRate, reduce_rate
+from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand, Run
 from collc.ten.module import Bound
 from collc.ten.network import Network
@@ -41,7 +42,7 @@ def several_runs_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     if len(demand.runs) < 2 or 2 not in phases or network.reduces.any():
         return
     for labels in _partitions(fluid):
-        volume = sum(_entering(run, labels) for run in demand.runs)
+        volume = sum(_bytes_into_parts(run, labels) for run in demand.runs)
         time = fluid.time_between(with_switches(network, labels), volume)
         npus = network.npus
         yield Bound(time, name_of_links_between(network, npus, labels[npus].tolist()))
@@ -66,7 +67,7 @@ def _partitions(fluid: Fluid) -> Iterator[Int64Array]:
             yield labels
 
 
-def _entering(run: Run, labels: Int64Array) -> int:
+def _bytes_into_parts(run: Run, labels: Int64Array) -> int:
     """Bytes of a run that must enter parts."""
     standard, part = run.standard, labels[run.group]
     if standard is None:
@@ -87,42 +88,26 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
     standard = run.standard
     if standard is None or standard.shape.phases < 2 or len(run.group) < 2:
         return
-    for owner in _owners(fluid.network, run):
-        members = np.unique(owner[run.group])
-        if len(members) < 2:
-            continue
-        tried = [owner, *fast_components(fluid, owner)]
-        if len(members) <= PARTITION_NPUS:
-            found = _worst(fluid, owner, members)
-            if found is None:
-                continue
-            partition, time = found
-            part_of = dict(zip(members.tolist(), partition.parts, strict=True))
-            tried = [np.array([part_of.get(device, -1) for device in owner.tolist()], np.int64)]
-            latency = int(fluid.waits[fluid.network.kind].min())
-            yield Bound(math.ceil(standard.size * time) + latency, _name(fluid.network, run, tried[0]))
-        for labels in tried:
-            volume = 2 * (len(np.unique(labels[run.group])) - 1) * standard.size
-            time = fluid.time_between(with_switches(fluid.network, labels), volume)
-            yield Bound(time, _name(fluid.network, run, labels))
+    owner = _owners(fluid.network, run)
+    members = np.unique(owner[run.group])
+    tried = [owner, *fast_components(fluid, owner)]
+    if len(members) <= PARTITION_NPUS:
+        found = _worst(fluid, owner, members)
+        if found is None:
+            return
+        partition, time = found
+        part_of = dict(zip(members.tolist(), partition.parts, strict=True))
+        tried = [np.array([part_of.get(device, -1) for device in owner.tolist()], np.int64)]
+        latency = int(fluid.waits[fluid.network.kind].min())
+        yield Bound(math.ceil(standard.size * time) + latency, _name(fluid.network, run, tried[0]))
+    for labels in tried:
+        volume = 2 * (len(np.unique(labels[run.group])) - 1) * standard.size
+        time = fluid.time_between(with_switches(fluid.network, labels), volume)
+        yield Bound(time, _name(fluid.network, run, labels))
 
 
 def _name(network: Network, run: Run, labels: Int64Array) -> str:
     return name_of_links_between(network, run.group, labels[run.group].tolist())
-
-
-def with_switches(network: Network, labels: Int64Array) -> Int64Array:
-    """Labels of devices if a switch without one gets that of more than half of the devices at its links, if any."""
-    found = labels.copy()
-    open_ = np.flatnonzero(labels[network.source] < 0)
-    rows, counts = np.unique(
-        np.stack([network.source[open_], labels[network.target[open_]]], axis=1), axis=0, return_counts=True
-    )
-    degree = np.bincount(network.source, minlength=network.device_count)
-    for (switch, label), count in zip(rows.tolist(), counts.tolist(), strict=True):
-        if 2 * count > degree[switch]:
-            found[switch] = label
-    return found
 
 
 def fast_components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
@@ -153,44 +138,21 @@ def _worst(fluid: Fluid, owner: Int64Array, members: Int64Array) -> tuple[Reduce
     return None if found is None else (found[0], SECOND / (found[0].rate * found[1]))
 
 
-def _owners(network: Network, run: Run) -> Iterator[Int64Array]:
+def _owners(network: Network, run: Run) -> Int64Array:
     """int64[devices]: the member of the group to whose part a device belongs, -1 for switches that only copy.
 
-    What adds up beside the members (switches that reduce, NPUs outside the group) can belong to any part: to that of
-    the nearest member, or together with all members beside it.
+    What adds up beside the members (switches that reduce, NPUs outside the group) can belong to any part: here to that
+    of the nearest member.
     """
-    adds = np.zeros(network.device_count, np.bool_)
-    adds[: network.npu_count] = network.present[: network.npu_count]
+    adds = np.ones(network.device_count, np.bool_)
     adds[network.npu_count :] = network.reduces
     adds &= network.present
     owner = np.full(network.device_count, -1, np.int64)
     owner[run.group] = run.group
-    if not (adds & (owner < 0)).any():
-        yield owner
-        return
-    yield _nearest(network, adds, owner.copy())
-    yield _joined(network, adds, owner)
-
-
-def _nearest(network: Network, adds: BoolArray, owner: Int64Array) -> Int64Array:
-    """Each device that adds up gets the owner of a neighbour that has one, as long as there are such."""
     while True:
         new = adds[network.target] & (owner[network.target] < 0) & (owner[network.source] >= 0)
         if not new.any():
-            owner[adds & (owner < 0)] = owner[owner >= 0][0]
+            owner[adds & (owner < 0)] = run.group[0]
             return owner
         links = np.flatnonzero(new)[::-1]
         owner[network.target[links]] = owner[network.source[links]]
-
-
-def _joined(network: Network, adds: BoolArray, owner: Int64Array) -> Int64Array:
-    """Devices that add up beside the members, and all that links join to them, have one owner."""
-    extra = adds & (owner < 0)
-    joins = (extra[network.source] & adds[network.target]) | (extra[network.target] & adds[network.source])
-    component = weakly_connected(Digraph.of(network).with_edges(joins))
-    found = owner.copy()
-    for label in np.unique(component[extra]).tolist():
-        inside = component == label
-        members = owner[inside & (owner >= 0)]
-        found[inside] = members.min() if len(members) else owner[owner >= 0][0]
-    return found

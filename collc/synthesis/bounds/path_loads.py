@@ -12,8 +12,8 @@ The multicommodity flow as a linear program, whose dual gives the best prices of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
@@ -36,42 +36,6 @@ PRICE_LEVELS: Final = 1 << 16
 """The levels to which prices are rounded, so that the last bits of the solver do not matter."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """A sparse matrix column by column, with the attributes that Clarabel reads of one of SciPy.
-
-    indptr: int32[columns + 1]. indices, data: the row and the value of each entry, by column and row.
-    """
-
-    shape: tuple[int, int]
-    indptr: Int32Array
-    indices: Int32Array
-    data: FloatArray
-    has_sorted_indices: bool = True
-    has_canonical_format: bool = True
-
-    @property
-    def nnz(self) -> int:
-        """Entries."""
-        return len(self.data)
-
-    @staticmethod
-    def of(entries: Sequence[tuple[Int64Array, Int64Array, float]], shape: tuple[int, int]) -> _Columns:
-        """Entries are lists of rows and columns with one value; no two are at the same position."""
-        if not entries:
-            empty = np.empty(0, np.int32)
-            return _Columns(shape, np.zeros(shape[1] + 1, np.int32), empty, np.empty(0))
-        row, column = (np.concatenate([entry[k] for entry in entries]) for k in (0, 1))
-        value = np.repeat([entry[2] for entry in entries], [len(entry[0]) for entry in entries])
-        order = np.lexsort((row, column))
-        offsets = np.searchsorted(column[order], np.arange(shape[1] + 1))
-        return _Columns(shape, offsets.astype(np.int32), row[order].astype(np.int32), value[order])
-
-    def scaled(self, last: FloatArray) -> _Columns:
-        """The matrix with other values in its last column."""
-        return replace(self, data=np.concatenate([self.data[: self.nnz - len(last)], last]))
-
-
 def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, volume: Int64Array) -> FloatArray | None:
     """float64[links], at most 1: prices under which the cheapest paths of all bytes cost as much as all links can carry
     in the time of the best flow. None if the solver finds none.
@@ -82,8 +46,9 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     capacity: int64[links]. volume: int64[targets, devices], bytes from each device to each target.
     """
     import clarabel as package
+    from scipy.sparse import csc_array as untyped  # pyright: ignore[reportMissingTypeStubs]
 
-    clarabel = cast("Any", package)
+    clarabel, csc_array = cast("Any", package), cast("Any", untyped)
     devices, links = network.device_count, network.link_count
     row, link = np.nonzero(network.source[None, :] != targets[:, None])
     flows, every = np.arange(len(row)), np.arange(links)
@@ -92,23 +57,20 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     number, balance = np.cumsum(kept) - 1, int(kept.sum())
     out, into = row * devices + network.source[link], row * devices + network.target[link]
     enters = kept[into]
-    entries = [
-        (number[out], flows, 1.0),
-        (number[into[enters]], flows[enters], -1.0),
-        (balance + link, flows, 1.0),
-        (balance + links + flows, flows, -1.0),
-        (balance + every, np.full(links, len(flows)), -1.0),
-    ]
-    size = len(flows) + 1
-    table = _Columns.of(entries, (balance + links + len(flows), size)).scaled(-capacity / capacity.max())
-    limits, cost = np.zeros(table.shape[0]), np.zeros(size)
+    ones = np.ones(len(flows))
+    rows = (number[out], number[into[enters]], balance + link, balance + links + flows, balance + every)
+    columns = (flows, flows[enters], flows, flows, np.full(links, len(flows)))
+    values = (ones, -ones[enters], ones, -ones, -capacity / capacity.max())
+    size, height = len(flows) + 1, balance + links + len(flows)
+    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
+    limits, cost = np.zeros(height), np.zeros(size)
     limits[:balance] = volume.reshape(-1)[kept] / max(1, int(volume.max()))
     cost[-1] = 1
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
     cones = [clarabel.ZeroConeT(balance), clarabel.NonnegativeConeT(links + len(flows))]
-    nothing = _Columns.of([], (size, size))
+    table, nothing = csc_array(entries, shape=(height, size)), csc_array((size, size))
     answer = clarabel.DefaultSolver(nothing, cost, table, limits, cones, settings).solve()
     price = np.maximum(np.array(answer.z, np.float64)[balance : balance + links], 0)
     most = float(price.max(initial=0.0))
@@ -122,9 +84,6 @@ MOST_WORK: Final = 300_000
 
 ROUNDS: Final = 80
 """Changes of the prices."""
-
-FEW_ROUNDS: Final = 8
-"""The same if the linear program follows."""
 
 STEP: Final = 10.0
 """How strongly the first round changes the prices: by a factor of at most exp(STEP)."""
@@ -188,21 +147,20 @@ class PathLoads:
         if not work:
             return
         share = 1 / self.fluid.capacity
-        small = work <= MOST_FLOWS
         for price in (np.ones(network.link_count), share / share.max()):
             bound = self._bound(price)
             known = max(known, bound.time)
             yield bound
-        if work <= MOST_WORK:
-            price, is_best = self._best_price(share, FEW_ROUNDS if small else ROUNDS, 0 if small else known)
-            yield self._bound(price)
-            if small and not is_best and self.volume.any():
-                fluid = self.fluid
-                exact = flow_prices(network, fluid.capacity, self.targets, self.volume)
-                yield from () if exact is None else (self._bound(exact),)
+        if work > MOST_WORK:
+            return
+        price, is_best = self._best_price(share, known)
+        yield self._bound(price)
+        if work <= MOST_FLOWS and not is_best and self.volume.any():
+            exact = flow_prices(network, self.fluid.capacity, self.targets, self.volume)
+            yield from () if exact is None else (self._bound(exact),)
 
-    def _best_price(self, share: FloatArray, rounds: int, known: int) -> tuple[FloatArray, bool]:
-        """(float64[links], at most 1: the best prices of some rounds, or their mean; whether none are better).
+    def _best_price(self, share: FloatArray, known: int) -> tuple[FloatArray, bool]:
+        """(float64[links], at most 1: the best prices of some rounds, or their mean; whether none show much more).
 
         share: 1 / capacity. known: see bounds.
         """
@@ -210,7 +168,7 @@ class PathLoads:
         total, mean, loads = (np.zeros(len(share)) for _ in range(3))
         best, best_value = share, 0.0
         weight = np.full(len(share), 1 / len(share))
-        for round_ in range(rounds):
+        for round_ in range(ROUNDS):
             price = weight * share / (weight * share).max()
             distance = self._distances(price)
             value = self._value(price, distance)
@@ -228,21 +186,21 @@ class PathLoads:
         price = mean * share / (mean * share).max()
         return price if self._value(price, self._distances(price)) > best_value else best, False
 
-    def _whole(self, price: FloatArray) -> Int64Array:
+    def _whole_prices(self, price: FloatArray) -> Int64Array:
         return np.maximum(1, np.rint(price * LARGEST_PRICE)).astype(np.int64)
 
     def _distances(self, price: FloatArray) -> Int64Array:
-        return distances_to(self.fluid.graph, self._whole(price), self.targets)
+        return distances_to(self.fluid.graph, self._whole_prices(price), self.targets)
 
     def _value(self, price: FloatArray, distance: Int64Array) -> float:
         """Work of all chunks / what the links do of it in a unit of time, without latencies."""
         reached = np.where(distance < UNREACHABLE, distance, 0)
         work = float((self.volume * reached.astype(np.float64)).sum())
         work += sum(float(bytes_ * int(reached[row, source])) for bytes_, row, source in self._ends(reached))
-        return work / float(self._whole(price) @ self.fluid.capacity.astype(np.float64))
+        return work / float(self._whole_prices(price) @ self.fluid.capacity.astype(np.float64))
 
     def _bound(self, price: FloatArray) -> Bound:
-        network, whole, distance = self.fluid.network, self._whole(price), self._distances(price)
+        network, whole, distance = self.fluid.network, self._whole_prices(price), self._distances(price)
         reached = np.where(distance < UNREACHABLE, distance, 0)
         pairs = zip(self.volume.ravel().tolist(), reached.ravel().tolist(), strict=True)
         work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
@@ -262,11 +220,11 @@ class PathLoads:
             yield bytes_, int(rows[row]), int(holders[column[row]])
 
     @cached_property
-    def _leaving(self) -> _Ends:
+    def _sources(self) -> _Ends:
         return _Ends(self.fluid.network.source, self.fluid.network.device_count)
 
     @cached_property
-    def _entering(self) -> _Ends:
+    def _targets(self) -> _Ends:
         return _Ends(self.fluid.network.target, self.fluid.network.device_count)
 
     def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
@@ -275,9 +233,9 @@ class PathLoads:
         waiting = self.volume.astype(np.float64)
         for bytes_, row, source in self._ends(distance):
             waiting[row, source] += bytes_
-        tight = distance[:, network.source] == distance[:, network.target] + self._whole(price)
+        tight = distance[:, network.source] == distance[:, network.target] + self._whole_prices(price)
         share = (tight & (distance[:, network.source] < UNREACHABLE)).astype(np.float64)
-        paths = self._leaving.sums(share)
+        paths = self._sources.sums(share)
         share /= np.maximum(paths[:, network.source], 1)
         load = np.zeros(network.link_count)
         while True:
@@ -286,7 +244,7 @@ class PathLoads:
             if not moved.any():
                 return load
             load += moved.sum(axis=0)
-            waiting = self._entering.sums(moved)
+            waiting = self._targets.sums(moved)
 
 
 class _Ends:

@@ -64,7 +64,7 @@ def parts_of(network: Network, traffic: list[Traffic]) -> Iterator[Parts]:
     each = np.full(network.device_count, -1, np.int64)
     each[network.npus] = network.npus
     limited = network.npu_count + np.flatnonzero(network.buffers >= 0)
-    labels = [(limited, each), *((some, _components(network, some)) for some in _alike(network, limited))]
+    labels = [(limited, each), *((some, _components(network, some)) for some in _switch_sets(network, limited))]
     seen: set[bytes] = set()
     for switches, label in labels:
         if label.tobytes() in seen or not len(switches):
@@ -72,7 +72,7 @@ def parts_of(network: Network, traffic: list[Traffic]) -> Iterator[Parts]:
         seen.add(label.tobytes())
         counts = _counts(traffic, label)
         if counts is not None:
-            yield Parts(f"the buffer of {_listed(network, switches)}", label, *counts)
+            yield Parts(f"the buffer of {_list_switches(network, switches)}", label, *counts)
 
 
 def slot_classes(
@@ -108,7 +108,7 @@ def _fastest(times: TransferTimes, kinds: Int32Array) -> int | None:
     return None
 
 
-def _alike(network: Network, limited: Int64Array) -> Iterator[Int64Array]:
+def _switch_sets(network: Network, limited: Int64Array) -> Iterator[Int64Array]:
     """Sets of switches with few slots: all, those with equal rules and kinds of links, and, if there are few, each."""
     yield limited
     classes: dict[tuple[object, ...], list[int]] = {}
@@ -140,13 +140,16 @@ def _counts(traffic: list[Traffic], label: Int64Array) -> tuple[Int64Array, Int6
         return None
     alone = np.isin(label, labels[sizes == 1])
     entering, leaving = (
-        sum((_of_npus(part.sent() if back else part.received(), alone) for part in traffic), start=np.int64(0))
+        sum(
+            (_of_npus(part.sent_chunks() if back else part.received_chunks(), alone) for part in traffic),
+            start=np.int64(0),
+        )
         for back in (False, True)
     )
     for number in large:
         inside = label == number
-        entering = entering + sum(part.crossing(inside).counts for part in traffic)
-        leaving = leaving + sum(part.crossing(~inside).counts for part in traffic)
+        entering = entering + sum(part.chunks_into(inside).counts for part in traffic)
+        leaving = leaving + sum(part.chunks_into(~inside).counts for part in traffic)
     return np.asarray(entering), np.asarray(leaving)
 
 
@@ -155,7 +158,7 @@ def _of_npus(counts: Int64Array, alone: BoolArray) -> Int64Array:
     return counts[:, alone[: counts.shape[1]]].sum(axis=1)
 
 
-def _listed(network: Network, switches: Int64Array) -> str:
+def _list_switches(network: Network, switches: Int64Array) -> str:
     name = network.shown_name(int(switches[0]))
     more = len(switches) - 1
     return name if not more else f"{name} and {more} more switch{'es' if more > 1 else ''}"

@@ -123,7 +123,7 @@ class Delays:
     fork_tail: Int64Array
 
     @staticmethod
-    def none(network: Network) -> Delays:
+    def without_lags(network: Network) -> Delays:
         """No delay at any device."""
         zero = np.zeros(network.device_count, np.int64)
         return Delays(zero, zero, zero, zero)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -29,93 +28,35 @@ class Crossing:
     gather: int
 
 
-class Traffic(Protocol):
-    """The chunks of one run. Sizes are numbers in the ascending list of the sizes of all runs."""
-
-    @property
-    def pairwise(self) -> bool:
-        """Whether some chunk has one holder and one NPU that wants it, so that the length of its path counts."""
-        ...
-
-    def crossing(self, inside: BoolArray) -> Crossing:
-        """What must enter a set of devices, bool[devices]; a reduced chunk counts once."""
-        ...
-
-    def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
-        """Device numbers, in any order: those that hold something at the start, and those that want something."""
-        ...
-
-    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
-        """(senders, receivers, int64[sizes] counts): chunks of which each receiver needs what each sender has."""
-        ...
-
-    def received(self) -> Int64Array:
-        """int64[sizes, devices]: chunks that each device must receive."""
-        ...
-
-    def sent(self) -> Int64Array:
-        """int64[sizes, devices]: chunks that each device must send."""
-        ...
-
-    def transfers(self, hops: Int32Array | None) -> Int64Array:
-        """int64[sizes]: the least number of transfers.
-
-        hops: int32[devices, devices], to the row from the column; -1 where no path leads.
-        """
-        ...
-
-    def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
-        """(the largest distance that a chunk of size number `size` or more must travel, its source, its target).
-
-        distance: int64[sources, devices]. (0, -1, -1) if there is no such chunk.
-        """
-        ...
-
-
 def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, list[Traffic]]:
     """(sizes int64, ascending; the traffic of each run) of a demand, or of some of its chunks taken as copies."""
     sizes: set[int] = set()
-    rows_of_runs: list[tuple[int, Int32Array | None]] = []
+    rows_of_runs: list[Int32Array | None] = []
     for run, entry in enumerate(demand.runs):
         low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
-        rows = None
-        if chunks is not None:
-            rows = (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int32)
-            if _is_whole_all_to_all(demand, run, rows):
-                rows = None
-        standard = entry.standard
-        if (
-            standard is not None
-            and standard.kind == "all_to_all"
-            and rows is None
-            and len(entry.group) >= PATTERN_MEMBERS
-        ):
-            sizes.add(standard.size // (len(entry.group) * standard.chunks))
-        else:
-            table = demand.tables[run]
-            sizes.update(np.unique(table.size if rows is None else table.size[rows]).tolist())
-        rows_of_runs.append((run, rows))
+        rows = None if chunks is None else (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int32)
+        members = len(entry.group)
+        by_pattern = entry.standard is not None and entry.standard.kind == "all_to_all" and members >= PATTERN_MEMBERS
+        standard = entry.standard if by_pattern else None
+        # All of it, or all but the chunks that stay where they are.
+        if standard and (rows is None or len(rows) in (len(entry.pattern), members * (members - 1) * standard.chunks)):
+            sizes.add(standard.size // (members * standard.chunks))
+            rows_of_runs.append(None)
+            continue
+        rows = np.arange(high - low, dtype=np.int32) if rows is None else rows
+        sizes.update(np.unique(demand.tables[run].size[rows]).tolist())
+        rows_of_runs.append(rows)
     ordered = np.array(sorted(sizes), np.int64)
-    return ordered, [_traffic(demand, run, rows, ordered, chunks is not None) for run, rows in rows_of_runs]
-
-
-def _is_whole_all_to_all(demand: Demand, run: int, rows: Int32Array) -> bool:
-    """Whether some chunks of a run are all of the run, or all of an All-to-All but those that stay where they are."""
-    entry = demand.runs[run]
-    if entry.standard is None or entry.standard.kind != "all_to_all":
-        return len(rows) == len(entry.pattern)
-    members, count = len(entry.group), entry.standard.chunks
-    return len(rows) in (len(entry.pattern), members * (members - 1) * count)
-
-
-def _traffic(demand: Demand, run: int, rows: Int32Array | None, sizes: Int64Array, copies: bool) -> Traffic:
-    entry = demand.runs[run]
-    standard = entry.standard
-    if standard is not None and standard.kind == "all_to_all" and rows is None and len(entry.group) >= PATTERN_MEMBERS:
-        size = standard.size // (len(entry.group) * standard.chunks)
-        return _AllToAllTraffic(entry.group, standard.chunks, int(np.searchsorted(sizes, size)), len(sizes))
-    table = demand.tables[run]
-    return _TableTraffic(table, np.arange(len(table), dtype=np.int32) if rows is None else rows, sizes, copies)
+    traffic: list[Traffic] = []
+    for run, rows in enumerate(rows_of_runs):
+        entry = demand.runs[run]
+        if rows is not None:
+            traffic.append(_TableTraffic(demand.tables[run], rows, ordered, chunks is not None))
+        elif entry.standard is not None:
+            size = entry.standard.size // (len(entry.group) * entry.standard.chunks)
+            number = int(np.searchsorted(ordered, size))
+            traffic.append(_AllToAllTraffic(entry.group, entry.standard.chunks, number, len(ordered)))
+    return ordered, traffic
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,33 +72,33 @@ class _AllToAllTraffic:
     size_count: int
     pairwise: bool = True
 
-    def crossing(self, inside: BoolArray) -> Crossing:
-        """See Traffic."""
+    def chunks_into(self, inside: BoolArray) -> Crossing:
+        """See _TableTraffic."""
         within = int(np.count_nonzero(inside[self.group]))
         counts = np.zeros(self.size_count, np.int64)
         counts[self.size] = within * (len(self.group) - within) * self.chunks
         return Crossing(counts, 1, 1)
 
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
-        """See Traffic."""
+        """See _TableTraffic."""
         return self.group, self.group
 
-    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
-        """See Traffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
+    def shared_chunks(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+        """See _TableTraffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
         yield from ()
 
-    def received(self) -> Int64Array:
-        """See Traffic."""
+    def received_chunks(self) -> Int64Array:
+        """See _TableTraffic."""
         found = np.zeros((self.size_count, int(self.group.max()) + 1), np.int64)
         found[self.size, self.group] = (len(self.group) - 1) * self.chunks
         return found
 
-    def sent(self) -> Int64Array:
-        """See Traffic."""
-        return self.received()
+    def sent_chunks(self) -> Int64Array:
+        """See _TableTraffic."""
+        return self.received_chunks()
 
     def transfers(self, hops: Int32Array | None) -> Int64Array:
-        """See Traffic."""
+        """See _TableTraffic."""
         counts = np.zeros(self.size_count, np.int64)
         members = len(self.group)
         pairs = members * (members - 1)
@@ -167,7 +108,7 @@ class _AllToAllTraffic:
         return counts
 
     def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
-        """See Traffic."""
+        """See _TableTraffic."""
         rows = np.flatnonzero(np.isin(sources, self.group))
         if size > self.size or not len(rows):
             return 0, -1, -1
@@ -177,7 +118,11 @@ class _AllToAllTraffic:
 
 
 class _TableTraffic:
-    """Chunks of a table. Those with equal conditions, operation and size are one row with a count."""
+    """The chunks of one run. Those with equal conditions, operation and size are one row with a count.
+
+    Sizes are numbers in the ascending list of the sizes of all runs. pairwise: whether some chunk has one holder and
+    one NPU that wants it, so that the length of its path counts.
+    """
 
     def __init__(self, table: ChunkTable, rows: Int32Array, sizes: Int64Array, copies: bool) -> None:
         reduced = (table.op[rows] != Op.COPY) & (table.sets.sizes[table.pre[rows]] > 1) & (not copies)
@@ -199,8 +144,8 @@ class _TableTraffic:
         np.cumsum(inside[sets.members], out=total[1:])
         return total[sets.offsets[1:]] - total[sets.offsets[:-1]]
 
-    def crossing(self, inside: BoolArray) -> Crossing:
-        """See Traffic."""
+    def chunks_into(self, inside: BoolArray) -> Crossing:
+        """What must enter a set of devices, bool[devices]; a reduced chunk counts once."""
         count = self._members_inside(inside)
         pre, post = count[self._pre], count[self._post]
         outside = self._sets.sizes[self._pre] - pre
@@ -211,7 +156,7 @@ class _TableTraffic:
         return Crossing(counts, spread, gather)
 
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
-        """See Traffic."""
+        """Device numbers, in any order: those that hold something at the start, and those that want something."""
         return self._all_members(self._pre), self._all_members(self._post)
 
     def _all_members(self, column: Int64Array) -> Int32Array:
@@ -249,8 +194,11 @@ class _TableTraffic:
             found[size] = np.bincount(self._sets.members, each, self._devices).astype(np.int64)
         return found
 
-    def shared(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
-        """See Traffic. Of a copied chunk with several holders, none need send."""
+    def shared_chunks(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+        """(senders, receivers, int64[sizes] counts): chunks of which each receiver needs what each sender has.
+
+        Of a copied chunk with several holders, none need send.
+        """
         rows: dict[tuple[int, int], list[int]] = {}
         for row, (pre, post) in enumerate(zip(self._pre.tolist(), self._post.tolist(), strict=True)):
             if self._reduced[row] or self._sets.sizes[pre] == 1:
@@ -259,9 +207,10 @@ class _TableTraffic:
             counts = np.bincount(self._size[found], self._counts[found], self._size_count).astype(np.int64)
             yield self._sets[pre], self._sets[post], counts
 
-    def received(self) -> Int64Array:
-        """See Traffic. A copy is received by each NPU that wants it and does not hold it, a reduced chunk by each that
-        wants it.
+    def received_chunks(self) -> Int64Array:
+        """int64[sizes, devices]: chunks that each device must receive.
+
+        A copy is received by each NPU that wants it and does not hold it, a reduced chunk by each that wants it.
         """
         copied = np.flatnonzero(~self._reduced)
         found = self._count_by_device(copied, self._post)
@@ -270,9 +219,11 @@ class _TableTraffic:
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found + self._count_by_device(np.flatnonzero(self._reduced), self._post)
 
-    def sent(self) -> Int64Array:
-        """See Traffic. A copy is sent by its holder if there is only one, a reduced chunk by each contributor, except
-        by an NPU that is the only one to want it.
+    def sent_chunks(self) -> Int64Array:
+        """int64[sizes, devices]: chunks that each device must send.
+
+        A copy is sent by its holder if there is only one, a reduced chunk by each contributor, except by an NPU that is
+        the only one to want it.
         """
         alone = ~self._reduced & (self._sets.sizes[self._pre] == 1)
         row, device = self._members(np.flatnonzero(alone), self._pre)
@@ -300,7 +251,10 @@ class _TableTraffic:
         return found
 
     def transfers(self, hops: Int32Array | None) -> Int64Array:
-        """See Traffic."""
+        """int64[sizes]: the least number of transfers.
+
+        hops: int32[devices, devices], to the row from the column; -1 where no path leads.
+        """
         pre, post = self._sets.sizes[self._pre], self._sets.sizes[self._post]
         both = self._in_both()
         reduces = np.where(post > 0, pre - (both > 0) + post - 1, 0)
@@ -313,7 +267,10 @@ class _TableTraffic:
         return np.bincount(self._size, least * self._counts, self._size_count).astype(np.int64)
 
     def longest(self, distance: Int64Array, sources: Int32Array, size: int) -> tuple[int, int, int]:
-        """See Traffic."""
+        """(the largest distance that a chunk of size number `size` or more must travel, its source, its target).
+
+        distance: int64[sources, devices]. (0, -1, -1) if there is no such chunk.
+        """
         row_of = np.full(max(self._devices, int(sources.max(initial=-1)) + 1), -1, np.int64)
         row_of[sources] = np.arange(len(sources))
         known: dict[int, Int64Array] = {}  # many chunks have the same holders
@@ -332,3 +289,6 @@ class _TableTraffic:
             if int(found[start, end]) > best[0]:
                 best = (int(found[start, end]), int(sources[rows[start]]), int(post[end]))
         return best
+
+
+Traffic = _AllToAllTraffic | _TableTraffic

@@ -257,10 +257,10 @@ class _AlgorithmLayout:
     def _check_passed(self) -> None:
         """Raises SourceError if a reduction passes an NPU with a contribution, or two reductions meet."""
         table = self._demand.chunks
-        arriving = Counter(here for k in range(len(self._paths)) if self._reduce[k] for here in self._passed(k))
+        arriving = Counter(here for k in range(len(self._paths)) if self._reduce[k] for here in self._npus_between(k))
         arriving.update((self._chunk[k], self._target[k]) for k in range(len(self._paths)) if self._reduce[k])
         for send in range(len(self._paths)):
-            for chunk, npu in self._passed(send) if self._reduce[send] else ():
+            for chunk, npu in self._npus_between(send) if self._reduce[send] else ():
                 own = npu in table.sets[int(table.pre[chunk])]
                 if own or arriving[chunk, npu] > 1:
                     source, target, passed = (self._device(d) for d in (self._source[send], self._target[send], npu))
@@ -272,7 +272,7 @@ class _AlgorithmLayout:
                         "write 'allow congestion', so that NPUs forward messages",
                     )
 
-    def _passed(self, send: int) -> list[_ChunkAt]:
+    def _npus_between(self, send: int) -> list[_ChunkAt]:
         """The NPUs between the ends of a send's path, with its chunk."""
         return [(self._chunk[send], d) for d in self._paths[send][1:-1] if not self._network.is_switch(d)]
 

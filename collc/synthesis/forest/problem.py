@@ -77,7 +77,7 @@ class ForestProblem:
         return {end: pair for pair, end in enumerate(ends)}
 
     @cached_property
-    def undirected(self) -> Int64Array:
+    def undirected_pair(self) -> Int64Array:
         """int64[pairs]: the lower number of each pair and its reverse; -1 if there is no reverse."""
         ends = zip(self.graph.source.tolist(), self.graph.target.tolist(), strict=True)
         back = [self.pair_number.get((v, u), -1) for u, v in ends]

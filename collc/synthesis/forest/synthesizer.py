@@ -106,7 +106,7 @@ def _problem(module: Module) -> ForestProblem | None:
         return None
     if len(problem.members) < len(network.npus):
         return None  # two paths of a tree may lead over an NPU outside the group, which would add up their partials
-    lower = problem.undirected
+    lower = problem.undirected_pair
     if bool((lower < 0).any()) or bool((problem.capacity != problem.capacity[lower]).any()):
         return None
     return problem

@@ -178,7 +178,7 @@ class Rerouting:
             lowest = np.minimum.reduceat(translations.link_class[problem.links[1]], problem.links[0][:-1])
             self._kind = np.unique(lowest, return_inverse=True)[1]
         elif undirected:
-            self._kind = np.unique(problem.undirected, return_inverse=True)[1]
+            self._kind = np.unique(problem.undirected_pair, return_inverse=True)[1]
         self._members = frozenset(problem.members.tolist())
         self._room = 4
         self.least: float | None = None

@@ -1,5 +1,5 @@
 """The synthesizer `overlapped`: reductions over balanced spanning trees, up and down at the same time."""
 
-from collc.synthesis.overlapped.synthesizer import overlap, overlapped
+from collc.synthesis.overlapped.synthesizer import overlap, overlap_trees
 
-__all__ = ["overlap", "overlapped"]
+__all__ = ["overlap", "overlap_trees"]

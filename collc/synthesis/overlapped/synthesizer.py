@@ -15,7 +15,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.list_schedule import best_starts
-from collc.synthesis.overlapped.trees import TreeGrower, interleaved, tasks_of
+from collc.synthesis.overlapped.trees import TreeGrower, interleave_runs, tasks_of
 from collc.synthesis.task import Effort
 from collc.synthesis.timeline import link_timelines
 from collc.ten.arrays import Int32Array
@@ -34,7 +34,7 @@ LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
 """Transfers up to which there is a second attempt, a third and so on."""
 
 
-def overlapped(
+def overlap_trees(
     network: Network,
     demand: Demand,
     model: LinkModel,
@@ -49,7 +49,7 @@ def overlapped(
     Raises SourceError if nothing is to be reduced, the network has switches or links without bandwidth, or links do
     not lead to all who take part; NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
-    asked = interleaved(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
+    asked = interleave_runs(demand, np.arange(len(demand.chunks), dtype=np.int32) if chunks is None else chunks)
     _check(network, demand, asked)
     with rates_required():
         clock = Clock.of(network, demand, model)
@@ -78,7 +78,7 @@ def overlapped(
 
 
 def overlap(module: Module, effort: Effort) -> Module:
-    """The module with all runs planned; `overlapped` plans those that were not. Raises what it raises."""
+    """The module with all runs planned; `overlap_trees` plans those that were not. Raises what it raises."""
     runs = len(module.demand.runs)
     done = frozenset[int]() if module.schedule is None else module.planned
     done = frozenset(range(runs)) if done is None else done
@@ -86,7 +86,7 @@ def overlap(module: Module, effort: Effort) -> Module:
     chunks = [np.arange(first[run], first[run + 1], dtype=np.int32) for run in range(runs) if run not in done]
     asked = np.concatenate([np.empty(0, np.int32), *chunks])
     reserved = None if module.schedule is None else module.schedule.transfers
-    own = overlapped(module.network, module.demand, module.model, effort, asked, reserved)
+    own = overlap_trees(module.network, module.demand, module.model, effort, asked, reserved)
     whole = own if reserved is None else RowSchedule(module.model, Transfers.concatenate([reserved, own.transfers]))
     return replace(module, schedule=whole, planned=None)
 

@@ -118,21 +118,21 @@ class TreeGrower:
         if (pre, post) not in self._known:
             sets, network, cost = self._table.sets, self._network, self._costs(size)
             graph = Digraph.of(network)
-            to = distances_to(graph.reverse(), cost, _sampled(sets[pre])).max(axis=0)
-            back = distances_to(graph, cost, _sampled(sets[post])).max(axis=0)
+            to = distances_to(graph.reverse(), cost, _sample(sets[pre])).max(axis=0)
+            back = distances_to(graph, cost, _sample(sets[post])).max(axis=0)
             both = (to + back)[network.npus]
             self._known[pre, post] = network.npus[both == both.min()]
         return self._known[pre, post]
 
 
-def interleaved(demand: Demand, chunks: Int32Array) -> Int32Array:
+def interleave_runs(demand: Demand, chunks: Int32Array) -> Int32Array:
     """The chunks in an order in which all runs progress at the same rate."""
     run = np.searchsorted(demand.first_chunk, chunks, "right") - 1
     first, count = demand.first_chunk[run], np.diff(demand.first_chunk)[run]
     return chunks[np.lexsort((chunks, (chunks - first) / count))]
 
 
-def _sampled(members: Int32Array) -> Int32Array:
+def _sample(members: Int32Array) -> Int32Array:
     """At most SAMPLE members of a set, evenly spread, with the first and the last."""
     if len(members) <= SAMPLE:
         return members

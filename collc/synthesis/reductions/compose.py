@@ -31,7 +31,7 @@ OVERLAP_TRANSFERS: Final = 20_000
 
 def has_reductions(demand: Demand) -> bool:
     """Whether any chunk must be reduced."""
-    return any(bool(_reduced(table).any()) for table in demand.tables)
+    return any(bool(_are_reduced(table).any()) for table in demand.tables)
 
 
 def split(module: Module) -> tuple[Phase, ...]:
@@ -46,11 +46,13 @@ def split(module: Module) -> tuple[Phase, ...]:
     tables = module.demand.tables
     phases: list[Phase] = []
     rows = list(zip(runs, tables, roots, strict=True))
-    if any(bool(_reduced(table).any()) for table in (tables[run] for run in unplanned)):
-        inverse = Demand(tuple(_inverse(*row, active=k in unplanned) for k, row in enumerate(rows)))
-        phases.append(Phase(replace(module, network=_reversed(module.network), demand=inverse, schedule=None), True))
-    copied = Demand(tuple(_copied(*row, active=k in unplanned) for k, row in enumerate(rows)))
-    if not phases or len(_moving(copied)):
+    if any(bool(_are_reduced(table).any()) for table in (tables[run] for run in unplanned)):
+        inverse = Demand(tuple(_invert_run(*row, active=k in unplanned) for k, row in enumerate(rows)))
+        phases.append(
+            Phase(replace(module, network=_reverse_network(module.network), demand=inverse, schedule=None), True)
+        )
+    copied = Demand(tuple(_copy_run(*row, active=k in unplanned) for k, row in enumerate(rows)))
+    if not phases or len(_moving_chunks(copied)):
         phases.append(Phase(replace(module, demand=copied, schedule=None), False))
     return tuple(phases)
 
@@ -78,7 +80,7 @@ def join(module: Module) -> Module:
     forward = [_forward(phase) for phase in module.phases]
     schedule: Schedule | None = None if module.schedule is not None else _joined_steps(module, forward)
     if schedule is None:
-        parts = [_delayed(part, phase.start) for part, phase in zip(forward, module.phases, strict=True)]
+        parts = [_delay(part, phase.start) for part, phase in zip(forward, module.phases, strict=True)]
         if module.schedule is not None:
             parts.append(module.schedule.transfers)
         schedule = RowSchedule(module.model, Transfers.concatenate(parts))
@@ -88,7 +90,7 @@ def join(module: Module) -> Module:
 def _solve_inverted(phase: Phase, synthesize: Callable[[Task], Schedule], reserved: Transfers | None) -> Phase:
     """Plans reductions. If transfers are reserved, the end must be guessed, since the search runs backwards."""
     module = phase.module
-    wanted = _moving(module.demand)
+    wanted = _moving_chunks(module.demand)
     task = Task(module.network, module.demand, module.model, wanted, inverted=True, relays=module.relays)
     schedule = synthesize(task)
     alone = replace(phase, module=replace(module, schedule=schedule))
@@ -97,7 +99,7 @@ def _solve_inverted(phase: Phase, synthesize: Callable[[Task], Schedule], reserv
     clock = Clock.of(module.network, module.demand, module.model)
     horizon = schedule.collective_time(module.network, module.demand)
     for _ in range(ROUNDS):
-        mirrored = _mirrored(reserved, clock, horizon)
+        mirrored = _mirror(reserved, clock, horizon)
         try:
             schedule = synthesize(replace(task, reserved=mirrored))
         except NoSchedule:
@@ -110,7 +112,7 @@ def _solve_inverted(phase: Phase, synthesize: Callable[[Task], Schedule], reserv
     return replace(alone, start=last)
 
 
-def _mirrored(rows: Transfers, clock: Clock, horizon: int) -> Transfers:
+def _mirror(rows: Transfers, clock: Clock, horizon: int) -> Transfers:
     """Transfers backwards in time from a horizon, without those that start after it."""
     start = horizon - rows.start - clock.total_of(rows)
     kept = start + clock.total_of(rows) > 0
@@ -126,11 +128,11 @@ def _solve_copies(
 ) -> Phase:
     """Plans copies: after the reductions, or at the same time where that ends earlier."""
     inner = phase.module
-    task = Task(inner.network, inner.demand, inner.model, _moving(inner.demand), relays=inner.relays)
+    task = Task(inner.network, inner.demand, inner.model, _moving_chunks(inner.demand), relays=inner.relays)
     if not before:
         schedule = synthesize(task if reserved is None else replace(task, reserved=reserved))
         return replace(phase, module=replace(inner, schedule=schedule))
-    reduced = _delayed(_forward(before[0]), before[0].start)
+    reduced = _delay(_forward(before[0]), before[0].start)
     clock = Clock.of(inner.network, module.demand, module.model)
     arrivals = reduced.start + clock.total_of(reduced)
     end = int(arrivals.max(initial=0))
@@ -172,7 +174,7 @@ def _forward(phase: Phase) -> Schedule:
     return inner.schedule
 
 
-def _delayed(schedule: Schedule, start: int) -> Transfers:
+def _delay(schedule: Schedule, start: int) -> Transfers:
     """The transfers of a schedule that begins at `start`."""
     rows = schedule.transfers
     return replace(rows, start=rows.start + start)
@@ -209,17 +211,17 @@ def _unplanned_runs(module: Module) -> frozenset[int]:
     return everything - (everything if module.planned is None else module.planned)
 
 
-def _reversed(network: Network) -> Network:
+def _reverse_network(network: Network) -> Network:
     """The network of the inverse problem: a switch that reduces has multicast there, and no other switch."""
     return replace(network.reverse(), multicast=network.reduces)
 
 
-def _reduced(table: ChunkTable) -> BoolArray:
+def _are_reduced(table: ChunkTable) -> BoolArray:
     """bool[chunks]: whether more than one contribution is combined."""
     return (table.op != Op.COPY) & (table.sets.sizes[table.pre] > 1)
 
 
-def _moving(demand: Demand) -> Int32Array:
+def _moving_chunks(demand: Demand) -> Int32Array:
     """int32: the chunks whose postcondition differs from their precondition."""
     table = demand.chunks
     return np.flatnonzero((table.pre != table.post) & (table.sets.sizes[table.post] > 0)).astype(np.int32)
@@ -230,7 +232,7 @@ def _roots(run: Run, table: ChunkTable) -> Int32Array:
 
     The root is a device of the postcondition; if there are several, roots share the bytes about equally.
     """
-    reduced = _reduced(table)
+    reduced = _are_reduced(table)
     roots = np.full(len(table), -1, np.int32)
     if run.standard is not None and run.standard.shape.phases == 2:
         owners = np.repeat(run.group, run.standard.chunks)
@@ -246,14 +248,14 @@ def _roots(run: Run, table: ChunkTable) -> Int32Array:
     return roots
 
 
-def _inverse(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
+def _invert_run(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
     """The inverse of a run's reductions: copies of each chunk from its root to all contributors."""
     moving = (roots >= 0) & active
     kind = run.standard.shape.inverse if run.standard and run.standard.shape.reduces else ""
     return _copies(run, roots, np.where(moving, table.pre, -1), kind)
 
 
-def _copied(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
+def _copy_run(run: Run, table: ChunkTable, roots: Int32Array, active: bool) -> Run:
     """A run without its reductions: copies of each reduced chunk from its root to the devices of its postcondition."""
     if active and not table.op.any():
         return run

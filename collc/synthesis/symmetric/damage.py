@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from collc.graph.translations import find_translations
-from collc.synthesis.completed import completed
 from collc.synthesis.symmetric.class_timetable import ClassTimetable
 from collc.synthesis.symmetric.level_plan import LevelPlan, plan_levels, sums
 from collc.synthesis.symmetric.routes import ClassTimes
+from collc.synthesis.symmetric.undamaged import undamaged_network
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, chunk_size
@@ -30,7 +30,7 @@ def whole_cluster(network: Network) -> tuple[Network, Translations] | None:
     """
     if not network.has_switches or network.has_limited_buffers or bool(network.reduces.any()):
         return None
-    whole = completed(network)
+    whole = undamaged_network(network)
     translations = None if whole is None else find_translations(whole)
     if whole is None or translations is None or translations.count != network.npu_count:
         return None

@@ -17,8 +17,8 @@ FEW, SHARE_OF_FEW = 64, 3
 """The same if it lacks at most FEW links."""
 
 
-def completed(network: Network) -> Network | None:
-    """The network with all that it lacks; its own links keep their numbers, and the others follow.
+def undamaged_network(network: Network) -> Network | None:
+    """The network that a damaged one was; the links that it has keep their numbers, and the others follow.
 
     None if it lacks nothing or much, if its NPUs form no array, or if links are parallel.
     """
