@@ -215,7 +215,7 @@ def _hop_times(plan: _Plan, hop_starts: Int64Array | None) -> HopTimes | None:
         source=np.append(moves.source[message], moves.target[sums]),
         target=np.append(moves.target[message], moves.target[sums]),
         routes=Routes.single_links(plan.network),
-        edges=Edges.joined(edges),
+        edges=Edges.join(edges),
     )
     try:
         simulation = simulate(plan.network, hops, AstraTiming())
@@ -257,11 +257,11 @@ def _simulate_algorithm(plan: _Plan, begin: Int64Array) -> Algorithm:
     before = after = np.zeros(0, np.int32)
     edges = graph.edges
     if not begin.any():
-        in_turn = Edges.joined([edges, link_edges(first_link)])
+        in_turn = Edges.join([edges, link_edges(first_link)])
         simulation = simulate(plan.network, replace(graph, edges=in_turn), AstraTiming())
         before, after = _order_on_links(plan.needed, simulation.end[done], first_link)
         # If messages pass switches, only the nodes themselves say how long they take.
-        in_traces = Edges.joined([edges, Edges.all_of(done[before].astype(np.int32), after, DONE)])
+        in_traces = Edges.join([edges, Edges.all_of(done[before].astype(np.int32), after, DONE)])
         edges = in_turn if plan.direct else in_traces
     simulation = simulate(plan.network, replace(graph, edges=edges), AstraTiming())
     count = len(plan.needed.before)
@@ -313,7 +313,7 @@ def _tasks(plan: _Plan, begin: Int64Array) -> tuple[TaskGraph, Int64Array]:
         source=np.append(moves.source, here),
         target=np.append(moves.target, here),
         routes=plan.routes,
-        edges=Edges.joined(edges),
+        edges=Edges.join(edges),
     )
     return graph, work
 

@@ -131,5 +131,5 @@ def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
         source=device,
         target=target,
         routes=routes,
-        edges=Edges.joined(edges),
+        edges=Edges.join(edges),
     )

@@ -155,7 +155,8 @@ class DesignSearch:
             raise NoDesign(NoDesignReason.NO_FLOOR)
         found = solve(self.by_cost)
         if found is None or found.value < 0:
-            raise NoDesign(NoDesignReason.DEADLINE, time=self._least_time().bound)
+            reason = NoDesignReason.NUMBERS if self.problem.deadline is None else NoDesignReason.DEADLINE
+            raise NoDesign(reason, time=self._least_time().bound)
         return found
 
     def least_product(self) -> tuple[FloatArray, float]:

@@ -61,8 +61,11 @@ class Fabric:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts node2 before node10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    """A key that sorts node2 before node10: of a number its length and digits, which may be too many for an int."""
+    parts = re.split(r"(\d+)", name)
+    return [
+        (len(part.lstrip("0")), part.lstrip("0")) if number % 2 else (-1, part) for number, part in enumerate(parts)
+    ]
 
 
 def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machine:

@@ -20,6 +20,7 @@ from collc.source.host_lists import compressed_hosts, is_host_range
 WIDTH: Final = 110
 PICOSECONDS: Final = 10**12
 GIGA: Final = 10**9
+_ROWS: Final = "# rows"
 _SHARED_SOURCE: Final = (
     "assumed: both directions of some links share the bandwidth, so that each has this part of it at all times; 1 if"
     " only one is busy"
@@ -50,7 +51,20 @@ def program_text(
         lines.append(f"use {group.template} as {group.copy}{count}{labels}")
     counts = {(group.copy, family.name): family.count for group in groups for family in group.node.families}
     lines += [*_body(machine.families, machine.wires, place, counts), "}"]
-    return format_source(SourceFile(f"{name}.coll", "\n".join(lines) + "\n"))
+    tables = [line for line in lines if line.startswith(_ROWS)]
+    lines = [_ROWS if line.startswith(_ROWS) else line for line in lines]
+    first, *others = format_source(SourceFile(f"{name}.coll", "\n".join(lines) + "\n")).split(f"    {_ROWS}\n")
+    return first + "".join(_row_lines(table) + text for table, text in zip(tables, others, strict=True))
+
+
+def _row_lines(table: str) -> str:
+    """The loop over many rows, in the canonical layout of a topology's body."""
+    link, _, text = table.removeprefix(f"{_ROWS} ").partition(" @ ")
+    rows = [row.split(", ") for row in text.strip("[]").split("], [")]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = [", ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    inner = ",\n".join(f"        [{row}]" for row in cells)
+    return f"    for at in [\n{inner}\n    ] {{\n        {link}\n    }}\n"
 
 
 def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]:
@@ -195,6 +209,8 @@ def _statements(source: str, arrow: str, target: str, tail: str, lanes: int, pai
         ranges = [("at", f"[{rows}]"), *repeat]
         indices = [f"at[{k}]" for k in range(ends + len(pairs[0][1]))]
         link = f"link {source.format(*indices[:ends])}{arrow}{target.format(*indices[ends:])} {tail}"
+        if len(pairs) > WIDTH and not repeat:  # many lines, of which the formatter takes 0.1 ms each
+            return [f"{_ROWS} {link} @ {rows}"]
         return [_loop(ranges, "", link)]
     return [
         _loop(

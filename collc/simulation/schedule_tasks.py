@@ -74,7 +74,7 @@ def schedule_tasks(
     """
     edges = transfer_edges(network, demand, rows, ends)
     if in_turn:
-        edges = Edges.joined([edges, *order_edges(network, rows)])
+        edges = Edges.join([edges, *order_edges(network, rows)])
     tasks = tasks_of_transfers(network, demand, rows, edges)
     if rows.messages is None or rows.messages.received is None:
         return tasks
@@ -108,7 +108,7 @@ def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int6
     last, first = hops.last[between.before].astype(np.int32), hops.first[between.after].astype(np.int32)
     ends_to_starts = Edges.all_of(last, first, DONE)
     inside = Edges.all_of(hops.before.astype(np.int32), hops.after.astype(np.int32), DONE)
-    return Edges.joined([ends_to_starts, inside])
+    return Edges.join([ends_to_starts, inside])
 
 
 def order_edges(network: Network, rows: Transfers) -> list[Edges]:

@@ -65,7 +65,7 @@ class Edges:
         return Edges(table[:, 0], table[:, 1], table[:, 2].astype(np.int8))
 
     @staticmethod
-    def joined(parts: list[Edges]) -> Edges:
+    def join(parts: list[Edges]) -> Edges:
         """All edges of all parts, in order."""
         return Edges(
             np.concatenate([part.before for part in parts]),

@@ -86,7 +86,7 @@ class ReductionFormulas:
         for time in range(len(self.context.times)):
             if time:
                 for npu, column in self.has.items():
-                    column.append(self._grown(npu, time, column[-1], first))
+                    column.append(self._held_terms(npu, time, column[-1], first))
             for switch, total in self.switch_sums.items():
                 if coming := self.into[switch].get(time, []):
                     total.arrive(time, coming)
@@ -95,7 +95,7 @@ class ReductionFormulas:
             for total in self.switch_sums.values():
                 total.end_time(time)
 
-    def _grown(self, npu: int, time: int, before: list[str], first: list[dict[int, int]]) -> list[str]:
+    def _held_terms(self, npu: int, time: int, before: list[str], first: list[dict[int, int]]) -> list[str]:
         """What an NPU holds at a time: what it held before, and what arrives."""
         coming = self.into[npu].get(time, [])
         row = list(before)

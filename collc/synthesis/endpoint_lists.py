@@ -2,8 +2,7 @@
 
 Time goes forward. A link carries next the transfer that could start first; of several such transfers, the one that is
 earliest in the schedule that is retimed. A transfer starts as soon as its link is free, its source can send and its
-target can receive it. Of links that compete for a port, the link that has waited longest goes first or, by another
-rule, the link whose ports have the most left to carry, as in an open shop (longest total remaining processing first).
+target can receive it. Of links that compete for a port, the link that has waited longest goes first.
 """
 
 from __future__ import annotations
@@ -41,22 +40,14 @@ class PortTransfers:
 
 
 class PortList:
-    """One list schedule.
+    """One list schedule. seed: decides between links that are equal otherwise."""
 
-    seed: decides between links that are equal otherwise. busiest_first: whether links compete by what their ports have
-    left to carry, in place of how long they have waited.
-    """
-
-    def __init__(self, given: PortTransfers, seed: int, busiest_first: bool = False) -> None:
-        self._given, self._seed, self._busiest_first = given, seed, busiest_first
+    def __init__(self, given: PortTransfers, seed: int) -> None:
+        self._given, self._seed = given, seed
         links = max(given.link, default=-1) + 1
         ports = max([*given.out, *given.into], default=-1) + 1
         self._free = [0] * links
         self._port_free = [0] * ports
-        self._to_carry = [0] * (ports + 1)  # the last one is that of no port
-        for out, into, sending, receiving in zip(given.out, given.into, given.sending, given.receiving, strict=True):
-            self._to_carry[out] += sending
-            self._to_carry[into] += receiving
         self._later: list[Queue] = [[] for _ in range(links)]
         self._now: list[Queue] = [[] for _ in range(links)]
         self._events: list[tuple[int, int, int, int]] = []
@@ -77,36 +68,11 @@ class PortList:
             if left == 0:
                 self._add(k)
         while self._events:
-            for now, link in self._next():
+            now, _, _, link = heapq.heappop(self._events)
+            if self._due[link] == now:  # else it was looked at before
+                self._due[link] = NEVER
                 begun += self._serve(link, now)
         return self._starts if begun == len(self._starts) else None
-
-    def _next(self) -> list[tuple[int, int]]:
-        """(time, link) of the links to look at next: of one or, if the busiest go first, all of that time."""
-        now, _, _, link = heapq.heappop(self._events)
-        links = {link} if self._due[link] == now else set[int]()  # else it was looked at before
-        while self._busiest_first and self._events and self._events[0][0] == now:
-            link = heapq.heappop(self._events)[3]
-            if self._due[link] == now:
-                links.add(link)
-        for link in links:
-            self._due[link] = NEVER
-        if len(links) < 2:
-            return [(now, link) for link in links]
-        return [(now, link) for link in sorted(links, key=lambda link: self._rank(link, now))]
-
-    def _rank(self, link: int, now: int) -> tuple[int, int, int, int]:
-        """What sorts first the link whose ports have most left to carry, of equal ones that idle for longest."""
-        most, both = self._left_to_carry(link, now)
-        return -most, -both, self._free[link], self._tie(link)
-
-    def _left_to_carry(self, link: int, now: int) -> tuple[int, int]:
-        """What the busier port of the next transfer of a link has left to carry, and both ports together."""
-        k = self._first(link, now)
-        if k < 0:
-            return -1, 0
-        out, into = (self._to_carry[ports[k]] if ports[k] >= 0 else 0 for ports in (self._given.out, self._given.into))
-        return max(out, into), out + into
 
     def _first(self, link: int, now: int) -> int:
         """The next transfer of a link; -1 if none is ready."""
@@ -166,8 +132,6 @@ class PortList:
         given = self._given
         self._starts[k] = now
         self._free[given.link[k]] = now + given.busy[k]
-        self._to_carry[given.out[k]] -= given.sending[k]
-        self._to_carry[given.into[k]] -= given.receiving[k]
         if given.out[k] >= 0:
             self._port_free[given.out[k]] = now + given.sending[k]
         if given.into[k] >= 0:

@@ -28,11 +28,8 @@ from collc.ten.transform import unwound
 MOST_TRANSFERS: Final = 400_000
 """Transfers up to which a schedule is retimed: 50 us each in plain Python."""
 
-RULES: Final = tuple((seed, busiest_first) for seed in range(8) for busiest_first in (False, True))
-"""Seed and rule of the list schedules that are tried (see PortList)."""
-
-FEWER_RULES = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
-"""(transfers, rules that are tried up to this number of transfers)."""
+LISTS: Final = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
+"""(transfers, list schedules with different seeds that are tried up to this number of transfers)."""
 
 
 def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> Module:
@@ -83,12 +80,12 @@ def _with_limits(planned: Network, network: Network) -> Network:
     return unwound(network) if planned.unwound and not network.unwound else network
 
 
-def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RULES)) -> Module:
+def retimed_for_endpoints(module: Module, network: Network) -> Module:
     """The module on a network with limits, with its transfers started as late as these demand.
 
-    network: that of the module, but for limits and the bandwidths of links. rules: the most of RULES that are tried
-    beside the order of the schedule. Raises NoSchedule S0206 if the schedule is too large or has messages that
-    queue, switches have limited buffers, or the order of its transfers cannot be kept within the limits.
+    network: the network of the module, but for limits and the bandwidths of links. Raises NoSchedule S0206 if the
+    schedule is too large or has messages that queue, switches have limited buffers, or the order of its transfers
+    cannot be kept within the limits.
     """
     schedule = module.schedule
     assert schedule is not None
@@ -101,7 +98,7 @@ def retimed_for_endpoints(module: Module, network: Network, rules: int = len(RUL
         raise NoSchedule(Diagnostic("S0206", message, hint=hint))
     refuse_buffers(module.network)
     rows = schedule.transfers
-    starts = _PortOrders(module, rows, network).best(rules)
+    starts = _PortOrders(module, rows, network).best()
     if starts is None:
         message = "the order of its transfers cannot be kept where NPUs send and receive one transfer after another"
         raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
@@ -142,11 +139,11 @@ class _PortOrders:
             self._waits,
         )
 
-    def best(self, rules: int) -> list[int] | None:
-        """The starts of the shortest schedule found; None where none was. rules: tried at most."""
-        few = min(rules, next(few for most, few in FEWER_RULES if len(self._given.link) <= most))
-        tries = [self._in_order(), *(PortList(self._given, *rule).starts() for rule in RULES[:few])]
-        return min((found for found in tries if found is not None), key=self._end, default=None)
+    def best(self) -> list[int] | None:
+        """The starts of the shortest schedule found; None if there is none."""
+        count = next(lists for most, lists in LISTS if len(self._given.link) <= most)
+        tries = [self._in_order(), *(PortList(self._given, seed).starts() for seed in range(count))]
+        return min((starts for starts in tries if starts is not None), key=self._end, default=None)
 
     def _in_order(self) -> list[int] | None:
         """The starts if links carry, and NPUs send and receive, in the order of the schedule."""

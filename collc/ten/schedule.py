@@ -249,7 +249,7 @@ class Schedule(ABC):
 
     @cached_property
     def transfers(self) -> Transfers:
-        """All transfers at once. Raises SourceError U0109 where they need more memory than there is."""
+        """All transfers at once. Raises SourceError U0109 if they need more memory than there is."""
         require_memory_of(len(self))
         return Transfers.concatenate(list(self.blocks()))
 

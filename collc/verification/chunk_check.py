@@ -89,7 +89,7 @@ class ChunkBuffer:
         slot.sent += 1
         return slot.value, bool(idle)
 
-    def stuck(self) -> list[BufferSlot]:
+    def stuck_partials(self) -> list[BufferSlot]:
         """Partials that never left a switch that does not reduce."""
         return [] if self.reduces else self.partials
 
@@ -236,7 +236,7 @@ class _ChunkReplay:
         name = self.findings.chunk
         for switch, buffer in self.buffers.items():
             self.check.intervals += [(switch, low, high, self.chunk) for low, high in buffer.intervals()]
-            for slot in buffer.stuck():
+            for slot in buffer.stuck_partials():
                 what = f"is a partial that reaches {self.findings.device(switch)} and never leaves"
                 self._report("V0503", slot.arrival, -1, what, "a switch forwards partials, it does not reduce")
         for device in self.post:

@@ -30,7 +30,7 @@ def is_proved(module: Module, schedule: FactoredSchedule) -> bool:
     """Whether causality, congestion freedom, delivery, reductions and switches follow from the representatives."""
     network, numbers = module.network, ChunkNumbers.of(module.demand)
     standard = module.demand.standard if numbers is not None else None
-    if numbers is None or standard is None or not _same(numbers, schedule.numbers):
+    if numbers is None or standard is None or not _have_same_numbers(numbers, schedule.numbers):
         return False
     if len(numbers.rank) != network.npu_count or not are_translations(schedule.translations, network):
         return False
@@ -41,7 +41,7 @@ def is_proved(module: Module, schedule: FactoredSchedule) -> bool:
     return problem is not None and problem.are_right(network)
 
 
-def _same(left: ChunkNumbers, right: ChunkNumbers) -> bool:
+def _have_same_numbers(left: ChunkNumbers, right: ChunkNumbers) -> bool:
     npus = np.arange(len(left.rank))
     ranks = np.array_equal(left.rank, right.rank) and np.array_equal(np.sort(left.rank), npus)
     return ranks and (left.pairs, left.parts) == (right.pairs, right.parts)
@@ -162,19 +162,19 @@ class _Chunks:
         copies, partials = ~self.flag, self.flag
         if not visits.pass_switches(copies) or not visits.pass_switches(partials) or not visits.keep_apart(partials):
             return False
-        held = self._sums(visits, network) if self.reduced else self._given(visits, network)
+        held = self._times_of_sums(visits, network) if self.reduced else self._times_of_copies(visits, network)
         if held is None:
-            return self.reduced and self._replayed(visits, network)
+            return self.reduced and self._is_right_in_replay(visits, network)
         if not visits.copied_after(copies, held):
             return False
         ends_with_sums = self.reduced and not self.spread
-        return ends_with_sums or self._delivered(visits, copies, network)
+        return ends_with_sums or self._is_delivered(visits, copies, network)
 
     def _own(self, visits: _Visits, network: Network) -> Int64Array:
-        """int64[chunks]: the number of each chunk at its owner among the visits, -1 where none begins or ends there."""
+        """int64[chunks]: the number of each chunk at its owner among the visits, -1 if none begins or ends there."""
         return visits.find(np.arange(len(self.owner)) * network.device_count + self.owner)
 
-    def _given(self, visits: _Visits, network: Network) -> Int64Array:
+    def _times_of_copies(self, visits: _Visits, network: Network) -> Int64Array:
         """When a chunk that is copied can be sent on for the first time, if not after an arrival: from 0 on by its
         owner.
         """
@@ -183,7 +183,7 @@ class _Chunks:
         held[own[own >= 0]] = 0
         return held
 
-    def _sums(self, visits: _Visits, network: Network) -> Int64Array | None:
+    def _times_of_sums(self, visits: _Visits, network: Network) -> Int64Array | None:
         """When sums are complete at owners; None unless each other NPU sends its partial once, after all it adds to it,
         before any copy arrives, and the owner none.
         """
@@ -212,11 +212,11 @@ class _Chunks:
         held[own] = added[own]
         return held
 
-    def _replayed(self, visits: _Visits, network: Network) -> bool:
+    def _is_right_in_replay(self, visits: _Visits, network: Network) -> bool:
         """Whether a replay of the messages between NPUs gives the sums; only if no two partials of a chunk may be in
         a switch together.
         """
-        if len(visits.together(self.flag)[0]):
+        if len(visits.meeting_pairs(self.flag)[0]):
             return False
         hops, onward = self.hops, np.maximum(visits.matched_rows(self.flag), visits.matched_rows(~self.flag))
         begin = np.flatnonzero(~visits.switch[visits.out])
@@ -228,7 +228,7 @@ class _Chunks:
         messages = SumMessages(*sender, hops.soonest[end], hops.latest[end], self.flag[begin])
         return sums_are_right(messages, network.npu_count, self.owner, self.spread)
 
-    def _delivered(self, visits: _Visits, copies: BoolArray, network: Network) -> bool:
+    def _is_delivered(self, visits: _Visits, copies: BoolArray, network: Network) -> bool:
         """Whether a copy arrives at every NPU that wants one."""
         arrived = np.zeros(len(visits.keys), np.bool_)
         arrived[visits.into[copies]] = True
@@ -258,11 +258,11 @@ class _Visits:
     hops: _Hops
 
     def find(self, keys: Int64Array) -> Int64Array:
-        """int64: the position of each key, -1 where nothing begins or ends there."""
+        """int64: the position of each key, -1 if nothing begins or ends there."""
         position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[position] == keys, position, -1)
 
-    def _matched(self, kind: BoolArray) -> tuple[Int64Array, Int64Array]:
+    def _matching_rows(self, kind: BoolArray) -> tuple[Int64Array, Int64Array]:
         """The rows of a kind into switches and out of them, each by chunk and switch, then by time."""
         arrivals, departures = (np.flatnonzero(kind & self.switch[at]) for at in (self.into, self.out))
         arrivals = arrivals[np.lexsort((self.hops.latest[arrivals], self.into[arrivals]))]
@@ -274,7 +274,7 @@ class _Visits:
 
         Then a link always finds a copy that no other link reads, and a partial that has not left.
         """
-        arrivals, departures = self._matched(kind)
+        arrivals, departures = self._matching_rows(kind)
         if len(arrivals) != len(departures) or not np.array_equal(self.into[arrivals], self.out[departures]):
             return False
         return bool((self.hops.first[departures] >= self.hops.latest[arrivals]).all())
@@ -282,13 +282,13 @@ class _Visits:
     def matched_rows(self, kind: BoolArray) -> Int64Array:
         """int64[rows]: the row by which what a row of a kind brings to a switch leaves it; -1 for other rows."""
         found = np.full(len(self.into), -1, np.int64)
-        arrivals, departures = self._matched(kind)
+        arrivals, departures = self._matching_rows(kind)
         found[arrivals] = departures
         return found
 
-    def together(self, partials: BoolArray) -> tuple[Int64Array, Int64Array]:
+    def meeting_pairs(self, partials: BoolArray) -> tuple[Int64Array, Int64Array]:
         """Rows of partials that may be in a switch together, as pairs of one that arrives and the next one."""
-        arrivals, departures = self._matched(partials)
+        arrivals, departures = self._matching_rows(partials)
         key = self.out[departures]
         number = np.cumsum(np.append(False, key[1:] != key[:-1]))[: len(key)]
         span = max(int(self.hops.last[departures].max(initial=0)), int(self.hops.soonest[arrivals].max(initial=0))) + 1
@@ -301,11 +301,11 @@ class _Visits:
 
     def keep_apart(self, partials: BoolArray) -> bool:
         """Whether all partials that are in a switch together leave it to one device, from which none of them came."""
-        arrivals, departures = self._matched(partials)
+        arrivals, departures = self._matching_rows(partials)
         if bool((self.hops.source[arrivals] == self.hops.target[departures]).any()):
             return False
         onward = self.matched_rows(partials)
-        first, second = self.together(partials)
+        first, second = self.meeting_pairs(partials)
         return np.array_equal(self.hops.target[onward[first]], self.hops.target[onward[second]])
 
     def copied_after(self, copies: BoolArray, held: Int64Array) -> bool:

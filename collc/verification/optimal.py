@@ -72,9 +72,9 @@ class _ShorterSearch:
             return certificate, None
         found = _with_transfers(self.module, transfers_of(encoding, true))
         trims = bool(self.problem.rules) or any(goal.reduced for goal in self.problem.goals)
-        return certificate, _trimmed(found) if trims else found
+        return certificate, _trim(found) if trims else found
 
-    def excluded(self, until: int) -> bool:
+    def excludes(self, until: int) -> bool:
         """Whether not even the relaxed question has a schedule that ends by `until`."""
         return self._solve(DeadlineEncoding(self.problem, until, relaxed=True), until)[0].answer == "unsat"
 
@@ -97,7 +97,7 @@ def _with_transfers(module: Module, transfers: Transfers) -> Module:
     return replace(found, model=model, seed=None)
 
 
-def _trimmed(module: Module) -> Module:
+def _trim(module: Module) -> Module:
     """Leave out transfers, the last ones first, as long as the schedule is right."""
     assert module.schedule is not None
     kept = module.schedule.transfers
@@ -172,7 +172,7 @@ def _shortest(search: _ShorterSearch, time: int, bound: int) -> Optimality:
 def _next(search: _ShorterSearch, until: int, shorter: str) -> tuple[bool, Module | None, str]:
     """Whether no schedule ends by `until`; the module with one if one does; else why it is not known."""
     problem = search.problem
-    if problem.needs_relaxed and search.excluded(until):
+    if problem.needs_relaxed and search.excludes(until):
         return True, None, ""
     certificate, found = search.find(until)
     if certificate.answer == "unsat":

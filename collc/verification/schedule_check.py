@@ -78,11 +78,11 @@ def check_endpoints(transfers: Transfers, clock: Clock, findings: Findings) -> N
     sent = time[leaving, transfers.chunk]
     queued = transfers.messages
     injected = transfers.start if queued is None else np.where(queued.number >= 0, queued.injected, transfers.start)
-    _check(ports, transfers, leaving, injected, sent, findings)
-    _check(ports, transfers, coming, transfers.start + total - taken, taken, findings)
+    _check_ports(ports, transfers, leaving, injected, sent, findings)
+    _check_ports(ports, transfers, coming, transfers.start + total - taken, taken, findings)
 
 
-def _check(
+def _check_ports(
     ports: Ports, transfers: Transfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
 ) -> None:
     """port: int32[transfers], -1 for none. begin, taken: int64, when and for how long each occupies it."""
@@ -90,8 +90,8 @@ def _check(
         number = int(port[second])
         does = "sends" if ports.sends[number] else "receives"
         message = (
-            f"{findings.device(ports.devices[number])} {does} {_described(transfers, second, findings)} from "
-            f"{at(int(begin[second]))}, but {does} {_described(transfers, first, findings)} until "
+            f"{findings.device(ports.devices[number])} {does} {_description(transfers, second, findings)} from "
+            f"{at(int(begin[second]))}, but {does} {_description(transfers, first, findings)} until "
             f"{at(int(begin[first] + taken[first]))}"
         )
         expected = (
@@ -101,7 +101,7 @@ def _check(
         findings.add("endpoints", "V0202", int(begin[second]), message, expected)
 
 
-def _described(transfers: Transfers, row: int, findings: Findings) -> str:
+def _description(transfers: Transfers, row: int, findings: Findings) -> str:
     return f"{findings.chunk(int(transfers.chunk[row]))} over {findings.link(int(transfers.link[row]))}"
 
 
@@ -175,7 +175,7 @@ def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: 
     check = ChunkCheck(module, transfers, clock, findings)
     chunks = len(module.demand.chunks)
     if compiled:
-        offsets, order, doubtful, slots = _screened(module, transfers, clock)
+        offsets, order, doubtful, slots = _screen_chunks(module, transfers, clock)
     else:
         offsets = np.zeros(chunks + 1, np.int64)
         np.cumsum(np.bincount(transfers.chunk, minlength=chunks), out=offsets[1:])
@@ -196,7 +196,7 @@ def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
     return [(low, high) for low, high in pairwise(cuts) if low < high]
 
 
-def _screened(
+def _screen_chunks(
     module: Module, transfers: Transfers, clock: Clock
 ) -> tuple[Int64Array, Int32Array, NDArray[np.intp], Int64Array]:
     """Rows by chunk (offsets, order), the chunks that need the exact check, and the buffer slots of the others.

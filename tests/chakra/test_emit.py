@@ -461,7 +461,7 @@ def test_a_switch_that_waits_cannot_be_expressed(tmp_path):
         later = Edges.all_of(np.array([len(graph)], np.int32), np.array([send], np.int32), DONE)
         held = replace(
             held, **ends, size=np.append(graph.size, 0), route=np.append(graph.route, -1).astype(np.int32),
-            edges=Edges.joined([graph.edges, later]),
+            edges=Edges.join([graph.edges, later]),
         )  # fmt: skip
         assert simulate(network, held, AstraTiming()).time > least
 

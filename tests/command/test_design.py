@@ -165,6 +165,14 @@ def test_a_deadline_that_only_huge_bandwidths_meet(
     assert code or answer["designs"][0]["time_ns"] == pytest.approx(1e6, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("objective", ["cost", "time * cost"])
+def test_limits_that_are_too_far_apart(capsys: pytest.CaptureFixture[str], objective: str) -> None:
+    limits = "require sum(bandwidth) >= 1GB/s", "require bandwidth[0] + 2 * bandwidth[1] >= 9223372036854775807GB/s"
+    code, answer = design(capsys, body(*limits, f"minimize {objective}"))
+    assert (code, *[one["code"] for one in answer["diagnostics"]]) in ((0,), (1, "E0924"))
+
+
 WITHOUT_SMART = """
 import std.topologies
 topology net = ring(4) * switched(8) * switched(2)

@@ -12,6 +12,7 @@ import pytest
 
 from collc.application.machines.importing import import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
+from collc.machines.fabrics import natural
 from collc.machines.reading import ImportOptions
 from tests.machines import formats
 from tests.machines.formats import links, network_of
@@ -286,6 +287,11 @@ def test_numbers_of_infiniband_have_a_limit_of_digits(tmp_path, text):
         (tmp_path / "file").write_text(re.sub(rf"\b{number}\b", "7" * 5000, text))
         with contextlib.suppress(SourceError):
             import_machine(ImportOptions((tmp_path / "file",), gpus_per_node=1))
+
+
+def test_names_are_sorted_by_their_numbers():
+    names = ["n2", "n10", "n10²", "n" + "9" * 5000, "n1" + "0" * 5000]
+    assert sorted((names[at] for at in (3, 1, 4, 0, 2)), key=natural) == names
 
 
 @pytest.mark.parametrize("kind", SEEDS)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collc.application.machines.importing import import_machine
+from collc.base.diagnostics import SourceFile
 from collc.machines.patterns import loops
+from collc.machines.reading import ImportOptions
+from collc.source.formatting.format import format_source
 from tests.machines import formats
 from tests.machines.formats import links
 
@@ -107,3 +112,15 @@ def test_a_nic_that_is_not_plugged_in(imported):
     nics = [pair for pair in links(network) if pair[0] < 512 and pair[1] >= 512 + 64]
     assert len(nics) == 511
     assert not any(a == 40 * 8 + 5 for a, *_ in nics)
+
+
+def test_a_long_list_of_links_has_the_layout_of_the_formatter(tmp_path):
+    chance = random.Random(5)
+    edges = {(chance.randrange(300), chance.randrange(300)): chance.choice([1, 2]) for _ in range(5000)}
+    listed = [{"source": a, "target": b, "bw": rate} for (a, b), rate in edges.items() if a != b]
+    graph = {"directed": True, "multigraph": False, "nodes": [{"id": n} for n in range(300)], "edges": listed}
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    program = import_machine(ImportOptions((tmp_path / "graph.json",), capacity="bw=GB/s", npu="all"))
+    assert program.count("\n") > 4000
+    assert format_source(SourceFile("pod.coll", program)) == program
+    assert formats.network_of(program, "pod", tmp_path).link_count == len(listed)

@@ -44,10 +44,10 @@ def test_a_partial_does_not_go_back_while_another_is_there() -> None:
 def test_a_send_takes_a_partial_only_where_no_copy_is_there() -> None:
     buffer = filled((1, 0b11, 0, True), (2, 0b111, 1, False))
     assert buffer.depart(5, 6, 2, False) == (0b111, True)
-    assert [slot.value for slot in buffer.stuck()] == [0b11]
+    assert [slot.value for slot in buffer.stuck_partials()] == [0b11]
     alone = filled((1, 0b11, 0, True))
     assert alone.depart(5, 6, 2, False) == (0b11, True)
-    assert alone.stuck() == []
+    assert alone.stuck_partials() == []
 
 
 def test_a_reduce_takes_a_copy_where_no_partial_is_there() -> None:
@@ -74,7 +74,7 @@ def test_a_switch_that_reduces_adds_up_until_the_sum_has_left() -> None:
     assert buffer.depart(5, 6, 2, True) == (0b011, True)
     assert buffer.arrive(BufferSlot(7, 0b011, 0), True), "a new sum begins"
     assert buffer.depart(8, 9, 2, True) == (0b011, True)
-    assert buffer.stuck() == []
+    assert buffer.stuck_partials() == []
     assert buffer.intervals() == [(1, 6), (7, 9)]
 
 

@@ -26,7 +26,7 @@ def step_edges(waits: StepWaits, capacity: int) -> Edges:
     out, connection = _sort_by_connection(waits.sends)
     into, _ = _sort_by_connection(waits.receives)
     full = np.flatnonzero(np.arange(len(out)) - np.searchsorted(connection, connection) >= capacity)
-    return Edges.joined(
+    return Edges.join(
         [
             Edges.all_of(before[order].astype(np.int32), after[order].astype(np.int32), SENT),
             Edges.all_of(out.astype(np.int32), into.astype(np.int32), DONE),

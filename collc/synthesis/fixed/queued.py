@@ -132,7 +132,7 @@ def _with_barriers(graph: TaskGraph, statements: _Statements) -> TaskGraph:
         source=np.append(graph.source, here),
         target=np.append(graph.target, here),
         routes=graph.routes,
-        edges=Edges.joined(edges),
+        edges=Edges.join(edges),
         order=numbers,
         hop_order=numbers,
     )

@@ -230,7 +230,7 @@ def _congestion(transfers: ScheduledTransfers, _script: Script, times: TimeTerms
         last[transfer.link] = transfer
 
 
-def _delivered(transfers: ScheduledTransfers, _script: Script, _times: TimeTerms) -> Iterator[str]:
+def _delivery(transfers: ScheduledTransfers, _script: Script, _times: TimeTerms) -> Iterator[str]:
     """An arrival is enough, since causality shows that the sender held the chunk. Sums: `_reductions`."""
     for chunk in range(len(transfers.table)):
         held = set(transfers.holders(chunk))
@@ -266,7 +266,7 @@ class _ReductionTerms:
         arrivals = [m for m in arrivals if not m.kept]
         copies = [m for m in arrivals if not m.reduce]
 
-        def replaced(since: ScheduledTransfer | None) -> str:
+        def is_replaced(since: ScheduledTransfer | None) -> str:
             """Whether a copy arrived after `since`, up to `time`."""
             terms: list[str] = []
             for m in copies:
@@ -278,13 +278,13 @@ class _ReductionTerms:
         parts: list[str] = []
         if device in self.pre:
             own = "".join("1" if npu == device else "0" for npu in self.pre)
-            parts.append(f"(ite {replaced(None)} {self.nothing} #b{own})")
+            parts.append(f"(ite {is_replaced(None)} {self.nothing} #b{own})")
         for m in arrivals:
             there = self.times.le(self.times.arrival(m), time) if time is not None else "true"
-            parts.append(f"(ite (and {there} (not {replaced(m)})) {self.value(m)} {self.nothing})")
+            parts.append(f"(ite (and {there} (not {is_replaced(m)})) {self.value(m)} {self.nothing})")
         return self.union(parts)
 
-    def kept(self, link: int, time: str, arrivals: list[ScheduledTransfer]) -> str:
+    def kept_value(self, link: int, time: str, arrivals: list[ScheduledTransfer]) -> str:
         """What came last over a link until a time, given the transfers that may have arrived."""
         found = self.nothing
         for m in sorted((m for m in arrivals if m.link == link), key=lambda m: m.start):
@@ -298,7 +298,7 @@ class _ReductionTerms:
             found = part if found == self.nothing else f"(bvor {found} {part})"
         return found
 
-    def leaving(self, departures: SwitchDepartures, transfer: ScheduledTransfer) -> str:
+    def leaving_value(self, departures: SwitchDepartures, transfer: ScheduledTransfer) -> str:
         """What a transfer carries out of a switch."""
         departure = next(d for d in departures.departures if d.transfer is transfer)
         terms = [*departure.copies, *departure.partials]
@@ -340,9 +340,11 @@ def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], scrip
         earlier = [m for m in transfers.into[chunk, transfer.source] if m.start < transfer.start]
         on = departures.get(transfer.source)
         if transfer.relayed >= 0:
-            carried = total.kept(transfer.relayed, transfer.t, earlier)
+            carried = total.kept_value(transfer.relayed, transfer.t, earlier)
         else:
-            carried = total.at(transfer.source, transfer.t, earlier) if on is None else total.leaving(on, transfer)
+            carried = (
+                total.at(transfer.source, transfer.t, earlier) if on is None else total.leaving_value(on, transfer)
+            )
         script.define(total.value(transfer), f"(_ BitVec {len(total.pre)})", carried)
     for transfer in chunk_transfers:
         value = total.value(transfer)
@@ -359,12 +361,12 @@ def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], scrip
             ]
             yield f"(= {total.nothing} (bvand {value} {total.at(transfer.target, times.arrival(transfer), others)}))"
     for on in departures.values():
-        yield from _apart(total, on)
+        yield from _disjoint_sums(total, on)
     for npu in transfers.wanted(chunk):
         yield f"(= {total.full} {total.at(npu, None, transfers.into[chunk, npu])})"
 
 
-def _apart(total: _ReductionTerms, departures: SwitchDepartures) -> Iterator[str]:
+def _disjoint_sums(total: _ReductionTerms, departures: SwitchDepartures) -> Iterator[str]:
     """What is added up in a switch has no contribution twice."""
     if departures.reduces:
         for one, other in combinations(departures.partials, 2):
@@ -391,7 +393,7 @@ def _switches(transfers: ScheduledTransfers, script: Script, times: TimeTerms) -
         limit = int(network.buffers[switch - network.npu_count])
         for here in found:
             at = times.arrival(here.arrival)
-            taken = (f"(ite {slot.taken(times, at)} 1 0)" for slot in found if slot.meets(here))
+            taken = (f"(ite {slot.is_taken(times, at)} 1 0)" for slot in found if slot.meets(here))
             yield f"(<= (+ 0 {' '.join(taken)}) {limit})"
 
 
@@ -428,7 +430,7 @@ class _SlotTerms:
         now = other.arrival.start + other.arrival.total
         return self.arrival.start + self.arrival.total <= now < self.latest
 
-    def taken(self, times: TimeTerms, at: str) -> str:
+    def is_taken(self, times: TimeTerms, at: str) -> str:
         """The term that it is occupied at a time: the arrival was there, and leaves later."""
         return all_of((self.first, times.le(times.arrival(self.arrival), at), times.lt(at, self.until)))
 
@@ -458,7 +460,7 @@ def _endpoints(transfers: ScheduledTransfers, _script: Script, times: TimeTerms)
 PROPERTIES: Final[dict[str, tuple[TimeTerms, Formulas]]] = {
     "causality": (INTEGERS, _causality),
     "congestion_free": (INTEGERS, _congestion),
-    "delivered": (INTEGERS, _delivered),
+    "delivered": (INTEGERS, _delivery),
     "reductions": (BIT_VECTORS, _reductions),
     "switches": (INTEGERS, _switches),
     "endpoints": (INTEGERS, _endpoints),
