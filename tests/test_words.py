@@ -445,7 +445,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 18,
-        "collc/synthesis": 179,
+        "collc/synthesis": 180,
         "collc/ten": 6,
         "collc/tuning": 4,
         "collc/verification": 10,

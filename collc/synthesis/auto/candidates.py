@@ -43,6 +43,9 @@ QUICK: Final = 100_000
 LAYOUT_WORK, HOP_WORK = 15_000, 25
 """The work of reading an algorithm of a library, and of each of its messages on each link."""
 
+EXCHANGES: Final = 4
+"""Synthesizers that are tried for the sums of nodes; with one, four nodes of eight GPUs take 3.6 % longer."""
+
 Planners = Callable[[Module], list[Candidate]]
 """The candidates for a module whose network has no limits of NPUs."""
 
@@ -171,17 +174,23 @@ class _Builders:
         return build
 
     def _in_network(self, module: Module, effort: Effort, _options: IntOptions) -> Module:
-        return in_network(module, effort, lambda inner: self._first_schedule(inner, effort))
+        return in_network(module, effort, lambda inner: self._shortest_first(inner, effort))
 
-    def _first_schedule(self, module: Module, effort: Effort) -> Module:
-        """The module with the first schedule that a synthesizer finds. Raises what the first one raises."""
+    def _shortest_first(self, module: Module, effort: Effort) -> Module:
+        """The module with the shortest of the first schedules of some synthesizers. Raises what the first one raises."""
+        best: Module | None = None
         failure: CollcError | None = None
-        for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates(""):
+        for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates("")[:EXCHANGES]:
             try:
-                return candidate.build(WorkMeter(effort.work.limit))
+                built = candidate.build(WorkMeter(effort.work.limit))
             except CollcError as error:
                 failure = failure or error
-        raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
+                continue
+            if best is None or built.collective_time() < best.collective_time():
+                best = built
+        if best is None:
+            raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
+        return best
 
     def _by_phase(self, planner: PhasePlanner) -> Callable[[WorkMeter], Module]:
         """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""
