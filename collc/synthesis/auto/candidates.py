@@ -177,7 +177,7 @@ class _Builders:
         return in_network(module, effort, lambda inner: self._shortest_first(inner, effort))
 
     def _shortest_first(self, module: Module, effort: Effort) -> Module:
-        """The module with the shortest of the first schedules of some synthesizers. Raises what the first one raises."""
+        """The module with the shortest first schedule of some synthesizers. Raises what the first one raises."""
         best: Module | None = None
         failure: CollcError | None = None
         for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates("")[:EXCHANGES]:
