@@ -420,20 +420,27 @@ MOST: dict[str, dict[str, int]] = {
     },
     "bare participles and adverbs": {
         "collc/api": 1,
-        "collc/application": 2,
         "collc/base": 4,
         "collc/chakra": 1,
         "collc/design": 5,
         "collc/emit": 5,
+<<<<<<< HEAD
         "collc/kernels": 3,
         "collc/msccl": 6,
         "collc/passes": 1,
         "collc/simulation": 5,
         "collc/synthesis": 21,
+=======
+        "collc/kernels": 8,
+        "collc/msccl": 6,
+        "collc/passes": 1,
+        "collc/simulation": 5,
+        "collc/synthesis": 23,
+>>>>>>> main
         "collc/verification": 7,
     },
     "constants": {
-        "collc/application": 41,
+        "collc/application": 38,
         "collc/base": 10,
         "collc/chakra": 6,
         "collc/command": 4,
@@ -448,7 +455,11 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 18,
+<<<<<<< HEAD
         "collc/synthesis": 186,
+=======
+        "collc/synthesis": 179,
+>>>>>>> main
         "collc/ten": 6,
         "collc/tuning": 4,
         "collc/verification": 10,

@@ -11,7 +11,7 @@ import collc
 from collc.base.diagnostics import SourceError, UsageError
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.synthesis.auto.candidates import candidates
-from collc.synthesis.auto.tried import KnownBounds
+from collc.synthesis.auto.estimates import KnownBounds
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from tests.end_to_end.programs import HEAD

@@ -15,8 +15,8 @@ from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.candidates import candidates
-from collc.synthesis.auto.estimates import Candidate, Estimate
-from collc.synthesis.auto.tried import KnownBounds, TriedCandidates
+from collc.synthesis.auto.estimates import Candidate, Estimate, KnownBounds
+from collc.synthesis.auto.synthesizer import TriedCandidates
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
@@ -89,7 +89,19 @@ def test_a_part_of_the_work_makes_no_schedule_at_any_price_if_there_is_another()
     module, effort = Module("m", grid(3, 3), all_reduce(list(range(9)))), Effort(work_part=Fraction(1, 10**9))
     assert auto(module, effort).schedule is not None
     with pytest.raises(NoSchedule):
-        auto(module, replace(effort, has_other=True))
+        auto(module, replace(effort, earlier={"tacos": [1.0]}))
+
+
+def test_what_was_far_from_the_best_with_other_numbers_of_chunks_and_came_no_nearer_is_left_out():
+    module = Module("m", grid(3, 3), all_reduce(list(range(9)), chunks=4), LinkModel.PIPELINED)
+    earlier = {"tacos": [1.2, 1.3], "swarm": [1.3, 1.2], "pccl": [1.3], "forest": [1.05, 1.06]}
+    notes = " ".join(auto(module, Effort(earlier=earlier)).notes)
+    assert "tacos takes" not in notes
+    assert all(f"{name} takes" in notes for name in ("swarm", "pccl", "forest"))
+    assert [len(ratios) for ratios in earlier.values()][:4] == [2, 3, 2, 3]
+    assert min(ratios[-1] for ratios in earlier.values()) == 1
+    hopeless = {key: [2.0, 2.0] for key in SYNTHESIZERS}
+    assert auto(module, Effort(earlier=hopeless)).schedule is not None
 
 
 def test_stopped():

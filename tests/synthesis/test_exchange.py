@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.passes.synthesizers import auto
-from collc.synthesis.auto.tried import time_of
+from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
 from collc.synthesis.exchange.cores import Core, core_kinds

@@ -34,7 +34,7 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
     module = Module("m", net, demand, model)
     parts = group_parts(module)
     assert parts is not None
-    planned = {part.alike: auto(part.module, Effort(unwinds=False)).schedule for part in parts}
+    planned = {part.key: auto(part.module, Effort(unwinds=False)).schedule for part in parts}
     joined = joined_parts(module, parts, planned)
     assert joined is not None
     assert verify_schedule(joined).ok
@@ -48,7 +48,7 @@ def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
     module = Module("m", net, runs(*(make([4 * node + i for node in range(4)]) for i in range(4))), model)
     parts = group_parts(module)
     assert parts is not None
-    assert len({part.alike for part in parts}) == 1
+    assert len({part.key for part in parts}) == 1
     assert [part.module.network.device_count for part in parts] == [5] * 4  # four GPUs and their rail switch
     by_group(net, module.demand, model)
 
@@ -64,7 +64,7 @@ def test_groups_with_the_same_arguments_and_other_chunks_are_not_alike() -> None
     demand = runs(multicast([0, 1, 2, 3], [1]), multicast([4, 5, 6, 7], [6, 7]))
     parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
     assert parts is not None
-    assert parts[0].alike != parts[1].alike
+    assert parts[0].key != parts[1].key
     by_group(net, demand)
 
 
@@ -117,7 +117,7 @@ def test_groups_that_would_meet_on_a_link_are_not_joined() -> None:
     )
     parts = group_parts(module)
     assert parts is not None
-    planned = {part.alike: auto(part.module, Effort()).schedule for part in parts}
+    planned = {part.key: auto(part.module, Effort()).schedule for part in parts}
     assert joined_parts(module, parts, planned) is None
     assert verify_schedule(auto(module, Effort())).ok
 

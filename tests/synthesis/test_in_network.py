@@ -10,8 +10,7 @@ import pytest
 
 from collc.base.diagnostics import SourceError
 from collc.passes.synthesizers import auto
-from collc.synthesis.in_network.early_transfers import EarlyTransfers
-from collc.synthesis.in_network.nodes import swap_and_add, swaps_of
+from collc.synthesis.in_network.nodes import EarlyTransfers, swap_and_add, swaps_of
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve

@@ -63,10 +63,15 @@ class BuildInput:
         limit = self._value("time_limit", self.settings.time_limit)
         return None if limit is None else float(limit)
 
-    def context(self, stop: Callable[[], bool], work: Fraction = Fraction(1), has_other: bool = False) -> PassContext:
+    def context(
+        self,
+        stop: Callable[[], bool],
+        work: Fraction = Fraction(1),
+        earlier: dict[str, list[float]] | None = None,
+    ) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 
-        stop: polled by the synthesizers; True ends the search. work, has_other: see `Effort`.
+        stop: polled by the synthesizers; True ends the search. work, earlier: see `Effort`.
         """
         settings = self.settings
         effort = Effort(
@@ -77,7 +82,7 @@ class BuildInput:
             progress=self.progress,
             time_limit=self.time_limit,
             work_part=work,
-            has_other=has_other,
+            earlier=earlier,
             library=StandardAlgorithms(),
         )
         handwritten = {

@@ -7,6 +7,7 @@ It counts schedules, never time, so that the same program gives the same number 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -28,11 +29,8 @@ LEAST_GAIN: Final = Fraction(1, 200)
 MOST_TRANSFERS: Final = 4_000_000
 """No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
 
-SHORT_PART: Final = Fraction(1, 8)
-"""The part of its work that `auto` may spend on each number; in the end it searches with the best ones in full."""
-
-MOST_FULL, NEAR_BEST = 2, Fraction(110, 100)
-"""At most this many numbers whose time is at most this multiple of the least are searched in full."""
+SHORT_PART: Final = Fraction(1, 4)
+"""The part of its work that `auto` may spend on each number; in the end it searches with the best one in full."""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
@@ -88,8 +86,8 @@ class ChunkSearch:
         if not self._is_done():
             wanted = [best * factor for factor in ROUND_BEST]
             self._try_all(min(self.choice.numbers, key=lambda n, w=w: (abs(n - w), n)) for w in wanted)
-        if self.in_parts:
-            self._search_in_full()
+        if self.in_parts and not self._is_done():
+            self._search_in_full(self.shortest())
         return self.shortest()
 
     def best_below(self, number: int) -> Attempt | None:
@@ -115,18 +113,12 @@ class ChunkSearch:
             if useless == USELESS or self._is_done():
                 return
 
-    def _search_in_full(self) -> None:
-        """Search with the best numbers again, with all work."""
-        most = self.shortest().time * NEAR_BEST
-        for attempt in sorted(self.tried, key=_by_time)[:MOST_FULL]:
-            if attempt.time > most or self._is_done():
-                continue
-            try:
-                module = self.synthesize(attempt.request, attempt.number, Fraction(1))
-            except CollcError:
-                continue
-            if (time := module.collective_time()) < attempt.time:
-                self.tried[self.tried.index(attempt)] = replace(attempt, module=module, time=time)
+    def _search_in_full(self, best: Attempt) -> None:
+        """Search with the best number again, with all work."""
+        with suppress(CollcError):
+            module = self.synthesize(best.request, best.number, Fraction(1))
+            if (time := module.collective_time()) < best.time:
+                self.tried[self.tried.index(best)] = replace(best, module=module, time=time)
 
     def shortest(self) -> Attempt:
         """The shortest schedule found so far, with the fewest chunks."""

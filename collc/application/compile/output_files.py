@@ -133,17 +133,21 @@ def write_files(
 def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnostic:
     """A message about temporary files, with the files' final names instead."""
 
-    def renamed(text: str) -> str:
+    def final_text(text: str) -> str:
         for temporary, final in destination.finals.items():
             text = text.replace(str(temporary), str(final))
         return text
 
-    def moved(span: Span | None) -> Span | None:
-        return span and replace(span, file=replace(span.file, name=renamed(span.file.name)))
+    def final_span(span: Span | None) -> Span | None:
+        return span and replace(span, file=replace(span.file, name=final_text(span.file.name)))
 
-    notes = tuple(Note(renamed(note.message), moved(note.span)) for note in message.notes)
+    notes = tuple(Note(final_text(note.message), final_span(note.span)) for note in message.notes)
     return replace(
-        message, message=renamed(message.message), span=moved(message.span), notes=notes, hint=renamed(message.hint)
+        message,
+        message=final_text(message.message),
+        span=final_span(message.span),
+        notes=notes,
+        hint=final_text(message.hint),
     )
 
 

@@ -23,9 +23,8 @@ from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers
 
-FIRST_PART: Final = 0.5
-OTHER_PARTS: Final = 0.2
-"""With `chunks: auto` the search with one number of chunks ends after this part of the time limit, if there is one."""
+NUMBERS_IN_TIME: Final = 4
+"""With `chunks: auto`, the equal parts of the time limit of which each number of chunks gets one."""
 
 
 @dataclass(slots=True)
@@ -120,14 +119,14 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     from collc.verification import verify_schedule
 
     texts: list[tuple[Module, list[str]]] = []
+    earlier: dict[str, list[float]] = {}
 
     def synthesize(request: ScheduleRequest, number: int, work: Fraction) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
-        part = FIRST_PART if number == choice.numbers[0] else OTHER_PARTS
-        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * part)
+        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds / NUMBERS_IN_TIME)
         text: list[str] = []
-        module = _synthesize(replace(given, request=request, module_text=text.append), share, work, bool(search.tried))
+        module = _synthesize(replace(given, request=request, module_text=text.append), share, work, earlier)
         texts.append((module, text))
         if request.is_handwritten and not verify_schedule(module).ok:  # its time means nothing
             raise CheckFailed
@@ -154,10 +153,15 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
 
 
-def _synthesize(given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1), has_other: bool = False) -> Module:
+def _synthesize(
+    given: BuildInput,
+    limit: SearchLimit,
+    work: Fraction = Fraction(1),
+    earlier: dict[str, list[float]] | None = None,
+) -> Module:
     """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`.
 
-    work: the part of its work that `auto` may take. has_other: whether another number of chunks has a schedule.
+    work, earlier: see `Effort`.
     """
     passes = given.pipeline()
     names = [step.name for step in passes]
@@ -165,7 +169,7 @@ def _synthesize(given: BuildInput, limit: SearchLimit, work: Fraction = Fraction
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.context(limit.is_reached, work, has_other))
+    return _run_passes(given, passes, given.context(limit.is_reached, work, earlier))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:

@@ -7,7 +7,7 @@ import importlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -175,8 +175,8 @@ class SweepPlot:
     y: Measure | None = None
 
 
-def check_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> None:
-    """Raise UsageError U0162 for a plot that no result can give. params: their values, by name of the column."""
+def checked_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> SweepPlot:
+    """The plot with its param. Raises UsageError U0162 if no result can give it. params: values by column."""
     if plot.file.suffix != ".svg":
         raise UsageError(Diagnostic("U0162", f"a plot is an .svg file, not {plot.file}"))
     if plot.x is not None and plot.x not in params:
@@ -187,14 +187,16 @@ def check_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> None:
         text = ", ".join(params[plot.x])
         message = f"--plot-x {plot.x}: its values are not all numbers, sizes, times or rates: {text}"
         raise UsageError(Diagnostic("U0162", message))
-    if plot.x is None and not any(len(params[name]) > 1 for name in numbers):
+    x = plot.x or next((name for name in numbers if len(params[name]) > 1), None)
+    if x is None:
         message = "there is nothing to plot against: no param has several values that are numbers"
         raise UsageError(Diagnostic("U0162", message, hint="give one with -D name=v1,v2"))
+    return replace(plot, x=x)
 
 
 def write_chart(table: SweepTable, plot: SweepPlot, title: str) -> None:
     """Draw and write the chart. Raises UsageError U0162 if no row has a number for x and a result for y."""
-    x = plot.x or _first_numbers(table)
+    x = plot.x or ""
     known = [row for row in table.rows if row["bus_bandwidth"] is not None]
     y = plot.y or ("bandwidth" if known else "time")
     column, axis = MEASURES[y]
@@ -211,16 +213,6 @@ def write_chart(table: SweepTable, plot: SweepPlot, title: str) -> None:
     series = [Series(name, sorted(points)) for name, points in lines.items()]
     picture = line_chart(series, title=title, x=_axis(table, x, rows), y=axis, description=f"{axis.label} against {x}")
     write_file(plot.file, picture.file())
-
-
-def _first_numbers(table: SweepTable) -> str:
-    """The first column of the case with several numbers. Raises UsageError U0162."""
-    for name in table.asked:
-        values = {row[name] for row in table.rows}
-        if len(values) > 1 and all(_is_number(value) for value in values) and name not in ("seed", "schedule"):
-            return name
-    message = "there is nothing to plot against: no param has several numbers"
-    raise UsageError(Diagnostic("U0162", message, hint="give one with -D name=v1,v2"))
 
 
 def _is_number(value: Cell) -> bool:

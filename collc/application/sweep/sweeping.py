@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from collc.application.program_files import ProgramOutline, read_program
 from collc.application.settings import Progress
 from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost_outcome
-from collc.application.sweep.sweep_table import SweepPlot, SweepTable, check_format, check_plot, write_chart
+from collc.application.sweep.sweep_table import SweepPlot, SweepTable, check_format, checked_plot, write_chart
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
 from collc.base.wording import did_you_mean, listed, plural
 from collc.parallel.processes import Lost, Processes, results_of
@@ -87,12 +87,13 @@ def sweep_program(path: Path, settings: SweepSettings, progress: Progress) -> Sw
     if not outline.schedules:
         hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
         raise SourceError(Diagnostic("U0207", "there is nothing to sweep: the program has no schedule", hint=hint))
-    if settings.plot is not None:
-        check_plot(settings.plot, {column_of(name): values for name, values in settings.definitions})
+    plot = settings.plot
+    if plot is not None:
+        plot = checked_plot(plot, {column_of(name): values for name, values in settings.definitions})
     cases = _cases(outline, settings)
     report = _run_cases(cases, outline, settings, progress)
-    if settings.plot is not None:
-        write_chart(report.table, settings.plot, f"{Path(outline.files.shown).name}: all cases")
+    if plot is not None:
+        write_chart(report.table, plot, f"{Path(outline.files.shown).name}: all cases")
     return report
 
 

@@ -13,10 +13,16 @@ from dataclasses import replace
 from typing import Final
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.synthesis.auto.estimates import Candidate, Estimate, ProblemShape, bound_work, estimate_in_network
+from collc.synthesis.auto.estimates import (
+    Candidate,
+    Estimate,
+    KnownBounds,
+    ProblemShape,
+    bound_work,
+    estimate_in_network,
+)
 from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
 from collc.synthesis.auto.textbook import textbook_algorithms
-from collc.synthesis.auto.tried import KnownBounds
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
 from collc.synthesis.in_network.synthesizer import in_network
@@ -100,11 +106,11 @@ def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
             if candidate.network.unwound and not judged.unwound:
                 judged = direct = direct or unwound(judged)
             estimate = replace(candidate.estimate, work=candidate.estimate.work + more, near_ideal=False)
-            listed.append(Candidate(candidate.name + suffix, judged, estimate, _judged(candidate, judged)))
+            listed.append(Candidate(candidate.name + suffix, judged, estimate, _build_with_limits(candidate, judged)))
     return listed
 
 
-def _judged(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Module]:
+def _build_with_limits(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Module]:
     """The synthesizer of a candidate, whose schedule is then started anew on a network with limits."""
 
     def build(meter: WorkMeter) -> Module:

@@ -7,7 +7,7 @@ schedules on random programs (docs/synthesis.md has the table).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -16,6 +16,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange.synthesizer import obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
 from collc.synthesis.one_shot import synthesizer as one_shot
@@ -83,6 +84,23 @@ def bound_work(network: Network, demand: Demand) -> int:
     standards = [run.standard for run in demand.runs]
     shared = len(standards) == 1 and standards[0] is not None and standards[0].kind != "all_to_all"
     return 20_000 + 600 * len(network.npus) if shared else 30_000 + 1_500 * len(network.npus)
+
+
+@dataclass
+class KnownBounds:
+    """The lower bounds of one module on several networks, each computed once for all that ask."""
+
+    _found: dict[int, tuple[Network, int]] = field(default_factory=dict[int, tuple[Network, int]])
+
+    def work(self, network: Network, module: Module) -> int:
+        """The work of asking: none if the bound is known."""
+        return 0 if id(network) in self._found else bound_work(network, module.demand)
+
+    def of(self, network: Network, module: Module) -> int:
+        """Picoseconds that no schedule of the module takes less than on a network."""
+        if id(network) not in self._found:
+            self._found[id(network)] = network, lower_bound(network, module.demand, module.model).time
+        return self._found[id(network)][1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,9 +25,6 @@ from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
 from collc.ten.schedule import Clock, RowSchedule, Schedule, Transfers
 
-JOINED_WORK: Final = 2
-"""Work of a transfer when the schedules of groups are joined."""
-
 
 def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) -> Candidate | None:
     """The candidate; None if groups share NPUs, or are neither alike nor symmetric on their own links: then others
@@ -38,7 +35,7 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
     parts = group_parts(module)
     if parts is None:
         return None
-    kinds: dict[Hashable, GroupPart] = {part.alike: part for part in parts}
+    kinds: dict[Hashable, GroupPart] = {part.key: part for part in parts}
     alike = len(kinds) == 1 < len(parts)
     if not alike and not all(is_symmetric(part.module) for part in kinds.values()):
         return None
@@ -50,7 +47,6 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
             assert planned.schedule is not None
             meter.add_setup(work)
             schedules[kind] = planned.schedule
-        meter.add_setup(JOINED_WORK * sum(len(schedules[part.alike]) for part in parts))
         joined = joined_parts(module, parts, schedules)
         if joined is None:
             raise NoSchedule(Diagnostic("S0201", "two groups would use a link at the same time"))
@@ -77,15 +73,15 @@ class GroupPart:
     first_chunk: int
 
     @cached_property
-    def alike(self) -> Hashable:
+    def key(self) -> Hashable:
         """Equal for parts that are the same problem: the same links between devices, and the same chunks."""
         network, run = self.module.network, self.module.demand.runs[0]
         table = self.module.demand.chunks
         ends = network.source, network.target, network.kind, network.endpoint
         switches = network.buffers, network.multicast, network.reduces
         chunks = table.size, table.pre, table.post, table.op, table.sets.offsets, table.sets.members
-        found = tuple(blake2b(column.tobytes()).digest() for column in (*ends, *switches, run.group, *chunks))
-        return network.npu_count, run.standard, found
+        digests = tuple(blake2b(column.tobytes()).digest() for column in (*ends, *switches, run.group, *chunks))
+        return network.npu_count, run.standard, digests
 
 
 def group_parts(module: Module) -> list[GroupPart] | None:
@@ -103,8 +99,7 @@ def group_parts(module: Module) -> list[GroupPart] | None:
     if network.has_limited_buffers or any(len(run.group) < 2 for run in runs):
         return None
     for usable in _usable_links(network, len(runs)):
-        found = [_part(module, number, links) for number, links in enumerate(usable)]
-        parts = [part for part in found if part is not None]
+        parts = [part for number, links in enumerate(usable) if (part := _part(module, number, links)) is not None]
         if len(parts) == len(runs):
             return parts
     return None
@@ -137,12 +132,12 @@ def _equal_switches(network: Network) -> list[list[int]]:
     ):
         ends.setdefault(source, []).append((1, target, kind))
         ends.setdefault(target, []).append((0, source, kind))
-    found: dict[Hashable, list[int]] = {}
+    equal: dict[Hashable, list[int]] = {}
     for switch in np.setdiff1d(np.arange(network.npu_count, network.device_count), below).tolist():
         row = switch - network.npu_count
         key = bool(network.multicast[row]), bool(network.reduces[row]), *sorted(ends.get(switch, []))
-        found.setdefault(key, []).append(switch)
-    return list(found.values())
+        equal.setdefault(key, []).append(switch)
+    return list(equal.values())
 
 
 def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashable, Schedule]) -> Module | None:
@@ -151,24 +146,26 @@ def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashab
     If groups share links between switches, each begins as many transfers on such a link later as it must.
     planned: a schedule of each kind of part.
     """
-    rows = [_moved(part, planned[part.alike].transfers) for part in parts]
-    if any(one.messages is not None for one in rows):
+    schedules = [_transfers_of(part, planned[part.key].transfers) for part in parts]
+    if any(rows.messages is not None for rows in schedules):
         return None
     clock = Clock.of(module.network, module.demand, module.model)
     users = np.zeros(module.network.link_count, np.int64)
-    for one in rows:
-        users[np.unique(one.link)] += 1
+    for rows in schedules:
+        users[np.unique(rows.link)] += 1
     taken = _TakenTimes()
-    for number, one in enumerate(rows):
-        shared = users[one.link] > 1
-        link, start, busy = one.link[shared].astype(np.int64), one.start[shared], clock.busy_of(one)[shared]
+    for number, rows in enumerate(schedules):
+        shared = users[rows.link] > 1
+        link, start, busy = rows.link[shared].astype(np.int64), rows.start[shared], clock.busy_of(rows)[shared]
         step = int(busy.min(initial=LATEST))
-        delay = next((k * step for k in range(len(rows)) if taken.are_free(link, start + k * step, busy)), None)
+        delay = next((k * step for k in range(len(schedules)) if taken.are_free(link, start + k * step, busy)), None)
         if delay is None:
             return None
         taken.add(link, start + delay, busy)
-        rows[number] = replace(one, start=one.start + delay)
-    return replace(module, schedule=RowSchedule(module.model, Transfers.concatenate(rows)), phases=(), planned=None)
+        schedules[number] = replace(rows, start=rows.start + delay)
+    return replace(
+        module, schedule=RowSchedule(module.model, Transfers.concatenate(schedules)), phases=(), planned=None
+    )
 
 
 class _TakenTimes:
@@ -197,7 +194,7 @@ class _TakenTimes:
         self._link, self._start, self._end = link[order], start[order], end[order]
 
 
-def _moved(part: GroupPart, rows: Transfers) -> Transfers:
+def _transfers_of(part: GroupPart, rows: Transfers) -> Transfers:
     """The transfers of a part in the numbers of the whole network and demand."""
     relayed = rows.relayed
     if relayed is not None:
@@ -212,7 +209,7 @@ def _part(module: Module, run_number: int, usable: BoolArray) -> GroupPart | Non
     inside = np.zeros(network.device_count, np.bool_)
     inside[run.group] = True
     inside[network.npu_count :] = network.present[network.npu_count :]
-    kept = _used(network, inside, usable)
+    kept = _inner_links(network, inside, usable)
     used = np.zeros(network.device_count, np.bool_)
     used[run.group] = True
     used[network.source[kept]] = used[network.target[kept]] = True
@@ -222,12 +219,12 @@ def _part(module: Module, run_number: int, usable: BoolArray) -> GroupPart | Non
     component = strongly_connected(Digraph.of(own))
     if len(np.unique(component[: own.npu_count])) > 1:
         return None
-    demand = Demand((_renumbered(run, module.demand.tables[run_number], number),))
+    demand = Demand((_renumber_run(run, module.demand.tables[run_number], number),))
     part = replace(module, network=own, demand=demand, bound=None, notes=(), phases=(), planned=None)
     return GroupPart(part, link, int(module.demand.first_chunk[run_number]))
 
 
-def _used(network: Network, inside: BoolArray, usable: BoolArray) -> BoolArray:
+def _inner_links(network: Network, inside: BoolArray, usable: BoolArray) -> BoolArray:
     """bool[links]: the usable links between devices inside, without switches that are linked to one device only."""
     npus = network.npu_count
     kept = inside[network.source] & inside[network.target] & usable
@@ -237,10 +234,10 @@ def _used(network: Network, inside: BoolArray, usable: BoolArray) -> BoolArray:
         out = np.bincount(pairs[:, 0], minlength=network.device_count)
         idle = (into < 2) & (out < 2)
         idle[:npus] = False
-        found = kept & ~idle[network.source] & ~idle[network.target]
-        if np.array_equal(found, kept):
+        fewer = kept & ~idle[network.source] & ~idle[network.target]
+        if np.array_equal(fewer, kept):
             return kept
-        kept = found
+        kept = fewer
 
 
 def _network(network: Network, used: BoolArray, number: Int64Array, link: Int32Array) -> Network:
@@ -269,7 +266,7 @@ def _network(network: Network, used: BoolArray, number: Int64Array, link: Int32A
     )
 
 
-def _renumbered(run: Run, table: ChunkTable, number: Int64Array) -> Run:
+def _renumber_run(run: Run, table: ChunkTable, number: Int64Array) -> Run:
     """A run over devices that are numbered anew. table: its chunks."""
     members = number[table.sets.members].astype(np.int32)
     pattern = replace(table, sets=HolderSets(table.sets.offsets, members))

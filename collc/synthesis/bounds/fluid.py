@@ -79,7 +79,7 @@ class Fluid:
         return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit, delays)
 
     def with_stored_chunks(self, largest: int) -> Fluid:
-        """The same for links that are occupied for latency + size / bandwidth, if no chunk has more bytes."""
+        """The problem on links that are occupied for latency + size / bandwidth, if no chunk has more bytes."""
         latencies: list[int] = self.network.latencies.tolist()
         rates = [
             largest / (Fraction(latency, SECOND) + largest / rate)
@@ -90,7 +90,7 @@ class Fluid:
         return replace(self, rates=rates, waits=waits, unit=unit, capacity=_capacities(self.network, rates, unit))
 
     def coarser(self) -> Fluid:
-        """The same with smaller numbers for capacities, again rounded up."""
+        """The problem with smaller numbers for capacities, again rounded up."""
         unit = self.unit * COARSER
         return replace(self, unit=unit, capacity=_capacities(self.network, self.rates, unit))
 

@@ -19,8 +19,8 @@ class LinkClass(NamedTuple):
     """Links of one kind with equal lags, and their number.
 
     A lag is the time, in picoseconds, during which a link cannot carry a useful chunk: at the beginning, before any
-    chunk can be at its source, and at the end, while the last chunk gets on from its target. long_lag: the same for
-    transfers that count for several NPUs (see `Delays`).
+    chunk can be at its source, and at the end, while the last chunk gets on from its target. long_lag: the
+    lag of transfers that count for several NPUs (see `Delays`).
     """
 
     kind: int
@@ -112,7 +112,7 @@ class Delays:
     scheduling theory. Each int64[devices], picoseconds; UNREACHABLE where no path leads.
 
     head: the distance from the nearest NPU that holds something at the start.
-    sum_head: the same for a sum of contributions of two NPUs, which some device on the path must have added up.
+    sum_head: the head of a sum of contributions of two NPUs, which some device on the path must have added up.
     tail: the distance to the nearest NPU that wants something.
     fork_tail: the distance to the second nearest of them, for a chunk that two NPUs want.
     """

@@ -36,7 +36,7 @@ def plan_exact(
 ) -> Module:
     """The module with schedules of the fewest steps, and with the Pareto points that the options ask for.
 
-    The Pareto points are found first, and are in the notes. options: those of `exact` in docs/language.md.
+    The Pareto points are found first, and are in the notes. options: of `exact`, as in docs/language.md.
     other: another synthesizer, see `pareto_points`.
     """
     points: tuple[ParetoPoint, ...] = ()

@@ -196,8 +196,8 @@ def tree_transfers(
 ) -> TreeTransfers:
     """The transfers of all chunks.
 
-    batches: one tree for each chunk; those of a member in the order of its chunks. translations: those that take the
-    trees given to all others; then each link is best used in the order of the transfers of a tree. summed: whether
+    batches: one tree for each chunk, for each member in the order of its chunks. translations: take the trees given to
+    all others; then each link is best used in the order of the transfers of a tree. summed: whether
     chunks are reduced over their trees before they are copied.
     """
     time = problem.total[problem.fastest].tolist()

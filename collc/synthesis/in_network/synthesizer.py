@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.synthesis.in_network.early_transfers import EarlyTransfers
-from collc.synthesis.in_network.nodes import Exchange, reduce_by_nodes, usable_switches
+from collc.synthesis.in_network.nodes import EarlyTransfers, Exchange, reduce_by_nodes, usable_switches
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Op
