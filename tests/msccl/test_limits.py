@@ -10,11 +10,13 @@ import pytest
 
 from collc.base.diagnostics import SourceError
 from collc.msccl.limits import check_merged_limits
+from collc.msccl.lowering import precheck as lowering_precheck
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.quality import quality
 from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.plans.precheck import precheck_plan
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -151,6 +153,22 @@ def test_slots_of_a_buffer() -> None:
     precheck(network, demand, MscclOptions(instances=2))
     with pytest.raises(SourceError, match="49151 as the last chunk of a buffer, 16384 more than the 32767"):
         precheck(network, demand, MscclOptions(instances=3))
+
+
+def test_too_many_messages_are_refused_before_a_schedule_is_sought() -> None:
+    """Each of 64 GPUs receives 32,768 chunks: the lowering would take minutes and gigabytes."""
+    network, demand = support.ring(64), support.all_reduce([*range(64)], chunks=512)
+    for check in (precheck, precheck_plan):
+        with pytest.raises(SourceError, match=r"at least 2,064,384 messages of one chunk, and a file is made of 1,048"):
+            check(network, demand, MscclOptions())
+        check(network, support.all_reduce([*range(64)], chunks=128), MscclOptions())
+
+
+def test_schedules_of_too_many_messages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering_precheck, "MOST_MESSAGES", 11)
+    lower(direct_all_to_all(3))
+    with pytest.raises(SourceError, match="at least 12 messages of one chunk"):
+        lower(direct_all_to_all(4))
 
 
 def test_limits_are_foreseen_before_threadblocks_are_formed() -> None:

@@ -46,7 +46,7 @@ def slow_square(task: tuple[str, int]) -> int:
 
 
 def waits_or_returns(task: str) -> None:
-    """Waits for ever in a temporary folder, of which a file tells; for "" ends when there is such a folder."""
+    """Waits without an end in a temporary folder, of which a file tells; for "" ends when there is such a folder."""
     parent = Path(tempfile.gettempdir())
     if not task:
         while not list(parent.glob("collc-*/file")):

@@ -125,3 +125,14 @@ topology t = d without { link a -> b lanes 1 }"""
     network = load_topology(tmp_path / "t.coll", "t")
     rates = [network.kinds[int(kind)].bandwidth for kind in network.kind]
     assert rates == [10 * 10**9, 20 * 10**9]
+
+
+def test_parts_may_be_named_with_their_topology(tmp_path: Path) -> None:
+    """`box.s[0]` is the switch `s[0]` of the box, as `box.gpu[2]` is an NPU."""
+    parts = "npu gpu[0], link gpu[2] <-> s[0], switch s[1]"
+    short = network(tmp_path, f"box without {{ {parts} }}")
+    long = network(tmp_path, "box without { npu box.gpu[0], link box.gpu[2] <-> box.s[0], switch box.s[1] }")
+    assert long.present.tolist() == short.present.tolist()
+    assert (long.source.tolist(), long.target.tolist()) == (short.source.tolist(), short.target.tolist())
+    with pytest.raises(SourceError, match="'box' has no NPU 9"):
+        network(tmp_path, "box without { npu 9 }")

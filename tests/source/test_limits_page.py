@@ -14,6 +14,7 @@ from collc.machines import reading as machines
 from collc.msccl.check import contract as msccl
 from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
+from collc.msccl.lowering import precheck
 from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
@@ -56,6 +57,7 @@ STATED = [
     read.MOST_PHASES,
     demand.MOST_INDICES,
     cursor.LARGEST,
+    precheck.MOST_MESSAGES,
     msccl.MAX_CHUNKS,
     plans.MAX_CHUNKS,
     operations.MAX_MOVED,

@@ -56,6 +56,9 @@ Announcer = Callable[[str], None]
 _GOOD_SLOWDOWN: Final = Fraction(103, 100)
 """Time of a program, over the time that no program undercuts, at which no further attempt is made."""
 
+_MOST_FOR_SPEED: Final = 400_000
+"""Messages in all attempts together (40 s) after which a program that ends is not made again only to be faster."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoweringAttempt:
@@ -175,8 +178,8 @@ class _StageRunner:
                 restricted = restricted or _without_deadlock(program, deadlocking)
             elif best is None or time < best[0]:
                 best = time, program
-                if time <= good:
-                    break
+            if best and (best[0] <= good or self.attempts * len(self.start.messages) > _MOST_FOR_SPEED):
+                break
         if best is not None:
             return Fraction(best[0], max(1, self.module.collective_time())), best[1]
         if restricted is None:
@@ -216,7 +219,7 @@ class _StageRunner:
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
         in_flight = MESSAGES_IN_FLIGHT[self.options.protocol]
-        parts, most = 1, limits.channels if attempt.joined else limits.steps
+        program, parts, most = merged, 1, limits.channels if attempt.joined else limits.steps
         while True:
             self.tell("assign")
             if attempt.joined:
@@ -227,6 +230,8 @@ class _StageRunner:
             if steps <= limits.steps or parts == most:
                 program = assign(merged, flows, channels, limits.per_channel, joined=attempt.joined)
                 self.observe("assign", program)
+                steps = longest_threadblock(program)
+            if steps <= limits.steps or parts == most:
                 program = self.finish(program, attempt)
                 steps = longest_threadblock(program)
                 if steps <= limits.steps or parts == most:

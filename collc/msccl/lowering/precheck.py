@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.msccl.collectives import collective_of, layout_of
 from collc.msccl.limits import LIMITS, MOST_RANKS, last_offset
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.slots import cut_to_slots
-from collc.ten.demand import Demand
+from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
+
+MOST_MESSAGES: Final = 1 << 20
+"""Most messages of a schedule for a runtime: each takes over 1 KiB, and 0.1 ms in every attempt of the lowering."""
+
+
+def check_message_count(count: int) -> None:
+    """Raise SourceError M0111 if a schedule has more messages from GPU to GPU than can be lowered."""
+    if count > MOST_MESSAGES:
+        message = f"the schedule has at least {count:,} messages of one chunk, and a file is made of {MOST_MESSAGES:,}"
+        raise SourceError(Diagnostic("M0111", f"{message} at most", hint="use fewer chunks"))
+
+
+def least_messages(demand: Demand) -> int:
+    """A lower bound on the messages of all schedules of a demand: who must end with a chunk receives it."""
+    chunks = demand.chunks
+    sizes = chunks.sets.sizes
+    held = np.where(chunks.op == Op.COPY, sizes[chunks.pre], 1)
+    return int(np.maximum(sizes[chunks.post] - held, 0).sum())
 
 
 def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
@@ -22,6 +42,7 @@ def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
     if ranks > MOST_RANKS:
         message = f"an MSCCL file holds at most {MOST_RANKS} GPUs, and {network.name} has {ranks}"
         raise SourceError(Diagnostic("M0111", message, hint="use fewer NPUs"))
+    check_message_count(least_messages(demand))
     demand = cut_to_slots(demand)
     layout = layout_of(network, demand)
     collective = collective_of(network, demand, layout, options.profile, custom=options.custom)

@@ -14,8 +14,6 @@ from collc.msccl.limits import LimitUse
 from collc.msccl.options import Profile
 from collc.msccl.program import Program
 
-_MIB: Final = 1 << 20
-
 _LARGEST_BUFFER: Final = 4 << 30
 """Bytes of the largest buffer of a file with scratch, if the user gives no sizes."""
 
@@ -46,7 +44,7 @@ def bounded_scratch(program: Program, sizes_given: bool) -> Program:
     low, high = program.sizes
     if high is None or not sizes_given:
         fitting = ((_USUAL_SCRATCH + 1) * program.chunks_per_loop - 1) // chunks - 1
-        usual = min(_LARGEST_BUFFER, fitting // _MIB * _MIB)
+        usual = min(_LARGEST_BUFFER, fitting >> 20 << 20)
         if high is not None and high <= usual:
             return program
         largest = max(low, usual)
@@ -64,4 +62,4 @@ def bounded_scratch(program: Program, sizes_given: bool) -> Program:
 
 
 def _mebibytes(size: int) -> str:
-    return f"{-(-size // _MIB)} MiB"
+    return f"{-(-size >> 20)} MiB"

@@ -16,7 +16,7 @@ from collc.msccl.collectives import BufferLayout, Collective, collective_of, lay
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.exchange import exchange_alike_gpus
 from collc.msccl.lowering.messages import messages_of
-from collc.msccl.lowering.precheck import NO_PLACEMENT, impossible_placement, precheck
+from collc.msccl.lowering.precheck import NO_PLACEMENT, check_message_count, impossible_placement, precheck
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Message, Moment, Op, Program, Slot, Step
 from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes, slots_together
@@ -40,6 +40,7 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
     Raises SourceError as `lower` does, except for limits.
     """
     precheck(module.network, module.demand, options)
+    _check_messages(module)
     demand = cut_to_slots(module.demand)
     layout = layout_of(module.network, demand)
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
@@ -58,6 +59,14 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
     if resent:
         notes.append(f"{resent} messages are sent again by GPUs where a switch forwards a chunk more than once")
     return select(replace(program, placement=placement, notes=tuple(notes)), layout)
+
+
+def _check_messages(module: Module) -> None:
+    """Raise SourceError M0111 if the schedule of a module has too many messages."""
+    network = module.network
+    from_gpus = network.source < network.npu_count
+    if module.schedule is not None:
+        check_message_count(sum(int(from_gpus[rows.link].sum()) for rows in module.schedule.blocks()))
 
 
 def blank_program(module: Module, options: MscclOptions, collective: Collective, messages: list[Message]) -> Program:

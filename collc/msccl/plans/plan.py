@@ -75,9 +75,6 @@ _MANY_BLOCKS: Final = 32
 _MOST_PIECES: Final = 8
 """Most threadblocks that share one chunk on a GPU."""
 
-_MOST_SHARES: Final = 256
-"""Most shares of the chunks, each with threadblocks of its own."""
-
 
 @dataclass(frozen=True, slots=True)
 class _BlockForm:
@@ -240,7 +237,7 @@ def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int]) -> t
         closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
         longest, semaphores = _longest(plan), _semaphores(plan)
         idle = 0 if longest < shortest else idle + 1
-        more = min(max(shares * 5 // 4 + 1, -(-shares * longest // _OPERATIONS)), form.most, _MOST_SHARES)
+        more = min(max(shares * 5 // 4 + 1, -(-shares * longest // _OPERATIONS)), form.most)
         if longest <= _OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * _SEMAPHORES:
             return None, closest
         shares, shortest = more, min(shortest, longest)

@@ -13,6 +13,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import plural
+from collc.msccl.lowering.precheck import check_message_count, least_messages
 from collc.msccl.options import MscclOptions
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -25,9 +26,10 @@ _SMALLEST_MESSAGE_BITS: Final = 31
 def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> None:
     """Raise SourceError M0113 if the sizes of a plan begin above what its loader can read; M0117 for wrong nodes.
 
-    M0120 for a reduction that is not a sum.
+    M0120 for a reduction that is not a sum, M0111 for too many messages.
     """
     check_sums(demand)
+    check_message_count(least_messages(demand))
     nodes_of_ranks(network, options)
     run = demand.runs[0] if len(demand.runs) == 1 else None
     kind = run.standard.kind if run is not None and run.standard is not None else ""

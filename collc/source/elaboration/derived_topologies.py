@@ -356,7 +356,7 @@ class _DeviceNames:
         numbers = npu_numbers(value).tolist()
         count = base.network.npu_count
         for number in numbers:
-            if part is None and not 0 <= number < count:
+            if part is None and value.home is None and not 0 <= number < count:
                 raise fail("E0318", f"'{base.name}' has no NPU {number}: the NPUs are 0 .. {count - 1}", node.span)
             if not is_present(base, number):
                 raise fail("E0319", f"{device_label(base, number)} was removed before", node.span)
