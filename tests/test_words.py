@@ -422,19 +422,11 @@ MOST: dict[str, dict[str, int]] = {
         "collc/chakra": 1,
         "collc/design": 5,
         "collc/emit": 5,
-<<<<<<< HEAD
         "collc/kernels": 3,
         "collc/msccl": 6,
         "collc/passes": 1,
         "collc/simulation": 5,
-        "collc/synthesis": 21,
-=======
-        "collc/kernels": 8,
-        "collc/msccl": 6,
-        "collc/passes": 1,
-        "collc/simulation": 5,
-        "collc/synthesis": 23,
->>>>>>> main
+        "collc/synthesis": 15,
         "collc/verification": 7,
     },
     "constants": {
@@ -453,11 +445,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 18,
-<<<<<<< HEAD
-        "collc/synthesis": 186,
-=======
         "collc/synthesis": 179,
->>>>>>> main
         "collc/ten": 6,
         "collc/tuning": 4,
         "collc/verification": 10,
