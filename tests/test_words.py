@@ -439,7 +439,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/graph": 8,
         "collc/kernels": 15,
         "collc/machines": 12,
-        "collc/msccl": 37,
+        "collc/msccl": 36,
         "collc/parallel": 2,
         "collc/pictures": 22,
         "collc/simulation": 5,

@@ -13,9 +13,9 @@ from collc.msccl.limits import LimitUse
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.select import blank_program, select
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
-from collc.msccl.plans.large_groups import large_groups_fit
+from collc.msccl.plans.large_groups import MOST_SIGNALLED, large_groups_fit
 from collc.msccl.plans.precheck import nodes_of_ranks
-from collc.msccl.plans.switches import MOST_GPUS, PartialSum, switch_messages, switches_with_sums, uses_switches
+from collc.msccl.plans.switches import PartialSum, switch_messages, switches_with_sums, uses_switches
 from collc.msccl.program import ARRIVES, Gpu, Message, Op, Program, Slot, Step
 from collc.msccl.slots import cut_messages, cut_to_slots
 from collc.ten.demand import Demand
@@ -88,9 +88,10 @@ def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[i
         if len({node[rank] for rank in ranks}) > 1:
             message = "a switch that adds and multicasts joins GPUs of several nodes"
             raise SourceError(Diagnostic("M0117", message, hint="use a larger 'gpus_per_node', or leave it out"))
-        if len(ranks) > MOST_GPUS and (sums or not large_groups_fit(messages, instances)):
+        most = MOST_SIGNALLED + 1
+        if len(ranks) > most and (sums or not large_groups_fit(messages, instances)):
             hint = "declare the switch with 'reduce: false'"
-            raise LimitUse("GPUs of one switch channel", len(ranks), MOST_GPUS, hint).error("MSCCL++ plan")
+            raise LimitUse("GPUs of one switch channel", len(ranks), most, hint).error("MSCCL++ plan")
 
 
 def _inputs_at_once(messages: list[Message], layout: BufferLayout, later: set[tuple[int, int]]) -> list[Message]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from collc.ten.arrays import BoolArray
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule
-
-MOST_GPUS: Final = 17
-"""Most GPUs of a switch channel whose threadblocks signal all others: they have 16 memory channels each."""
 
 
 @dataclass(frozen=True, slots=True)
