@@ -422,11 +422,11 @@ MOST: dict[str, dict[str, int]] = {
         "collc/chakra": 1,
         "collc/design": 5,
         "collc/emit": 5,
-        "collc/kernels": 8,
+        "collc/kernels": 3,
         "collc/msccl": 6,
         "collc/passes": 1,
         "collc/simulation": 5,
-        "collc/synthesis": 23,
+        "collc/synthesis": 15,
         "collc/verification": 7,
     },
     "constants": {

@@ -314,12 +314,12 @@ def share_out(  # noqa: PLR0912 - one loop, since a call in compiled code counts
                 chunk = -1
                 for strict in range(1 - counters[LENIENT], -1, -1):
                     if fifo:
-                        chunk = queued(links, devices, need, inside, order, row, needed, strict, shift, mask)
+                        chunk = oldest_chunk(links, devices, need, inside, order, row, needed, strict, shift, mask)
                     else:
                         scope = links[row + SCOPE] if strict else -1
                         chunk = rarest(have, need, inside, exact, spread, words, shift, held, needed, scope)
                     if chunk >= 0 or not (
-                        strict and late(links, total, busy, sizes, low, row, devices[lacks], now, deadline)
+                        strict and is_late(links, total, busy, sizes, low, row, devices[lacks], now, deadline)
                     ):
                         break
                 carried = chunk
@@ -403,7 +403,7 @@ def alternatives(
 
 
 @inlined
-def queued(
+def oldest_chunk(
     links: MutableSequence[int], devices: Sequence[int], need: Sequence[int], inside: Sequence[int],
     order: Sequence[int], row: int, needed: int, strict: int, shift: int, mask: int,
 ) -> int:  # fmt: skip
@@ -481,7 +481,7 @@ def take_over(
     return -1
 
 
-def late(
+def is_late(
     links: Sequence[int], total: Sequence[int], busy: Sequence[int], sizes: int, low: int, row: int, lacks: int,
     now: int, deadline: int,
 ) -> bool:  # fmt: skip

@@ -154,7 +154,7 @@ def plan_by_times(
                 # Every path is blocked at a switch: give the chunk up there, or enter it when a slot is free.
                 if owner[found] == condition:
                     owner[found] = -1
-                    count = _without(tree, count, found)
+                    count = _drop(tree, count, found)
                 else:
                     scratch.avoided[found] = targets
                     scratch.not_before[found] = later
@@ -341,7 +341,7 @@ def _book(
     return count
 
 
-def _without(tree: MutableSequence[int], count: int, gone: int) -> int:
+def _drop(tree: MutableSequence[int], count: int, gone: int) -> int:
     """Takes a device out of the first `count` of a tree; how many are left."""
     kept = 0
     for i in range(count):

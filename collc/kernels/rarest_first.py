@@ -39,7 +39,7 @@ SEND_WORK = 20
 """The work of sending a chunk."""
 
 
-def _lacked(v: int, number: int, layout: SpreadLayout, memory: Memory) -> int:
+def _missing_set(v: int, number: int, layout: SpreadLayout, memory: Memory) -> int:
     """Where the set of chunks begins that a device's component lacks. number: of a class of slow paths, from 1 on."""
     table = (number - 1) * layout.devices
     return layout.lacking + (table + memory[layout.component + table + v]) * layout.words
@@ -65,7 +65,7 @@ def _block(path: int, v: int, now: int, layout: SpreadLayout, memory: Memory, no
 def _by_component(path: int, v: int, number: int, bits: int, layout: SpreadLayout, memory: Memory) -> int:
     """Keep, of the set at `bits`, what a path of a class may bring now. Returns 0 if that is nothing."""
     words, table, left = layout.words, (number - 1) * layout.devices, 0
-    base = _lacked(v, number, layout, memory)
+    base = _missing_set(v, number, layout, memory)
     for word in range(words):
         memory[bits + word] &= memory[base + word]
         left |= memory[bits + word]
@@ -134,7 +134,7 @@ def _note_sent(v: int, chunk: int, layout: SpreadLayout, memory: Memory) -> bool
     words, word, bit = layout.words, chunk >> layout.shift, 1 << (chunk & layout.mask)
     value = memory[layout.urgency + chunk] - 1
     for number in range(layout.classes):
-        place = _lacked(v, number + 1, layout, memory) + word
+        place = _missing_set(v, number + 1, layout, memory) + word
         if memory[place] & bit:
             memory[place] ^= bit
             value -= memory[layout.weight + number]
@@ -294,7 +294,7 @@ def _offer(path: int, v: int, bits: int, layout: SpreadLayout, memory: Memory) -
         offered |= memory[bits + word]
     if offered != 0 and number > 0:
         offered = 0
-        base = _lacked(v, number, layout, memory)
+        base = _missing_set(v, number, layout, memory)
         for word in range(words):
             memory[bits + word] &= memory[base + word]
             offered |= memory[bits + word]
@@ -306,7 +306,7 @@ def _lacks_any(v: int, number: int, layout: SpreadLayout, memory: Memory) -> boo
     if number == 0:
         return memory[layout.lacks + v] > 0
     words, lacks = layout.words, 0
-    base = _lacked(v, number, layout, memory)
+    base = _missing_set(v, number, layout, memory)
     for word in range(words):
         lacks |= memory[layout.need + v * words + word] & memory[base + word]
     return lacks != 0

@@ -96,7 +96,7 @@ def with_room(layout: SpreadLayout, memory: Memory, nodes: Memory) -> Memory:
 
 
 @inlined
-def _free(node: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> None:
+def _give_back(node: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> None:
     """Give a node back."""
     free = layout.head + layout.links + layout.devices
     nodes[3 * node] = memory[free]
@@ -116,7 +116,7 @@ def reserve(chain: int, begin: int, end: int, layout: SpreadLayout, memory: Memo
         while node >= 0 and nodes[3 * node + 1] <= end:
             begin, end = min(begin, nodes[3 * node + 1]), max(end, nodes[3 * node + 2])
             behind = nodes[3 * node]
-            _free(node, layout, memory, nodes)
+            _give_back(node, layout, memory, nodes)
             node = behind
     else:
         while node >= 0 and nodes[3 * node + 2] < end:
@@ -139,7 +139,7 @@ def _first_to_come(chain: int, now: int, layout: SpreadLayout, memory: Memory, n
     while node >= 0 and nodes[3 * node + 2] <= now:
         behind = nodes[3 * node]
         memory[layout.head + chain] = behind
-        _free(node, layout, memory, nodes)
+        _give_back(node, layout, memory, nodes)
         node = behind
     return node
 

@@ -33,7 +33,7 @@ class PathSearch:
 
     wanting: int32, as in the conditions, the nearest target of each first. size: int32[conditions], the number of the
     chunk's size among those that occur. busy, total: int64[sizes, links], how long a chunk occupies a link, and until
-    it arrives. to: int64[sizes, targets, devices], distances. reserved, held: int64[n, 3], see `_reserved_before`.
+    it arrives. to: int64[sizes, targets, devices], distances. reserved, held: int64[n, 3], see `_reserved_times`.
     """
 
     conditions: Conditions
@@ -63,7 +63,7 @@ class PathSearch:
             np.ascontiguousarray((clock.total if in_steps else clock.busy)[kind][:, columns].T) // unit,
             np.ascontiguousarray(clock.total[kind][:, columns].T) // unit,
             np.where(distances < UNREACHABLE, distances // unit, UNREACHABLE) if in_steps else distances,
-            *_reserved_before(conditions),
+            *_reserved_times(conditions),
             step,
         )
 
@@ -82,7 +82,7 @@ class PathSearch:
         limits = numbers(np.minimum(self.total.max(axis=1) * hops, UNREACHABLE), compile_it)
         work = zeros(1, compile_it)
         planned: Any = self._no_transfers() if compile_it else []
-        links, buffers = self._reserved(planned, compile_it)
+        links, buffers = self._timelines(planned, compile_it)
         for batch in order.batches(self.conditions):
             if stop():
                 return None
@@ -90,7 +90,7 @@ class PathSearch:
                 numbers(batch, compile_it), limits, network, conditions, links, buffers, planned,
                 _scratch(self.conditions.task.network.device_count, compile_it), work,
             )  # fmt: skip
-        return self._schedule(planned), (int(work[0]) + _scanned(buffers)) // WORK
+        return self._schedule(planned), (int(work[0]) + _scan_count(buffers)) // WORK
 
     def _schedule(self, planned: TransferTable | list[tuple[int, int, int]]) -> Schedule:
         chunk, model = self.conditions.chunk, self.conditions.task.model
@@ -176,7 +176,7 @@ class PathSearch:
         )  # fmt: skip
         return TimedConditions(*(numbers(column, compile_it) for column in columns))
 
-    def _reserved(self, planned: PlannedTransfers, compile_it: bool) -> tuple[Any, Any]:
+    def _timelines(self, planned: PlannedTransfers, compile_it: bool) -> tuple[Any, Any]:
         """Links and buffers with what is reserved before."""
         network = self.conditions.task.network
         rows = [numbers(reserved, compile_it) for reserved in (self.reserved, self.held)]
@@ -199,7 +199,7 @@ class PathSearch:
         return with_reserved(timelines, slot_timelines, planned, *rows)
 
 
-def _scanned(buffers: Buffers) -> int:
+def _scan_count(buffers: Buffers) -> int:
     """How many times were looked at to find when slots of switches are free."""
     if isinstance(buffers, BufferTable):
         return int(buffers.scanned.sum())
@@ -210,7 +210,7 @@ def _scratch(devices: int, compile_it: bool) -> TimedScratch:
     return TimedScratch(*(numbers(np.full(devices, -1, np.int64), compile_it) for _ in TimedScratch._fields))
 
 
-def _reserved_before(conditions: Conditions) -> tuple[Int64Array, Int64Array]:
+def _reserved_times(conditions: Conditions) -> tuple[Int64Array, Int64Array]:
     """What the reserved transfers of a task occupy, in picoseconds.
 
     Returns int64[n, 3], link, start and end of each transfer; and int64[m, 3], switch (numbered from 0), start and end

@@ -232,8 +232,7 @@ class Spread:
     def _sets(self, paths: _PathTables, order: list[int]) -> Tables:
         """The tables of chunks at the start. order: the numbers of the conditions."""
         have, wanted, need, sizes, held = (
-            _renumbered(each, order)
-            for each in (self._have, self._wanted, self._need, self._sizes, self._held_sometime)
+            _renumber(each, order) for each in (self._have, self._wanted, self._need, self._sizes, self._held_sometime)
         )
         shape = len(paths.weight), *need.shape
         lacking, own = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
@@ -367,7 +366,7 @@ def _matrix(sets: list[int], count: int) -> BoolArray:
     return np.unpackbits(rows, axis=1, count=count, bitorder="little").astype(np.bool_)
 
 
-def _renumbered(sets: BoolArray, order: list[int]) -> BoolArray:
+def _renumber(sets: BoolArray, order: list[int]) -> BoolArray:
     renumbered = np.empty_like(sets)
     renumbered[:, order] = sets
     return renumbered

@@ -123,7 +123,7 @@ class EventMatching:
         if rule.tie_seed is not None:
             random.Random(rule.tie_seed).shuffle(names)
         name = np.array(names, np.int64)
-        wanted = self._wanted(name)
+        wanted = self._wanted_table(name)
         chunks, sets, progress = self._event_chunks(name), self._chunk_sets(wanted), self._progress()
         begin(self._network, chunks, sets, progress)
         verdict = kernels.RUNNING
@@ -160,7 +160,7 @@ class EventMatching:
         from collc.kernels.matching_events import EventNetwork
 
         problem, network, devices = self._problem, self._problem.network, self._problem.devices
-        ahead_first, ahead_word, ahead = self._ahead()
+        ahead_first, ahead_word, ahead = self._next_devices()
         _, shift, mask = word_shape(devices, self._large)
         reserved, starts, ends = interval_table(problem.reserved, self._number.tolist())
         return EventNetwork(
@@ -185,7 +185,7 @@ class EventMatching:
         rows = np.arange(self._levels.count)[:, None] * self._problem.devices
         return (rows + self._levels.component).astype(np.int64) * words
 
-    def _ahead(self) -> tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int]]:
+    def _next_devices(self) -> tuple[MutableSequence[int], MutableSequence[int], MutableSequence[int]]:
         """`ahead_first`, `ahead_word` and `ahead` of EventNetwork."""
         network, devices = self._problem.network, self._problem.devices
         _, shift, mask = word_shape(devices, self._large)
@@ -219,7 +219,7 @@ class EventMatching:
             mask=mask,
         )
 
-    def _wanted(self, name: Int64Array) -> BoolArray:
+    def _wanted_table(self, name: Int64Array) -> BoolArray:
         """bool[devices, K]: which chunk, as renumbered, each device lacks."""
         problem = self._problem
         size = 2 * problem.devices * problem.count

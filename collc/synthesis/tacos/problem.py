@@ -102,7 +102,7 @@ def copy_problem(task: Task) -> CopyProblem:
         clock = Clock.of(network, task.demand, task.model)
     chunk = task.chunks.astype(np.int32)
     columns, size_of = np.unique(clock.size_of[chunk], return_inverse=True)
-    want, sets = _wanted(task, chunk, clock.total.max(axis=1, initial=0)[network.kind])
+    want, sets = _wanted_sets(task, chunk, clock.total.max(axis=1, initial=0)[network.kind])
     return CopyProblem(
         network=network,
         model=task.model,
@@ -118,7 +118,7 @@ def copy_problem(task: Task) -> CopyProblem:
     )
 
 
-def _wanted(task: Task, chunk: Int32Array, length: Int64Array) -> tuple[Int32Array, HolderSets]:
+def _wanted_sets(task: Task, chunk: Int32Array, length: Int64Array) -> tuple[Int32Array, HolderSets]:
     """`want` and `sets` of a CopyProblem. length: int64[links], picoseconds."""
     table = task.demand.chunks
     relays = Relays(task.network, task.demand, Digraph.of(task.network), length)

@@ -122,7 +122,7 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
         limit = problem.missing if best is None else best // problem.step - 1
         if limit < least:
             return None
-        table = matched_steps(problem, limit, least, effort.threads, _reporting(effort, "fifo"))
+        table = matched_steps(problem, limit, least, effort.threads, _report_of(effort, "fifo"))
         return None if table is None else _in_steps(problem, table)
 
     return _Attempt("fifo", plan)
@@ -136,7 +136,7 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
 
     def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = matching.transfers(rule, None if best is None else best - 1, _reporting(effort, name))
+            rows = matching.transfers(rule, None if best is None else best - 1, _report_of(effort, name))
             return None if rows is None else _as_schedule(problem, rows)
 
         return _Attempt(name, plan)
@@ -152,7 +152,7 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
                     yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
 
 
-def _reporting(effort: Effort, name: str) -> Callable[[float], bool]:
+def _report_of(effort: Effort, name: str) -> Callable[[float], bool]:
     """A function that reports the share that is planned, and returns whether the attempt may continue."""
 
     def go_on(share: float) -> bool:

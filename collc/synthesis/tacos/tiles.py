@@ -58,10 +58,10 @@ def skewed_tiles(network: Network, threads: int) -> SkewedTiles:
     if 3 * side > min(along.max(), across.max()):
         weight = network.in_links[0].astype(np.int64)
         return SkewedTiles(1, np.arange(count + 1), everything, [_shares(weight, 0, count, threads)], everything)
-    return _tiled(network, along, across, side, threads)
+    return _cut_tiles(network, along, across, side, threads)
 
 
-def _tiled(network: Network, along: Int64Array, across: Int64Array, side: int, threads: int) -> SkewedTiles:
+def _cut_tiles(network: Network, along: Int64Array, across: Int64Array, side: int, threads: int) -> SkewedTiles:
     """Tiles that are blocks of `side` values of either coordinate plus step."""
     count, depth = network.device_count, min(DEPTH, side)
     device, step = np.tile(np.arange(count, dtype=np.int32), depth), np.repeat(np.arange(depth), count)
