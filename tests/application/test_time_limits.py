@@ -51,7 +51,7 @@ def compiled(text: str, folder: Path, limit: float | None = 0.05, **more: Any) -
     return report
 
 
-ONLY_SUMS = ("overlapped", "exchange")
+ONLY_SUMS = ("overlapped", "exchange", "one_shot")
 SERVED = [(name, run) for name in searching_synthesizers() for run in ("all_gather", "all_reduce")]
 SERVED = [(name, run) for name, run in SERVED if run == "all_reduce" or name not in ONLY_SUMS]
 

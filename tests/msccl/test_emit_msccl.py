@@ -41,8 +41,8 @@ def test_the_smallest_file():
 
 
 def test_dependencies_are_written_with_nops():
-    """A GPU that adds up what several others send it may pass the sum on once all of it is there."""
-    text = xml_of(lower(scheduled(support.grid(3, 3), support.reduce_scatter(list(range(9)), chunks=2)))).decode()
+    """A step that waits for several threadblocks waits for all but one of them by steps that do nothing."""
+    text = xml_of(lower(scheduled(support.grid(3, 4), support.all_to_all(list(range(12)), chunks=4)))).decode()
     nops = [line for line in text.splitlines() if 'type="nop"' in line]
     assert nops
     assert all('cnt="0"' in line and 'depid="-1"' not in line and 'hasdep="0"' in line for line in nops)

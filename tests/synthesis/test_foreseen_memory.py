@@ -48,7 +48,7 @@ def test_arrays_are_counted(
         nonlocal calls
         if what == wanted:
             calls += 1
-            with patch.multiple(memory, _SMALL=-1, _taken_bytes=lambda: 0, memory_limit=lambda: limit):
+            with patch.multiple(memory, SMALL=-1, _taken_bytes=lambda: 0, memory_limit=lambda: limit):
                 original(needed, what, hint)
 
     monkeypatch.setattr(memory, "require", require)

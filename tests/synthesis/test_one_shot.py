@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hop_counts
+from collc.msccl.lowering.lower import lower
 from collc.passes.context import PassContext
 from collc.passes.registry import Synthesize
 from collc.passes.synthesizers import auto
@@ -27,6 +29,7 @@ from collc.ten.transform import remove_parts
 from collc.verification.prove import prove_properties
 from collc.verification.schedule_check import verify_schedule
 from tests.endpoints import random_limited_network
+from tests.msccl.lowering import assert_right
 from tests.support import all_gather, all_reduce, dragonfly, grid, network, reduce_scatter, ring, switched
 from tests.synthesis.checker import check
 from tests.synthesis.clusters import NIC, NVLINK, both
@@ -136,6 +139,22 @@ def test_the_properties_hold_for_z3_too() -> None:
     schedule = planned(net, demand)
     module = Module("m", net, demand, LinkModel.PIPELINED, schedule=schedule)
     assert prove_properties(module).answer == "proved"
+
+
+@pytest.mark.parametrize("net", [rails(2, 2), rails(2, 3), switched(5, LINK)], ids=["rails 2x2", "rails 2x3", "switch"])
+def test_files_forward_partials_through_switches(net: Network, tmp_path: Path) -> None:
+    module = one_shot(Module("m", net, all_reduce(net.npus.tolist(), 64), LinkModel.PIPELINED), Effort())
+    program = lower(module)
+    assert any(message.relayed >= 0 for message in program.messages) == (net.switch_count > 1)
+    assert_right(program, tmp_path)
+
+
+def test_auto_leaves_it_out_if_files_would_have_too_many_partials() -> None:
+    """Each partial that is kept apart is a message of its own in a file."""
+    module = Module("m", rails(2, 8), all_reduce(list(range(16)), 64), LinkModel.PIPELINED)
+    for relays in (False, True):
+        built = auto(replace(module, relays=relays), Effort())
+        assert any("one_shot" in note for note in built.notes) != relays
 
 
 def test_limits_of_npus_are_counted_afterwards() -> None:

@@ -22,8 +22,9 @@ from collc.ten.schedule import Clock, Schedule, Transfers
 class _SwitchArrival:
     """A chunk in the buffer of a switch, and the path on which it arrived.
 
-    source: the sending NPU. path: links. start, leave, arrival: picoseconds, as in `Message`. gone: the devices to
-    which the switch has sent it, as (device, arrival).
+    source: the sending NPU. path: links. start, leave, arrival: picoseconds, as in `Message`. number: the message that
+    it is a hop of, or -1. relayed: the link over which came what the NPU relays, or -1. gone: the devices to which the
+    switch has sent it, as (device, arrival).
     """
 
     source: int
@@ -32,6 +33,7 @@ class _SwitchArrival:
     leave: int
     arrival: int
     number: int = -1
+    relayed: int = -1
     gone: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])
 
 
@@ -96,13 +98,13 @@ class _SwitchCollapse:
             if source >= npus:
                 hop = self._onward(chunk, link, start, arrival, number)
             else:
-                hop = _SwitchArrival(source, (link,), start, leave, arrival, number)
+                hop = _SwitchArrival(source, (link,), start, leave, arrival, number, relayed)
             if target >= npus:
                 self._enter(target, chunk, hop, reduce)
                 continue
             ends = (rank_of[hop.source], rank_of[target])
             times = (hop.start, hop.leave, hop.arrival)
-            found.append(Message(*ends, chunk, 1, hop.path, *times, reduce, relayed, kept=kept))
+            found.append(Message(*ends, chunk, 1, hop.path, *times, reduce, hop.relayed, kept=kept))
         found.sort(key=lambda m: (m.start, m.path, m.chunk))
         return found
 
@@ -122,7 +124,8 @@ class _SwitchCollapse:
             _refuse_switch(self._module, switch, chunk)
         hop = fresh or self._resent(chunk, there[-1], switch, start)
         (fresh or there[-1]).gone.append((target, arrival))
-        return _SwitchArrival(hop.source, (*hop.path, link), hop.start, hop.leave, arrival, number)
+        path = (*hop.path, link)
+        return _SwitchArrival(hop.source, path, hop.start, hop.leave, arrival, number, hop.relayed)
 
     def _resent(self, chunk: int, first: _SwitchArrival, switch: int, start: int) -> _SwitchArrival:
         """Another arrival of a chunk at a switch, such that it can leave at `start`. first: its first arrival."""

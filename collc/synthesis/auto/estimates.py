@@ -17,7 +17,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.exchange.synthesizer import obstacle
+from collc.synthesis.exchange.synthesizer import MOST_RELAYED_IN_FILES, obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
 from collc.synthesis.one_shot import synthesizer as one_shot
 from collc.synthesis.pccl.synthesizer import COMPILED_TIMES, PLAIN_WORK, TREE_LINK, TREE_TARGET
@@ -351,8 +351,9 @@ def estimate_exchange(shape: ProblemShape) -> Estimate | None:
 
 
 def estimate_one_shot(shape: ProblemShape) -> Estimate | None:
-    """`one_shot`: only for buffers so small that latencies decide."""
-    if one_shot.obstacle(shape.module) or not shape.is_latency_bound_one_shot:
+    """`one_shot`: only for buffers so small that latencies decide, and in files only of few partials."""
+    many = shape.module.relays and shape.pairs > 2 * MOST_RELAYED_IN_FILES
+    if many or one_shot.obstacle(shape.module) or not shape.is_latency_bound_one_shot:
         return None
     trees = one_shot.LINK_WORK * shape.module.network.link_count * shape.npus
     return Estimate(trees + 2 * len(shape.module.demand.chunks) * shape.npus**2, 16.0, near_ideal=True)
