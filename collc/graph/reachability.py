@@ -30,6 +30,11 @@ def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
 
 def strongly_connected(graph: Digraph) -> Int32Array:
     """int32[vertices]: the lowest number in the strongly connected component of each vertex."""
+    if not graph.edge_count:
+        return np.arange(graph.vertex_count, dtype=np.int32)
+    small = graph.edge_count < 1000  # small networks, most of which are one component, do not wait for SciPy
+    if small and all(bool(reachable_vertices(some, [0]).all()) for some in (graph, graph.reverse())):
+        return np.zeros(graph.vertex_count, np.int32)
     from scipy.sparse import coo_array, csgraph  # pyright: ignore[reportMissingTypeStubs]
 
     count, edges = graph.vertex_count, np.ones(graph.edge_count, np.int32)
