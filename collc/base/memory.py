@@ -87,8 +87,8 @@ def require(size: int, what: str, hint: str, at: Span | None = None, *, always: 
     what: what needs them, as in "5,000,000 chunks". hint: what to change. at: the place in the program.
     always: also if they are few.
     """
-    left = memory_left() if always or size > SMALL else None
-    limit = memory_limit()
+    limit = memory_limit() if always or size > SMALL else None
+    left = None if limit is None else memory_left()
     if limit is None or left is None or size <= left:
         return
     message = f"{what} need about {gibibytes(size)} of memory, more than is left of {gibibytes(limit)}"

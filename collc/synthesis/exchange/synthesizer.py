@@ -23,11 +23,12 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
+from collc.synthesis.reductions.compose import obstacle_to_shared_sums
 from collc.synthesis.reductions.invert import invert_schedule
 from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
-from collc.ten.demand import Demand, HolderSets, Op, Run
+from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
@@ -84,14 +85,10 @@ def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
 
 def obstacle(module: Module) -> str:
     """Why the synthesizer does not fit a module, as in "is for sums ..."; "" if it fits."""
-    network, table = module.network, module.demand.chunks
+    network = module.network
     if max(int(network.source.max(initial=-1)), int(network.target.max(initial=-1))) >= network.npu_count:
         return f"plans over direct links, and {network.name} has switches"
-    if module.schedule is not None:
-        return "plans all runs of a schedule, and some are planned already"
-    if not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
-        return "is only for demands in which all contributors receive the sum, as in an All-Reduce"
-    return ""
+    return obstacle_to_shared_sums(module)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from collc.base.memory import require_for_search
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.one_shot.sending import ChunkSet, Sending
 from collc.synthesis.one_shot.trees import ContributionSet, Message, TreePlanner
+from collc.synthesis.reductions.compose import obstacle_to_shared_sums
 from collc.synthesis.task import Effort
-from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, RowSchedule, Transfers, require_memory_of
 
@@ -52,14 +52,9 @@ _HINT = "'synthesize auto' chooses a synthesizer that fits"
 
 def obstacle(module: Module) -> str:
     """Why the synthesizer does not fit a module, as in "is for sums ..."; "" if it fits."""
-    table = module.demand.chunks
-    if module.schedule is not None:
-        return "plans all runs of a schedule, and some are planned already"
-    if not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
-        return "is only for demands in which all contributors receive the sum, as in an All-Reduce"
-    if module.network.has_limited_buffers:
+    if not (reason := obstacle_to_shared_sums(module)) and module.network.has_limited_buffers:
         return f"does not count slots of switches, and those of {module.network.name} are limited"
-    return ""
+    return reason
 
 
 def _plan_transfers(module: Module, clock: Clock, effort: Effort) -> Transfers:

@@ -34,6 +34,16 @@ def has_reductions(demand: Demand) -> bool:
     return any(bool(_are_reduced(table).any()) for table in demand.tables)
 
 
+def obstacle_to_shared_sums(module: Module) -> str:
+    """Why a synthesizer of sums that all contributors receive does not fit a module; "" if it fits."""
+    table = module.demand.chunks
+    if module.schedule is not None:
+        return "plans all runs of a schedule, and some are planned already"
+    if not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
+        return "is only for demands in which all contributors receive the sum, as in an All-Reduce"
+    return ""
+
+
 def split(module: Module) -> tuple[Phase, ...]:
     """The copy-only phases of a module: the inverted reductions, then the copies. Phases without chunks are left out.
 
