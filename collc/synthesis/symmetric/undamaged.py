@@ -67,7 +67,7 @@ def _with_links(network: Network, keys: Int64Array) -> Network:
 
 
 def _with_switches(network: Network, npus: Int32Array) -> Int64Array | None:
-    """int64[devices]: the images of the devices if the NPUs go to `npus`; each switch goes where most of its links lead.
+    """int64[devices]: the images of devices if the NPUs go to `npus`; each switch goes where most of its links lead.
 
     None if two switches would go to the same one.
     """
@@ -84,7 +84,7 @@ def _with_switches(network: Network, npus: Int32Array) -> Int64Array | None:
 
 
 def _votes(network: Network, image: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The unknown switches next to known devices, and the devices to which most of their links lead if the known devices move.
+    """The unknown switches next to known devices, and the ends of most of their links if the known devices move.
 
     Among equals a switch stays, or goes to the lowest number.
     """
