@@ -153,7 +153,7 @@ def _is_parallel(network: Network, family: DeviceFamily) -> bool:
 
 
 def _shifts_of_family(family: DeviceFamily) -> list[tuple[int, Int32Array]]:
-    """For each axis of an array of switches: its length, and the switch to which a shift along it takes each of them."""
+    """For each axis of an array of switches: its length, and the image of each switch under a shift along it."""
     number = np.arange(family.count, dtype=np.int32)
     shifts: list[tuple[int, Int32Array]] = []
     for size, stride in zip(family.shape, family.strides, strict=True):
