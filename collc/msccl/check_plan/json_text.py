@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 
 MAX_BYTES: Final = 2**28
@@ -223,7 +223,7 @@ class Fields:
         """One of some texts."""
         value = self.text(name)
         if value not in known:
-            raise self.error(f'{name} "{value}"', listed(known, "or"), name)
+            raise self.error(f'{name} "{value}"', phrase(known, "or"), name)
         return value
 
 
