@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
@@ -13,12 +12,11 @@ from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, call_type
+from collc.source.elaboration.evaluate import literal_value
 from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import ChangedDevice, ChangedLink, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
-
-OPERATOR_VERBS: Final = {"+": "adds", "-": "subtracts", "*": "multiplies", "/": "divides", "//": "divides"}
 
 
 @dataclass(eq=False)
@@ -76,31 +74,17 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
         """Report an expression whose type does not fit; what: its role, for the message."""
         given = self.type_of(node, env)
         if not ty.fits(given, wanted):
-            self.report(wrong_type(given, wanted, what, node))
+            self.report(ty.wrong_type(given, wanted, what, node))
 
     def _visit_literal(self, node: ex.Expr) -> ty.Type:
-        match node:
-            case ex.IntLiteral():
-                return ty.INT
-            case ex.FloatLiteral():
-                return ty.FLOAT
-            case ex.QuantityLiteral():
-                return ty.NAMED[str(node.dimension)]
-            case ex.NumberList():
-                return ty.list_of(ty.INT)
-            case ex.StringLiteral():
-                return ty.STRING
-            case ex.BoolLiteral():
-                return ty.BOOL
-            case _:
-                raise fail("E0211", "'*' is only allowed as an index", node.span)
+        return literal_value(node).type
 
     def _visit_collection(self, node: ex.Collection, env: TypeScope) -> ty.Type:
-        return self._items(node.kind, [(self.type_of(i, env), i.span) for i in node.items])
+        return ty.collection_type(ty.Kind(node.kind), [(self.type_of(i, env), i.span) for i in node.items])
 
     def _visit_comprehension(self, node: ex.Comprehension, env: TypeScope) -> ty.Type:
         inner = self.loop(node.clauses, node.condition, env)
-        return self._items(node.kind, [(self.type_of(node.item, inner), node.item.span)])
+        return ty.collection_type(ty.Kind(node.kind), [(self.type_of(node.item, inner), node.item.span)])
 
     def _visit_with(self, node: With | ex.Without, env: TypeScope) -> ty.Type:
         word = "with" if isinstance(node, With) else "without"
@@ -124,16 +108,6 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
 
     _visit_without = _visit_with
 
-    def _items(self, kind: str, found: Sequence[tuple[ty.Type, Span]]) -> ty.Type:
-        item: ty.Type = ty.ANY
-        for given, span in found:
-            joint = ty.join(item, given)
-            if joint is None or not ty.holds(ty.Kind(kind), given):
-                message = f"{item} and {given} in one {kind}" if joint is None else f"a {kind} does not hold {given}"
-                raise fail("E0216", message, span)
-            item = joint
-        return ty.Type(ty.Kind(kind), item)
-
     def _visit_name(self, node: ex.Name, env: TypeScope) -> ty.Type:
         found = env.find(node.name)
         if found is None:
@@ -155,34 +129,16 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
         raise fail("E0201", f"unknown value '{node.name}'", node.span, hint=hint)
 
     def _visit_binary(self, node: ex.Binary, env: TypeScope) -> ty.Type:
-        left, right = self.type_of(node.left, env), self.type_of(node.right, env)
-        kind = ty.binary_type(node.operator, left, right)
-        if kind is not None:
-            return kind
-        verb = OPERATOR_VERBS.get(node.operator)
-        if node.operator in ("+", "-") and verb is not None:
-            message = f"this {verb} {left} and {right}" if node.operator == "+" else f"this {verb} {right} from {left}"
-        else:
-            message = f"'{node.operator}' is not defined for {left} and {right}"
-        notes = [Note(f"this is {k}", n.span) for k, n in ((left, node.left), (right, node.right))]
-        raise fail("E0210", message, node.span, *notes, hint=_unit_hint(left, right))
+        return ty.binary_type(node, self.type_of(node.left, env), self.type_of(node.right, env))
 
     def _visit_unary(self, node: ex.Unary, env: TypeScope) -> ty.Type:
-        operand = self.type_of(node.operand, env)
-        kind = ty.unary_type(node.operator, operand)
-        if kind is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {operand}", node.span)
-        return kind
+        return ty.unary_type(node, self.type_of(node.operand, env))
 
     def _visit_comparison(self, node: ex.Comparison, env: TypeScope) -> ty.Type:
         types = [self.type_of(operand, env) for operand in node.operands]
-        for k, operator in enumerate(node.operators):
-            left, right = types[k], types[k + 1]
-            if not ty.are_comparable(operator, left, right):
-                place = node.operands[k].span.to(node.operands[k + 1].span)
-                notes = [Note(f"this is {types[i]}", node.operands[i].span) for i in (k, k + 1)]
-                message = f"'{operator}' is not defined for {left} and {right}"
-                self.problems.add(*fail("E0210", message, place, *notes).diagnostics)
+        for k in range(len(node.operators)):
+            with self.problems.collect():
+                ty.check_comparison(node, k, types[k], types[k + 1])
         return ty.BOOL
 
     def _visit_range(self, node: ex.Range, env: TypeScope) -> ty.Type:
@@ -191,7 +147,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
             return ty.Type(ty.Kind.RANGE, ty.BYTES)
         for given, end in ((low, node.low), (high, node.high)):
             if not ty.fits(given, ty.INT):
-                self.report(wrong_type(given, ty.INT, "an end of a range", end))
+                self.report(ty.wrong_type(given, ty.INT, "an end of a range", end))
         return ty.RANGE
 
     def _visit_member(self, node: ex.Member, env: TypeScope) -> ty.Type:
@@ -215,22 +171,14 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
     def _visit_index(self, node: ex.Index, env: TypeScope) -> ty.Type:
         base = self.type_of(node.base, env)
         several = self.indices(node.indices, env)
-        match base.kind:
-            case ty.Kind.ANY:
-                return ty.ANY
-            case ty.Kind.FAMILY:
-                return ty.GROUP
-            case ty.Kind.DEVICES:
-                return ty.GROUP if several else ty.DEVICES
-            case ty.Kind.TOPOLOGY | ty.Kind.GROUP | ty.Kind.LIST if len(node.indices) == 1:
-                if base.kind is ty.Kind.LIST:
-                    return base if several else base.item or ty.ANY
-                return ty.GROUP if several else ty.NPU
-            case ty.Kind.TOPOLOGY | ty.Kind.GROUP | ty.Kind.LIST:
-                hint = "a list of lists is indexed as a[i][j]" if base.kind is ty.Kind.LIST else ""
-                raise fail("E0214", f"{base} takes one index, not {len(node.indices)}", node.span, hint=hint)
-            case _:
-                raise fail("E0214", f"{base} takes no index", node.span)
+        if base.kind is ty.Kind.ANY:
+            return ty.ANY
+        if base.kind in (ty.Kind.FAMILY, ty.Kind.DEVICES):
+            return ty.GROUP if several or base.kind is ty.Kind.FAMILY else ty.DEVICES
+        ty.check_index(node, base)
+        if base.kind is ty.Kind.LIST:
+            return base if several else base.item or ty.ANY
+        return ty.GROUP if several else ty.NPU
 
     def indices(self, nodes: Sequence[ex.Expr], env: TypeScope) -> bool:
         """Check indices; returns whether one of them selects several items."""
@@ -242,9 +190,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
             given = self.type_of(node, env)
             whole = given.kind in (ty.Kind.LIST, ty.Kind.SET, ty.Kind.RANGE)
             if whole and not ty.fits(ty.item_type(given) or ty.STRING, ty.INT):
-                self.report(wrong_type(ty.item_type(given) or given, ty.INT, "an index", node))
+                self.report(ty.wrong_type(ty.item_type(given) or given, ty.INT, "an index", node))
             elif not whole and not ty.fits(given, ty.INT):
-                self.report(wrong_type(given, ty.INT, "an index", node))
+                self.report(ty.wrong_type(given, ty.INT, "an index", node))
             several |= whole
         return several
 
@@ -286,7 +234,9 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
         for name, argument in matched.items():
             given = self.type_of(argument.value, env)
             if not ty.fits(given, types[name]):
-                error = wrong_type(given, types[name], f"'{name}'", argument.value, Note("declared here", places[name]))
+                error = ty.wrong_type(
+                    given, types[name], f"'{name}'", argument.value, Note("declared here", places[name])
+                )
                 self.report(error)
         return matched
 
@@ -295,15 +245,12 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
     def loop(self, clauses: Sequence[ex.ForClause], condition: ex.Expr | None, env: TypeScope) -> TypeScope:
         """Check the clauses of a loop nest; returns the scope with its loop variables."""
         for clause in clauses:
-            given = self.type_of(clause.iterable, env)
-            item = ty.item_type(given)
-            if item is None:
-                hint = f"write 0..{_text(clause.iterable)}" if given.kind in (ty.Kind.INT, ty.Kind.NUMBER) else ""
-                error = fail("E0213", f"a for loop cannot iterate over {given}", clause.iterable.span, hint=hint)
-                self.report(error)
+            item = ty.ANY
+            with self.problems.collect():
+                item = ty.loop_type(clause, self.type_of(clause.iterable, env))
             env = TypeScope(env)
             with self.problems.collect():
-                env.declare(clause.name, item or ty.ANY)
+                env.declare(clause.name, item)
         if condition is not None:
             self.expect(condition, env, ty.BOOL, "a condition")
         return env
@@ -351,33 +298,3 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
         elif isinstance(node, ex.Index):
             self.device_indices(node.base, env)
             self.indices(node.indices, env)
-
-
-def _text(node: ex.Expr) -> str:
-    return node.span.text
-
-
-def _unit_hint(left: ty.Type, right: ty.Type) -> str:
-    kinds = {left.kind, right.kind}
-    if kinds & ty.NUMBERS and kinds & {ty.Kind.BYTES}:
-        return "a size needs a unit, as in 1MiB"
-    if kinds & ty.NUMBERS and kinds & {ty.Kind.TIME}:
-        return "a time needs a unit, as in 0.5us"
-    return "a rate needs a unit, as in 50GiB/s" if kinds & ty.NUMBERS and kinds & {ty.Kind.RATE} else ""
-
-
-def wrong_type(given: ty.Type, wanted: ty.Type, what: str, node: ex.Expr, *notes: Note) -> SourceError:
-    """The error for a value whose type does not fit; what: its role."""
-    hint = ""
-    if wanted == ty.INT and given == ty.FLOAT:
-        divided = isinstance(node, ex.Binary) and node.operator == "/"
-        hint = "'//' is the division that rounds down to an int" if divided else "ceil(...) rounds up to a whole number"
-    elif wanted.kind in ty.QUANTITIES and given.kind in ty.NUMBERS:
-        hint = _unit_hint(wanted, given)
-    elif wanted == ty.GROUP and given == ty.NPU:
-        hint = "a group of one NPU is [npu]"
-    elif wanted == ty.NPU and given == ty.GROUP:
-        hint = "one NPU of a group is g[0]"
-    elif wanted == ty.GROUP and given == ty.TOPOLOGY:
-        hint = f"the group of all its NPUs is {_text(node)}.npus"
-    return fail("E0211", f"{what} must be of type {wanted}, not {given}", node.span, *notes, hint=hint)

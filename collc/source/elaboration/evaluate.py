@@ -108,8 +108,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         """The frame of `for i in r, j in q if c`."""
         for clause in clauses:
             iterable = self.value(clause.iterable, frame)
-            if ty.item_type(iterable.type) is None:
-                raise fail("E0213", f"a for loop cannot iterate over {iterable.type}", clause.iterable.span)
+            ty.loop_type(clause, iterable.type)
             frame = loop_frame(frame, clause.name.name, iterable, clause.span)
             limits.check_loop_depth(frame.depth, clause.span)
         return self.guarded_frame(condition, frame)
@@ -140,22 +139,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return result
 
     def _visit_literal(self, node: ex.Expr) -> Value:
-        match node:
-            case ex.IntLiteral():
-                return Value(ty.INT, node.value)
-            case ex.FloatLiteral():
-                return Value(ty.FLOAT, node.value)
-            case ex.QuantityLiteral():
-                kind = ty.NAMED[str(node.dimension)]
-                return Value(kind, int(node.value) if kind == ty.BYTES else node.value)
-            case ex.NumberList():
-                return Value(ty.list_of(ty.INT), single_list(node.numbers))
-            case ex.StringLiteral():
-                return Value(ty.STRING, node.value)
-            case ex.BoolLiteral():
-                return Value(ty.BOOL, node.value)
-            case _:
-                raise fail("E0211", "'*' is only allowed as an index", node.span)
+        return literal_value(node)
 
     def _visit_with(self, node: ex.Call | With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
@@ -178,9 +162,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if node.operator in ("and", "or"):
             return self._short_circuit(node, coerce(left, ty.BOOL, node.left.span, f"'{node.operator}'", frame), frame)
         right = self.value(node.right, frame)
-        kind = ty.binary_type(node.operator, left.type, right.type)
-        if kind is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {left.type} and {right.type}", node.span)
+        kind = ty.binary_type(node, left.type, right.type)
         if kind.kind is ty.Kind.TOPOLOGY:
             return Value(ty.TOPOLOGY, product(left.data, right.data, node.span))
         if kind.kind is ty.Kind.SET:
@@ -211,8 +193,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
 
     def _visit_unary(self, node: ex.Unary, frame: Frame) -> Value:
         value = self.value(node.operand, frame)
-        if ty.unary_type(node.operator, value.type) is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {value.type}", node.span)
+        ty.unary_type(node, value.type)
         return sign(node.operator, value)
 
     def _visit_comparison(self, node: ex.Comparison, frame: Frame) -> Value:
@@ -220,9 +201,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         values = [self._given_value(operand, frame) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = values[k], values[k + 1]
-            if not ty.are_comparable(operator, left.type, right.type):
-                place = node.operands[k].span.to(node.operands[k + 1].span)
-                raise fail("E0210", f"'{operator}' is not defined for {left.type} and {right.type}", place)
+            ty.check_comparison(node, k, left.type, right.type)
             result = result & self._compare(operator, left, right, frame, node.span)
         return Value(ty.BOOL, result if is_column(result) else bool(result))
 
@@ -283,11 +262,8 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             return (
                 self._check_present(found, node) if isinstance(found, Value) else Value(ty.DEVICES, found, found.home)
             )
-        if len(node.indices) != 1:
-            raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
+        ty.check_index(node, base.type)
         index = node.indices[0]
-        if not isinstance(base.data, ListArray | Topology) or base.type.kind is ty.Kind.SET:
-            raise fail("E0214", f"{base.type} takes no index", node.span)
         if isinstance(base.data, Topology):
             return self._npu_of(base.data, index, node, frame)
         if isinstance(index, ex.Star):
@@ -374,14 +350,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
 
     def _visit_collection(self, node: ex.Collection, frame: Frame) -> Value:
         values = [self._given_value(item, frame) for item in node.items]
+        of = ty.collection_type(ty.Kind(node.kind), [(v.type, i.span) for v, i in zip(values, node.items, strict=True)])
         if frame.rows is None or not any(v.varies for v in values):
-            return collection_of(values, ty.Kind(node.kind), node.span)
-        kind = ty.ANY
-        for value, item in zip(values, node.items, strict=True):
-            joint = ty.join(kind, value.type)
-            if joint is None:
-                raise fail("E0216", f"{kind} and {value.type} in one {node.kind}", item.span)
-            kind = joint
+            return collection_of(values, of, node.span)
+        kind = of.item or ty.ANY
         if any(isinstance(v.data, ListArray | Interval) for v in values):
             raise NotVectorised
         columns = [as_rows(promote(v, kind), frame).data for v in values]
@@ -390,21 +362,37 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         start = np.arange(rows, dtype=np.int64) * width
         lists = ListArray(start, start + width, content, uniform=False)
         home = common_home(values, node.span)
-        if node.kind == "set":
-            return Value(ty.set_of(kind), sorted_unique(lists), home)
-        return Value(ty.list_of(kind), lists, home)
+        return Value(of, sorted_unique(lists) if node.kind == "set" else lists, home)
 
     def _visit_comprehension(self, node: ex.Comprehension, frame: Frame) -> Value:
         inner = self.loop(node.clauses, node.condition, frame)
         outer_rows = frame.rows
         count = inner.rows or 0
         item = self._given_value(node.item, inner) if count else Value(ty.ANY, np.empty(0, np.int64))
-        if not ty.holds(ty.Kind(node.kind), item.type):
-            raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
+        kind = ty.collection_type(ty.Kind(node.kind), [(item.type, node.item.span)])
         rows = 1 if outer_rows is None else outer_rows
         lists = from_sorted_pairs(inner.rows_in(frame), as_rows(item, inner).data, rows, uniform=outer_rows is None)
-        kind = ty.set_of(item.type) if node.kind == "set" else ty.list_of(item.type)
         return Value(kind, sorted_unique(lists) if node.kind == "set" else lists, item.home)
+
+
+def literal_value(node: ex.Expr) -> Value:
+    """The value of a number, quantity, string or bool. Raises SourceError for a '*' that is no index."""
+    match node:
+        case ex.IntLiteral():
+            return Value(ty.INT, node.value)
+        case ex.FloatLiteral():
+            return Value(ty.FLOAT, node.value)
+        case ex.QuantityLiteral():
+            kind = ty.NAMED[str(node.dimension)]
+            return Value(kind, int(node.value) if kind == ty.BYTES else node.value)
+        case ex.NumberList():
+            return Value(ty.list_of(ty.INT), single_list(node.numbers))
+        case ex.StringLiteral():
+            return Value(ty.STRING, node.value)
+        case ex.BoolLiteral():
+            return Value(ty.BOOL, node.value)
+        case _:
+            raise fail("E0211", "'*' is only allowed as an index", node.span)
 
 
 def row_by_row(frame: Frame, action: Callable[[Frame], Result]) -> list[Result]:
