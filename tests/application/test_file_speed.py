@@ -77,7 +77,7 @@ def test_the_buffer_is_that_of_the_schedule(tmp_path: Path, collective: Callable
     for kind, instances in cases:
         options = MscclOptions(instances=instances)
         write_file(module, options, kind, tmp_path / "f")
-        assert simulated_file(tmp_path / "f", kind, module.network, module.demand, options).sent.sum() == sent
+        assert simulated_file(tmp_path / "f", kind, module.network, module.demand, options).sent_bytes.sum() == sent
 
 
 PROGRAM = """

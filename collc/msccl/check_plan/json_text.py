@@ -142,7 +142,7 @@ class _Finder:
         return replace(location, line=self._text.count("\n", 0, position) + 1, column=position - begin + 1)
 
     def _position_of(self, position: int, name: str | int) -> int:
-        """Where a member of the object or list at a position begins; -1 if there is none."""
+        """The position at which a member of an object or list begins; -1 if there is none. position: of the object."""
         if position < 0 or self._text[position : position + 1] not in ("{", "["):
             return -1
         if position not in self._parts:
