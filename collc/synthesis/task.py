@@ -84,14 +84,14 @@ class WorkMeter:
         self.limit = None
 
     @property
-    def left(self) -> int | None:
+    def remainder(self) -> int | None:
         """Work until `most`; None: any amount."""
         return None if self.most is None else max(0, self.most - self.spent)
 
     @property
     def is_exceeded(self) -> bool:
         """Whether the most work is done, so that what runs is given up."""
-        return self.left == 0
+        return self.remainder == 0
 
     @property
     def is_used_up(self) -> bool:

@@ -200,7 +200,7 @@ class _Builders:
 
             def plan(task: Task) -> Schedule:
                 limit = None if meter.limit is None else max(1, meter.limit // self._shape.phases)
-                part = WorkMeter(limit, most=meter.left, compiles=meter.compiles)
+                part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
                 effort = self._effort.with_work(part)
                 if planner.takes_bound:
                     effort = replace(effort, bound=self._bound(task, part))

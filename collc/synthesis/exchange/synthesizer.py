@@ -229,7 +229,7 @@ class _ExchangePlanner:
             there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
             return RowSchedule(down.model, there)
         work = self._effort.work
-        meter = WorkMeter(most=work.left, compiles=work.compiles)
+        meter = WorkMeter(most=work.remainder, compiles=work.compiles)
         schedule = self._spread(task, replace(self._effort.with_work(meter), bound=None))
         work.compiles = meter.compiles
         work.add(meter.spent + BOUND_WORK)

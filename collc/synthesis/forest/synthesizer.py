@@ -62,7 +62,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
     pairs = task.network.link_count * len(problem.members)
     effort.work.add_setup(max(min(FLOW_WORK, 2 * pairs), pairs // FLOW_PAIRS))
     if effort.stop():
-        raise _stopped()
+        raise _no_schedule()
     try:
         counts = tree_counts(problem)
     except ValueError as error:
@@ -73,11 +73,11 @@ def forest(task: Task, effort: Effort) -> Schedule:
     portfolio = Portfolio(problem, effort, counts[0].time * problem.unit)
     portfolio.run(gather_candidates(problem, counts, effort.stop))
     if portfolio.best is None:
-        raise _stopped()
+        raise _no_schedule()
     return RowSchedule(task.model, portfolio.best[1])
 
 
-def _stopped() -> NoSchedule:
+def _no_schedule() -> NoSchedule:
     return NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
 
 

@@ -151,7 +151,7 @@ def _run_all(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort
         for attempt in attempts:
             if stop():
                 return
-            yield portfolio.plan(attempt, stop, effort.work.left)
+            yield portfolio.plan(attempt, stop, effort.work.remainder)
         return
     with ThreadPoolExecutor(threads) as pool:
         running: deque[Future[_Planned]] = deque()
@@ -159,7 +159,7 @@ def _run_all(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort
         try:
             while True:
                 for attempt in islice(attempts, width - len(running)):
-                    running.append(pool.submit(portfolio.plan, attempt, stop, effort.work.left))
+                    running.append(pool.submit(portfolio.plan, attempt, stop, effort.work.remainder))
                 if not running or stop():
                     return
                 yield running.popleft().result()

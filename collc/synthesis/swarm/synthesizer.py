@@ -160,7 +160,7 @@ class _Attempts:
         if key not in self._spreads:
             self._spreads[key] = Spread(self._variants[variant], compile_it)
         search = self._spreads[key]
-        left = None if work.left is None else times * work.left
+        left = None if work.remainder is None else times * work.remainder
         planned = search.run(rule, most, self._effort.stop, left)
         work.add(search.work // times)
         self._plain_work += 0 if compile_it else search.work
