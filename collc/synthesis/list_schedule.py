@@ -38,7 +38,7 @@ BATCH = 1 << 20
 """Tasks between two calls of `stop`."""
 
 TASK_WORK = 3
-"""Work of a task in a schedule, as WorkMeter counts it in plain Python."""
+"""Work of a task in a schedule, as WorkMeter counts it in plain Python; about that of growing a tree to it, too."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,14 +16,12 @@ from collc.graph.dimensions import Dimensions, find_dimensions
 from collc.graph.paths import PathTree, shortest_path_tree
 from collc.synthesis.by_dimension.hop_schedule import LineHop, schedule_hops
 from collc.synthesis.conditions import Conditions
+from collc.synthesis.list_schedule import TASK_WORK
 from collc.synthesis.task import Effort
 from collc.ten.schedule import RowSchedule, Schedule
 
 VARIANTS: Final = 2
 """Trees of each NPU and dimension."""
-
-HOP_WORK: Final = 6
-"""Work of a hop before it is scheduled, as WorkMeter counts it."""
 
 Order = Sequence[int]
 """Dimensions in the order in which a chunk spreads along them."""
@@ -73,7 +71,7 @@ def spread(conditions: Conditions, dimensions: Dimensions, orders: Sequence[Orde
         if k % 256 == 0 and effort.stop():
             raise _stopped_early()
         hops.append(_hops(conditions, trees, k, orders[k]))
-        effort.work.add(HOP_WORK * len(hops[-1]))
+        effort.work.add(TASK_WORK * len(hops[-1]))
     transfers = schedule_hops(conditions, hops, effort)
     if transfers is None:
         raise _stopped_early()

@@ -17,6 +17,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.in_network.nodes import EarlyTransfers, Exchange, reduce_by_nodes, usable_switches
+from collc.synthesis.list_schedule import TASK_WORK
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Op
@@ -26,9 +27,6 @@ from collc.ten.schedule import RowSchedule, Transfers
 
 STOP_INTERVAL: Final = 1_000
 """Chunks between two calls of `effort.stop`."""
-
-NPU_WORK: Final = 3
-"""Work for each NPU that contributes to a chunk or wants it, and each tree, as WorkMeter counts it."""
 
 
 def in_network(module: Module, effort: Effort, exchange: Exchange | None = None) -> Module:
@@ -74,7 +72,7 @@ def _plan_over_trees(module: Module, effort: Effort, chunks: list[int]) -> Trans
             raise NoSchedule(Diagnostic("S0201", "stopped before all chunks were planned", hint="give it more time"))
         holders, wanting = (table.sets[int(column[chunk])].tolist() for column in (table.pre, table.post))
         plans = [tree.plan(early, chunk, holders, wanting) for tree in trees]
-        effort.work.add(NPU_WORK * len(trees) * (len(holders) + len(wanting)))
+        effort.work.add(TASK_WORK * len(trees) * (len(holders) + len(wanting)))
         reached = [plan for plan in plans if plan is not None]
         if not reached:
             return None

@@ -25,10 +25,7 @@ from collc.ten.module import Module
 from collc.ten.schedule import Clock, RowSchedule, Transfers, require_memory_of
 
 LINK_WORK = 20
-"""Work of a link in the search for a tree, as WorkMeter counts it."""
-
-MESSAGE_WORK = 20
-"""Work of sending a message once."""
+"""Work of a link in the search for a tree, and of sending a message, as WorkMeter counts it."""
 
 MESSAGE_BYTES = 1000
 """Memory of a message."""
@@ -87,7 +84,7 @@ def _plan_transfers(module: Module, clock: Clock, effort: Effort) -> Transfers:
     ]
     earliest: Mapping[Message, int] = {}
     for _ in range(REPAIRS):
-        effort.work.add(MESSAGE_WORK * messages)
+        effort.work.add(LINK_WORK * messages)
         if effort.stop():
             raise _no_schedule("it was stopped before")
         sending = Sending(network, sets, first, earliest)

@@ -12,7 +12,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.kernels.compiled import compiled, numbers
-from collc.synthesis.list_schedule import Tasks
+from collc.synthesis.list_schedule import TASK_WORK, Tasks
 from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
@@ -30,9 +30,6 @@ SAMPLE = 128
 
 BATCH = 64
 """Trees between two calls of `stop`."""
-
-NPU_WORK = 4
-"""Work of an NPU of a tree, as WorkMeter counts it in plain Python."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +78,7 @@ class TreeGrower:
             if number % BATCH == 0 and effort.stop():
                 return None
             seeds, members = self._ends(chunk)
-            effort.work.add(NPU_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))
+            effort.work.add(TASK_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))
             cost = costs[int(self._clock.size_of[chunk])]
             for side, wanting, found in zip((self._up, self._down), members, rows, strict=True):
                 if not len(wanting):
