@@ -11,14 +11,12 @@ import pytest
 
 import collc.msccl.check
 from collc.msccl.check import check_file
-
 from tests.emulation.judge import judge_file
 from tests.emulation.mutants import mutated_file
 
 from .programs import (
     GOOD,
     Block,
-    File,
     all_to_all,
     chain_broadcast,
     direct_all_reduce,
