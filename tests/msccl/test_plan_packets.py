@@ -18,7 +18,7 @@ from collc.simulation.timing import ExactTiming
 from tests import support
 from tests.emulation.judge import judge_plan
 
-from .hand_plans import plan_file
+from .hand_plans import buff, plan_file
 from .lowering import COLLECTIVES, in_switch, linked_nodes, scheduled
 
 LL = MscclOptions(protocol=Protocol.LL)
@@ -109,6 +109,37 @@ def test_packets_take_twice_the_bytes(tmp_path):
         plan, chunks = sound_plan(plan_file(tmp_path, plan_of(module, options)))
         times.append(simulate(module.network, plan_tasks(plan, chunks, module.network, 1 << 30), ExactTiming()).time)
     assert 1.9 < times[1] / times[0] < 2
+
+
+def without_signals(plan, _ops):
+    for gpu in plan["gpus"]:
+        for tb in gpu["threadblocks"]:
+            tb["ops"] = [op for op in tb["ops"] if op["name"] not in ("signal", "wait")]
+
+
+def plain_on_packets(_plan, ops):
+    """A chunk that is no packet lies where packets lie."""
+    unpack = next(op for op in ops if op["name"] == "upkt")
+    ops.insert(0, {"name": "copy", "src_buff": [buff("i", 0)], "dst_buff": [dict(unpack["src_buff"][0])]})
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "code"),
+    [
+        (lambda plan, ops: plan.update(protocol="Simple"), "contract", "X0417"),
+        (lambda plan, ops: ops.append(next(op for op in ops if op["name"] in ("ppkt", "rppkt"))), "contract", "X0417"),
+        (plain_on_packets, "contract", "X0417"),
+        (lambda plan, ops: plan.update(use_double_scratch_buffer=False), "race", "X0414"),
+        (without_signals, "race", "X0414"),
+    ],
+)
+def test_what_packets_need(tmp_path, change, check, code):
+    """A broadcast, in which nothing but signals tells that packets were read."""
+    mutant = plan_of(scheduled(support.ring(4), support.broadcast([0, 1, 2, 3])), LL)
+    blocks = [tb["ops"] for gpu in mutant["gpus"] for tb in gpu["threadblocks"]]
+    change(mutant, next(ops for ops in blocks if {"rppkt", "upkt"} <= {op["name"] for op in ops}))
+    verdict = check_plan(plan_file(tmp_path, mutant), root=0)
+    assert code in {finding.code for finding in verdict.findings if finding.check == check}
 
 
 @pytest.mark.parametrize(
