@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
 from collc.machines.hosts import Inside, Kinds, Port
 from collc.machines.machine import Device, Family, Machine, Wire, merge_wires
 from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw, option_error
@@ -88,7 +88,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         matched = _match_ports(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
         if lost := [port.label for port in inside.ports if port not in cabled]:
-            idle[listed(lost)].append(host)
+            idle[phrase(lost)].append(host)
         for port, attachment in matched:
             rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
             if rate is None:

@@ -9,7 +9,7 @@ from math import prod
 from typing import Final
 
 from collc.base.diagnostics import Span
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.machines.fabrics import NIC_LATENCY, Attachment, Fabric
 from collc.machines.hosts import Inside, Kinds
 from collc.machines.machine import Device, Machine, Wire, merge_wires
@@ -61,7 +61,7 @@ class HostGroups:
     def remark(self) -> str:
         """A sentence that names the groups."""
         said = [f"{self.what} {one.name} is {', '.join(compressed_hosts(one.hosts))}" for one in self.groups[:_SHOWN]]
-        return listed([*said, f"{len(self.groups) - _SHOWN} more"] if len(self.groups) > _SHOWN else said)
+        return phrase([*said, f"{len(self.groups) - _SHOWN} more"] if len(self.groups) > _SHOWN else said)
 
 
 def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str], part: str | None) -> HostGroups:
@@ -87,7 +87,7 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
     chosen = [group for group in groups if part is None or group.name == part or what == "block"]
     if what != "block" and len(chosen) != 1:
         raise option_error(
-            f"the file has {what} {listed(names)}, and no file says how they are connected", f"--part {names[0]}"
+            f"the file has {what} {phrase(names)}, and no file says how they are connected", f"--part {names[0]}"
         )
     return HostGroups(what, tuple(chosen), tuple(dropped))
 

@@ -52,7 +52,7 @@ class LimitUse:
     hint: str
 
     @property
-    def exceeded(self) -> bool:
+    def is_exceeded(self) -> bool:
         """Whether the program needs more than the runtime allows."""
         return self.needed > self.limit
 
@@ -85,7 +85,7 @@ def exceeded_limits(program: Program) -> list[LimitUse]:
         LimitUse("GPUs", len(gpus), MOST_RANKS, "use fewer NPUs"),
         LimitUse("threadblocks of one channel on one GPU", _most_on_a_channel(program), limits.per_channel, split),
     ]
-    return [use for use in uses if use.exceeded]
+    return [use for use in uses if use.is_exceeded]
 
 
 def check_merged_limits(program: Program, channels: int) -> None:
@@ -104,7 +104,7 @@ def check_merged_limits(program: Program, channels: int) -> None:
         most["nodes"] = max(most["nodes"], 2 + len(program.gpus) + moving)
         most["offset"] = max(most["offset"], max(gpu.input_chunks, gpu.output_chunks) * program.instances - 1)
     for use in (_steps(most["steps"], program.profile), last_offset(most["offset"]), _elements(most["nodes"])):
-        if use.exceeded:
+        if use.is_exceeded:
             raise use.error()
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.application.compile.compile_report import Optimality, ShorterSchedule
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
-from collc.base.atomic_files import drafting, path_inside, write_file
+from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
 from collc.base.messages import Outcome
 from collc.base.units import format_time
@@ -137,7 +137,7 @@ def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
     if not settings.write_shorter:
         return ShorterSchedule(time_ps, None, kept)
     path = path_inside(settings.output, f"{module.name}.shorter.ten")
-    with drafting(OUTPUT_HINT) as draft:
+    with open_draft(OUTPUT_HINT) as draft:
         temporary = draft.new(path)
         write_ten(module, temporary)
         verdict = verify_schedule(parse_module(read_text(temporary)))

@@ -25,7 +25,7 @@ from collc.application.compile.schedule_checks import (
 )
 from collc.application.schedule_times import check_possible, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT, Settings
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
 from collc.base.messages import Outcome
 from collc.emit.kinds import EMIT_KINDS
@@ -261,7 +261,7 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
-    with drafting(OUTPUT_HINT) as draft:
+    with open_draft(OUTPUT_HINT) as draft:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )

@@ -30,7 +30,7 @@ from collc.application.tune.tuning_files import write_tuning
 from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.units import format_bytes
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
 from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import journal_of, opened_journal
 from collc.parallel.processes import Lost, Processes, results_of
@@ -251,7 +251,7 @@ def _report(
     if not ranges:
         reason = (*errors, *notes, "nothing was tried")[0]
         message = f"no file could be written for schedule '{tuned.schedule}': {reason}"
-        kinds = listed(settings.kinds, "or")
+        kinds = phrase(settings.kinds, "or")
         raise NoSchedule(Diagnostic("S0311", message, hint=f"try it with: collc compile --emit {kinds}"))
     run = request.demand.runs[0]
     assert run.standard is not None

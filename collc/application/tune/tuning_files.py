@@ -15,7 +15,7 @@ import numpy as np
 from collc.application.emit.file_times import Runtime, read_tasks, times_of
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
 from collc.application.tune.tuning_case import TunedProgram, as_written, file_options, planned_module
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.emit.output import Destination, RunRanks, write_ranks
 from collc.msccl.communicators import rank_names
@@ -41,7 +41,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     that are not written again are removed, also if a kind of files is not written. Raises CheckFailed if a file
     fails its checks.
     """
-    with drafting("choose another output folder") as draft:
+    with open_draft("choose another output folder") as draft:
         ranges: list[TunedRange] = []
         networks: list[Network] = []
         planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}
@@ -99,7 +99,7 @@ def _write_range(
     request, module = planned
     module = replace(module, name=one.name)
     options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
-    with drafting() as draft:
+    with open_draft() as draft:
         destination = Destination(path, draft)
         write = write_msccl if kind == "msccl" else write_mscclpp
         written = write(module, options, destination, lambda _phase: None)
