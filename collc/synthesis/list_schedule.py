@@ -127,18 +127,18 @@ def best_starts(
         if end <= least or not turns or effort.stop():
             break
         effort.work.add(work)
-        mirrored = _starts(backward, _ranked(-(start + tasks.total)), {}, effort)
+        mirrored = _starts(backward, _ranks_by(-(start + tasks.total)), {}, effort)
         if mirrored is None:
             break
         whole = int((mirrored + tasks.busy).max(initial=0))
         start = whole - mirrored - tasks.busy
         if not reserved and whole < best[0]:
             best = whole, start
-        rank = _ranked(start)
+        rank = _ranks_by(start)
     return best
 
 
-def _ranked(key: Int64Array) -> Int32Array:
+def _ranks_by(key: Int64Array) -> Int32Array:
     """int32[n]: the position of each in ascending order of key."""
     rank = np.empty(len(key), np.int32)
     rank[np.argsort(key, kind="stable")] = np.arange(len(key), dtype=np.int32)
