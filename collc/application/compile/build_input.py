@@ -63,15 +63,10 @@ class BuildInput:
         limit = self._value("time_limit", self.settings.time_limit)
         return None if limit is None else float(limit)
 
-    def context(
-        self,
-        stop: Callable[[], bool],
-        work: Fraction = Fraction(1),
-        earlier: dict[str, list[float]] | None = None,
-    ) -> PassContext:
+    def context(self, stop: Callable[[], bool], work: Fraction = Fraction(1)) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 
-        stop: polled by the synthesizers; True ends the search. work, earlier: see `Effort`.
+        stop: polled by the synthesizers; True ends the search. work: see `Effort.work_part`.
         """
         settings = self.settings
         effort = Effort(
@@ -82,7 +77,6 @@ class BuildInput:
             progress=self.progress,
             time_limit=self.time_limit,
             work_part=work,
-            earlier=earlier,
             library=StandardAlgorithms(),
         )
         handwritten = {

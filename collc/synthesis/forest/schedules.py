@@ -20,7 +20,7 @@ import numpy as np
 from collc.base.diagnostics import SourceError
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import Candidate
-from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
+from collc.synthesis.list_schedule import COMPILED, TASK_WORK, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.schedule import Transfers
@@ -139,6 +139,7 @@ class Portfolio:
             return False
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
+        self._effort.work.add(TASK_WORK * len(forest.batches) * len(problem.members) * (1 + self._summed))
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
         self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
         if self._effort.work.is_exceeded:
