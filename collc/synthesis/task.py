@@ -67,7 +67,12 @@ class WorkMeter:
         self.spent += work
 
     def add_setup(self, work: int) -> None:
-        """Counts work that comes before a search; as much is left for the search as before."""
+        """Counts work that comes before a search; as much is left for the search as before.
+
+        If it would exceed the most work, only what is left counts: the work must then not be done.
+        """
+        if self.remainder is not None:
+            work = min(work, self.remainder)
         self.spent += work
         self.setup += work
         if self.limit is not None:

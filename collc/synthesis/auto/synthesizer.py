@@ -63,12 +63,12 @@ unit for each pair of a chunk and an NPU that it must reach if that is more.
 GROWTH = 4
 """The budget of a turn as a multiple of that of the one before."""
 
-SPARE_WORK, MOST_WORK = 1_200_000, 20_000_000
+SPARE_WORK, MOST_WORK = 2_000_000, 20_000_000
 """Work beside that of the best candidate, and of those that are likely the best; on random programs, twice as much
 made less than 1 % of the schedules shorter.
 """
 
-LARGE_GAIN = 8
+LARGE_GAIN = 32
 """If the best schedule could be shorter by less than 1/LARGE_GAIN, less is spared in proportion."""
 
 NEAR = 8
@@ -333,7 +333,7 @@ class _Search:
             waiting.remove(candidate)
             budget = self._budgets[candidate.name]
             left = budget if self.tried.best is None else self._left(candidate)
-            if self._is_wanted(candidate) and 2 * left >= budget:
+            if self._is_wanted(candidate) and GROWTH * left > budget:
                 self._budgets[candidate.name] = GROWTH * budget
                 return candidate, self._first, min(budget, left)
         return None
