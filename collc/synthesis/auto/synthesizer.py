@@ -64,8 +64,8 @@ GROWTH = 4
 """The budget of a turn as a multiple of that of the one before."""
 
 SPARE_WORK, MOST_WORK = 1_500_000, 20_000_000
-"""Work beside that of the best candidate, and of those that are likely the best; fitted on 100 random programs, of which
-two need more than a million units besides.
+"""Work beside that of the best candidate, and of those that are likely the best; fitted on 100 random programs, of
+which two need more than a million units besides.
 """
 
 LARGE_GAIN = 32
