@@ -14,11 +14,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, MutableSequence
 from functools import cache
+from heapq import heappop, heappush
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from collc.kernels.row_heap import pop_row, push_row
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -82,7 +85,7 @@ def compiled_as(implementation: Callable[..., Any]) -> Callable[[Kernel], Kernel
     return register
 
 
-_IMPLEMENTATIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+_IMPLEMENTATIONS: dict[Callable[..., Any], Callable[..., Any]] = {heappush: push_row, heappop: pop_row}
 _REQUESTED: set[Callable[..., Any]] = set()
 
 
@@ -93,6 +96,12 @@ def inlined(function: Kernel) -> Kernel:
     function that is called once for each link that may double the time; for one with loops of its own, inlining costs.
     """
     function.inlined = True
+    return function
+
+
+def uncounted(function: Kernel) -> Kernel:
+    """Marks a function that makes no arrays or lists and returns numbers: compiled, it counts no references at all."""
+    function.uncounted = True
     return function
 
 
@@ -109,13 +118,19 @@ def _compiled(function: FunctionType) -> Callable[..., Any]:
     called = {
         name: _compiled(known[name])
         for name in set(_names(function.__code__))
-        if isinstance(known.get(name), FunctionType) and known[name] is not function
-        if known[name].__module__ == function.__module__ or known[name].__module__.startswith("collc.kernels.")
+        if known.get(name) is not function and _is_kernel(known.get(name), function.__module__)
     }
     own = FunctionType(function.__code__, {**known, **called}, function.__name__, function.__defaults__)
     own.__qualname__, own.__module__, own.__doc__ = function.__qualname__, function.__module__, function.__doc__
     inline = "always" if getattr(function, "inlined", False) else "never"
-    return jit(nogil=True, inline=inline)(own)
+    return jit(nogil=True, inline=inline, _nrt=not getattr(function, "uncounted", False))(own)
+
+
+def _is_kernel(value: object, module: str) -> bool:
+    """Whether a global of a module is a function that is compiled with those that call it."""
+    if isinstance(value, FunctionType):
+        return value.__module__ == module or value.__module__.startswith("collc.kernels.")
+    return value is heappush or value is heappop
 
 
 def _names(code: CodeType) -> Iterator[str]:

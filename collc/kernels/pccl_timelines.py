@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import compiled_as, inlined, trailing_zeros
+from collc.kernels.compiled import compiled_as, inlined, trailing_zeros, uncounted
 from collc.ten.arrays import Int64Array, StepTable
 
 
@@ -65,6 +65,7 @@ PlannedTransfers = Any
 """A TransferTable in compiled code; in plain Python a list of (condition, link, start)."""
 
 
+@uncounted
 def first_above(values: Int64Array, count: int, bound: int) -> int:
     """The first of `count` ascending values that is above a bound."""
     low, high = 0, count
@@ -85,6 +86,20 @@ def _longer(table: Any, axis: int, length: int, fill: int) -> Any:  # noqa: ANN4
     more = np.full((length, columns) if axis == 0 else (rows, length), fill, table.dtype)
     more[:rows, :columns] = table
     return more
+
+
+@uncounted
+def _has_room_in_tables(links: LinkTable, buffers: BufferTable, planned: TransferTable, hops: int, end: int) -> bool:
+    if planned.table.shape[1] > 0:
+        return end <= len(planned.table) and end <= 64 * links.steps.shape[1]
+    is_full = planned.count[0] + hops > len(planned.rows) or links.counts[-1] >= links.starts.shape[1]
+    return not is_full and buffers.counts[-1] + 2 <= buffers.times.shape[1]
+
+
+@compiled_as(_has_room_in_tables)
+def has_room(_links: Links, _buffers: Buffers, _planned: PlannedTransfers, _hops: int, _end: int) -> bool:
+    """Whether one more path of some hops that arrives before `_end` has room."""
+    return True
 
 
 def _with_room_in_tables(
@@ -156,6 +171,7 @@ def next_free(links: Links, link: int, time: int, length: int) -> int:
     return links[link].next_free(time, length)
 
 
+@uncounted
 def _last_free_in_table(links: LinkTable, link: int, time: int, latest: int, length: int) -> int:
     starts, ends, count = links.starts[link], links.ends[link], links.counts[link]
     while latest > time:
@@ -208,6 +224,7 @@ def reserve(links: Links, link: int, start: int, end: int) -> None:
     links[link].reserve(start, end)
 
 
+@uncounted
 def _full_until_in_table(buffers: BufferTable, switch: int, start: int, end: int, least: int) -> int:
     times, occupied = buffers.times[switch], buffers.occupied[switch]
     count, size = buffers.counts[switch], buffers.size[switch]
@@ -233,6 +250,7 @@ def full_until(buffers: Buffers, switch: int, start: int, end: int, least: int) 
     return buffers[switch].full_until(start, end, least)
 
 
+@uncounted
 def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> int:
     """Makes `time` one of the times; how many there are then."""
     k = first_above(times, count, time - 1)
@@ -246,6 +264,7 @@ def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> in
     return count + 1
 
 
+@uncounted
 def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) -> None:
     count = buffers.counts[switch]
     times, occupied = buffers.times[switch], buffers.occupied[switch]
