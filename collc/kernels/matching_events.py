@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import inlined, trailing_zeros
+from collc.kernels.compiled import inline, trailing_zeros
 from collc.kernels.first_gaps import blocked_until
 
 DONE, RUNNING, STUCK, TOO_LONG = 0, 1, 2, 3
@@ -267,7 +267,7 @@ def take_in(
             due[first] = due[count]
 
 
-@inlined
+@inline
 def arrive(
     device: int, chunk: int, words: int, shift: int, mask: int, devices: MutableSequence[int],
     have: MutableSequence[int], order: MutableSequence[int], spread: MutableSequence[int],
@@ -402,7 +402,7 @@ def alternatives(
             exact[count * words + word] &= ~exact[(count + 1) * words + word]
 
 
-@inlined
+@inline
 def oldest_chunk(
     links: MutableSequence[int], devices: Sequence[int], need: Sequence[int], inside: Sequence[int],
     order: Sequence[int], row: int, needed: int, strict: int, shift: int, mask: int,

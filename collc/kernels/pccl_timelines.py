@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import compiled_as, inlined, trailing_zeros, uncounted
+from collc.kernels.compiled import compiled_as, inline, trailing_zeros, without_references
 from collc.ten.arrays import Int64Array, StepTable
 
 
@@ -65,7 +65,7 @@ PlannedTransfers = Any
 """A TransferTable in compiled code; in plain Python a list of (condition, link, start)."""
 
 
-@uncounted
+@without_references
 def first_above(values: Int64Array, count: int, bound: int) -> int:
     """The first of `count` ascending values that is above a bound."""
     low, high = 0, count
@@ -88,7 +88,7 @@ def _longer(table: Any, axis: int, length: int, fill: int) -> Any:  # noqa: ANN4
     return more
 
 
-@uncounted
+@without_references
 def _has_room_in_tables(links: LinkTable, buffers: BufferTable, planned: TransferTable, hops: int, end: int) -> bool:
     if planned.table.shape[1] > 0:
         return end <= len(planned.table) and end <= 64 * links.steps.shape[1]
@@ -137,7 +137,7 @@ def with_room(
     return links, buffers, planned
 
 
-@inlined
+@inline
 def _next_free_step(links: LinkTable, link: int, step: int) -> int:
     word, words = step >> 6, links.steps.shape[1]
     if word >= words:
@@ -151,7 +151,7 @@ def _next_free_step(links: LinkTable, link: int, step: int) -> int:
     return (word << 6) + (trailing_zeros(links.steps[link, word]) if word < words else 0)
 
 
-@inlined
+@inline
 def _next_free_in_table(links: LinkTable, link: int, time: int, length: int) -> int:
     if links.steps.shape[1] > 0:
         return _next_free_step(links, link, time)
@@ -171,7 +171,7 @@ def next_free(links: Links, link: int, time: int, length: int) -> int:
     return links[link].next_free(time, length)
 
 
-@uncounted
+@without_references
 def _last_free_in_table(links: LinkTable, link: int, time: int, latest: int, length: int) -> int:
     starts, ends, count = links.starts[link], links.ends[link], links.counts[link]
     while latest > time:
@@ -188,7 +188,7 @@ def last_free(links: Links, link: int, time: int, latest: int, length: int) -> i
     return links[link].last_free(time, latest, length)
 
 
-@inlined
+@inline
 def _reserve_in_table(links: LinkTable, link: int, start: int, end: int) -> None:
     count = links.counts[link]
     if links.steps.shape[1] > 0:
@@ -224,7 +224,7 @@ def reserve(links: Links, link: int, start: int, end: int) -> None:
     links[link].reserve(start, end)
 
 
-@uncounted
+@without_references
 def _full_until_in_table(buffers: BufferTable, switch: int, start: int, end: int, least: int) -> int:
     times, occupied = buffers.times[switch], buffers.occupied[switch]
     count, size = buffers.counts[switch], buffers.size[switch]
@@ -250,7 +250,7 @@ def full_until(buffers: Buffers, switch: int, start: int, end: int, least: int) 
     return buffers[switch].full_until(start, end, least)
 
 
-@uncounted
+@without_references
 def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> int:
     """Makes `time` one of the times; how many there are then."""
     k = first_above(times, count, time - 1)
@@ -264,7 +264,7 @@ def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> in
     return count + 1
 
 
-@uncounted
+@without_references
 def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) -> None:
     count = buffers.counts[switch]
     times, occupied = buffers.times[switch], buffers.occupied[switch]
@@ -284,7 +284,7 @@ def occupy(buffers: Buffers, switch: int, start: int, end: int) -> None:
     buffers[switch].reserve(start, end)
 
 
-@inlined
+@inline
 def _record_in_table(planned: TransferTable, condition: int, link: int, start: int) -> None:
     if planned.table.shape[1] > 0:
         planned.table[start, link] = condition

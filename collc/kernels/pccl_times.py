@@ -10,7 +10,7 @@ from collections.abc import MutableSequence, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from collc.kernels.compiled import compiled_as, inlined, uncounted
+from collc.kernels.compiled import compiled_as, without_references
 from collc.kernels.pccl_timelines import (
     Buffers,
     Links,
@@ -89,7 +89,8 @@ class TimedScratch(NamedTuple):
     the latest end of any stay; departure: its last departure, the number of an entry in a list.
     avoided: the last target for which a switch had to be entered late, counted; not_before: how late.
     search: the last search that reached the device; arrival: when, over link via, which the chunk enters at start.
-    path: links of a path, the last first. begun, left, before: of each departure from a switch its start and end, and the number of the one before, 0: none.
+    path: links of a path, the last first.
+    begun, left, before: of each departure from a switch its start and end, and the number of the one before, 0: none.
     heap: devices to look at: (least arrival at the target, time left to it, device ^ seed).
     """
 
@@ -181,7 +182,7 @@ def plan_by_times(
     return links, buffers, planned
 
 
-@uncounted
+@without_references
 def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python each call costs as much as its work
     condition: int, size: int, target: int, tie_seed: int, non_minimal: int, count: int, search: int, targets: int,
     network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch, work: MutableSequence[int],
@@ -260,7 +261,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
     return (target, 0) if best < UNREACHABLE else (blocked, later)
 
 
-@uncounted
+@without_references
 def _between_departures(
     links: Links, link: int, start: int, length: int, departure: int, scratch: TimedScratch,
     work: MutableSequence[int],
@@ -279,7 +280,7 @@ def _between_departures(
     return start
 
 
-@uncounted
+@without_references
 def _full_until(
     condition: int, device: int, start: int, length: Sequence[int], total: Sequence[int], link: int,
     network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
@@ -300,7 +301,7 @@ def _full_until(
     return until + tail if until >= 0 else -1
 
 
-@uncounted
+@without_references
 def _trace_path(
     condition: int, size: int, target: int, network: TimedNetwork, links: Links, scratch: TimedScratch
 ) -> int:
@@ -322,7 +323,7 @@ def _trace_path(
     return hops
 
 
-@uncounted
+@without_references
 def _book(
     condition: int, size: int, hops: int, count: int, departures: int, network: TimedNetwork, links: Links,
     buffers: Buffers, planned: PlannedTransfers, scratch: TimedScratch,
@@ -368,7 +369,7 @@ def _book(
     return count, departures
 
 
-@uncounted
+@without_references
 def _drop(tree: MutableSequence[int], count: int, gone: int) -> int:
     """Takes a device out of the first `count` of a tree; how many are left."""
     kept = 0

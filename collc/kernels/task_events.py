@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import inlined
+from collc.kernels.compiled import inline
 
 Events = list[tuple[int, int, int, int]]
 
@@ -116,7 +116,7 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
     return counters[2]
 
 
-@inlined
+@inline
 def _queue_of(parallel: Sequence[int], on: int) -> int:
     """The link whose queue a link serves: the last of those among which messages choose."""
     found, other = on, parallel[on]
@@ -125,7 +125,7 @@ def _queue_of(parallel: Sequence[int], on: int) -> int:
     return found
 
 
-@inlined
+@inline
 def _free_link(
     parallel: Sequence[int], free: Sequence[int], freed: Sequence[int], wanted: int, now: int, order: int
 ) -> int:
@@ -139,7 +139,7 @@ def _free_link(
     return found
 
 
-@inlined
+@inline
 def _enter(
     table: TaskTable, progress: TaskProgress, events: Events, number: int, hop: int, on: int, now: int, ranked: bool
 ) -> None:
@@ -159,7 +159,7 @@ def _enter(
         _release(table, progress, events, number, SENT, free[on], now, ranked)
 
 
-@inlined
+@inline
 def _serve(table: TaskTable, progress: TaskProgress, events: Events, on: int, now: int, ranked: bool) -> None:
     """The next message enters a link that is free, unless another link has served the queue."""
     first, last, behind = progress.first, progress.last, progress.behind
@@ -170,7 +170,7 @@ def _serve(table: TaskTable, progress: TaskProgress, events: Events, on: int, no
         _enter(table, progress, events, number, progress.hop[number], on, now, ranked)
 
 
-@inlined
+@inline
 def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: int, now: int, ranked: bool) -> None:
     """A task is done; one without hops has nothing to send."""
     if table.hops[number + 1] == table.hops[number]:
@@ -178,7 +178,7 @@ def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: in
     _release(table, progress, events, number, DONE, now, now, ranked)
 
 
-@inlined
+@inline
 def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int, number: int) -> None:
     """A message waits for a link. Only if one does, there is an event that frees the link."""
     parallel, free, freed = table.parallel, progress.free, progress.freed_order
@@ -196,7 +196,7 @@ def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int
     last[queue], behind[number] = number, -1
 
 
-@inlined
+@inline
 def _push(
     table: TaskTable, progress: TaskProgress, events: Events, time: int, number: int, hop: int, ranked: bool
 ) -> None:
@@ -208,7 +208,7 @@ def _push(
         progress.counters[0] += 1
 
 
-@inlined
+@inline
 def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int, now: int, ranked: bool) -> None:
     """Lets a task start that waits for nothing any more: as an event, or at once, as ASTRA-sim does."""
     ready, counters = progress.ready, progress.counters
@@ -222,7 +222,7 @@ def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int
         counters[1] += 1
 
 
-@inlined
+@inline
 def _release(
     table: TaskTable, progress: TaskProgress, events: Events, number: int, phase: int, time: int, now: int, ranked: bool
 ) -> None:

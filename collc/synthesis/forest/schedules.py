@@ -18,9 +18,10 @@ from itertools import pairwise
 import numpy as np
 
 from collc.base.diagnostics import SourceError
+from collc.kernels.compiled import MOST_PLAIN
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import Candidate
-from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
+from collc.synthesis.list_schedule import TASK_TIME, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.schedule import Transfers
@@ -138,7 +139,7 @@ class Portfolio:
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
-        self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
+        self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if TASK_TIME * len(transfers) <= MOST_PLAIN else 1))
         found, end = list_schedule(problem, transfers, steps, turns)
         self._runs.append((end, forest, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")

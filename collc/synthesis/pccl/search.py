@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collc.base.memory import require_for_search
 from collc.graph.distances import UNREACHABLE
-from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.compiled import numbers, version_of, zeros
 from collc.kernels.pccl_timelines import Buffers, BufferTable, LinkTable, PlannedTransfers, TransferTable, with_reserved
 from collc.kernels.pccl_times import WORK, TimedConditions, TimedNetwork, TimedScratch, plan_by_times
 from collc.synthesis.conditions import Conditions
@@ -76,7 +76,7 @@ class PathSearch:
 
         hops: a target at most so far away is reached over any hops, others over hops that come nearer.
         """
-        plan = compiled(plan_by_times) if compile_it else plan_by_times
+        plan = version_of(plan_by_times, compile_it)
         network = self._arrays if compile_it else self._lists
         conditions = self._conditions(order, compile_it)
         limits = numbers(np.minimum(self.total.max(axis=1) * hops, UNREACHABLE), compile_it)
@@ -180,7 +180,7 @@ class PathSearch:
         network = self.conditions.task.network
         by_device = (np.full(network.device_count, -1, np.int64) for _ in TimedScratch._fields[:-4])
         most = 1 + int(np.diff(self.conditions.wanting_offsets).max()) * network.switch_count  # once in each path
-        heap = np.zeros((1 + network.device_count + network.link_count, 3), np.int64) if compile_it else []
+        heap: Any = np.zeros((1 + network.device_count + network.link_count, 3), np.int64) if compile_it else []
         tables = (*by_device, *np.zeros((3, most), np.int64))
         return TimedScratch(*(numbers(table, compile_it) for table in tables), heap=heap)
 
@@ -200,7 +200,7 @@ class PathSearch:
                 network.buffers,
                 np.zeros(network.switch_count, np.int64),
             )
-            return compiled(with_reserved)(links, buffers, planned, *rows)
+            return version_of(with_reserved, compile_it)(links, buffers, planned, *rows)
         timelines = [StepTimeline() if self.step else Timeline() for _ in range(network.link_count)]
         slots: list[int] = network.buffers.tolist()
         slot_timelines = {switch: SlotTimeline(size) for switch, size in enumerate(slots) if size >= 0}

@@ -18,7 +18,7 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.kernels.compiled import is_compiled
+from collc.kernels.compiled import MOST_PLAIN, runs_compiled
 from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
@@ -28,9 +28,6 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
-
-PLAIN_WORK = 600_000
-"""Microseconds of plain Python before a kernel is compiled."""
 
 HOP, TREE_TARGET, TREE_LINK = 12, 12, 1 / 6
 """Microseconds of plain Python, about: for a hop, for chunks of one target each; for others, for each hop to a target,
@@ -185,7 +182,7 @@ class _Portfolio:
         self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
         wanting = nearest_targets_first(conditions, to)
         self._searches = [PathSearch.of(conditions, wanting, to, each) for each in _in_steps(conditions, hops)]
-        self._work, self._plain_work = _plain_work(conditions, hops), PLAIN_WORK
+        self._work, self._plain_work = _plain_work(conditions, hops), MOST_PLAIN
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
         self._rng = np.random.default_rng(effort.seed)
@@ -220,7 +217,7 @@ class _Portfolio:
         """What an attempt finds; None if asked to stop."""
         chain, compile_it = attempt.chain, attempt.compile_it
         order = attempt.order if chain is None else chain.next()
-        found = attempt.search.schedule(attempt.hops, order, stop, compile_it or is_compiled(plan_by_times))
+        found = attempt.search.schedule(attempt.hops, order, stop, compile_it or runs_compiled(plan_by_times, 0))
         if found is None:
             return None
         schedule, work = found
