@@ -6,6 +6,7 @@ row for each link or switch.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,19 +15,13 @@ import numpy as np
 from collc.kernels.compiled import compiled_as, inline, trailing_zeros, without_references
 from collc.ten.arrays import Int64Array, StepTable
 
+LinkTable = namedtuple("LinkTable", "starts ends counts steps")
+"""Reserved intervals of links: int64[links, n] starts and ends, ascending and apart; counts: int64[links + 1], how
+many each has, and the most of any so far.
 
-class LinkTable(NamedTuple):
-    """Reserved intervals of links: int64[links, n] starts and ends, ascending and apart; counts: int64[links + 1], how
-    many each has, and the most of any so far.
-
-    If all transfers take one step, `steps` is used in their place: int64[links, words], else without words. Bit
-    `step & 63` of word `step >> 6` is 1 if the link is free; words before number counts[link] are 0.
-    """
-
-    starts: Int64Array
-    ends: Int64Array
-    counts: Int64Array
-    steps: Int64Array
+If all transfers take one step, `steps` is used in their place: int64[links, words], else without words. Bit
+`step & 63` of word `step >> 6` is 1 if the link is free; words before number counts[link] are 0.
+"""
 
 
 class BufferTable(NamedTuple):

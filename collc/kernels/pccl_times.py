@@ -6,9 +6,9 @@ holds when links and buffer slots are occupied. Times are picoseconds or, if all
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
 
 from collc.kernels.compiled import compiled_as, without_references
 from collc.kernels.pccl_timelines import (
@@ -38,80 +38,46 @@ is 1.
 """
 
 
-class TimedNetwork(NamedTuple):
-    """A network, and how long chunks of each size take on it.
+TimedNetwork = namedtuple(
+    "TimedNetwork",
+    "offsets links tails heads busy total to row_of multicast keeps slots npus inverted",
+)
+"""A network, and how long chunks of each size take on it.
 
-    offsets, links: links out of each device (CSR). tails, heads: where each link begins and ends. busy[size][link],
-    total[size][link]: how long a chunk occupies a link, and until it arrives. to[size][row][device]: from a device to a
-    target, UNREACHABLE where no path leads. row_of: the row of each device that is a target. multicast, keeps, slots:
-    of each switch, whether it sends a chunk over several links at once, whether a chunk that is in it may leave more
-    than once, and its buffer slots, -1 for no limit. npus: devices below this number are NPUs, others switches.
-    inverted: the schedule will run backwards, so a slot is occupied from when the link of the arrival is free to when
-    the departure begins.
-    """
-
-    offsets: Sequence[int]
-    links: Sequence[int]
-    tails: Sequence[int]
-    heads: Sequence[int]
-    busy: Sequence[Any]
-    total: Sequence[Any]
-    to: Sequence[Any]
-    row_of: Sequence[int]
-    multicast: Sequence[int]
-    keeps: Sequence[int]
-    slots: Sequence[int]
-    npus: int
-    inverted: bool
+offsets, links: links out of each device (CSR). tails, heads: where each link begins and ends. busy[size][link],
+total[size][link]: how long a chunk occupies a link, and until it arrives. to[size][row][device]: from a device to a
+target, UNREACHABLE where no path leads. row_of: the row of each device that is a target. multicast, keeps, slots:
+of each switch, whether it sends a chunk over several links at once, whether a chunk that is in it may leave more
+than once, and its buffer slots, -1 for no limit. npus: devices below this number are NPUs, others switches.
+inverted: the schedule will run backwards, so a slot is occupied from when the link of the arrival is free to when
+the departure begins.
+"""
 
 
-class TimedConditions(NamedTuple):
-    """Who holds each chunk and who wants it, CSR by condition; those who want it nearest first.
+TimedConditions = namedtuple("TimedConditions", "size release holder_offsets holders wanting_offsets wanting tie_seeds")
+"""Who holds each chunk and who wants it, CSR by condition; those who want it nearest first.
 
-    size: of each chunk, as the network numbers sizes. release: when the holders have it. tie_seeds: bits that reorder
-    devices of equal least arrival.
-    """
-
-    size: Sequence[int]
-    release: Sequence[int]
-    holder_offsets: Sequence[int]
-    holders: Sequence[int]
-    wanting_offsets: Sequence[int]
-    wanting: Sequence[int]
-    tie_seeds: Sequence[int]
+size: of each chunk, as the network numbers sizes. release: when the holders have it. tie_seeds: bits that reorder
+devices of equal least arrival.
+"""
 
 
-class TimedScratch(NamedTuple):
-    """Memory of the search, by device; all -1 at first.
+TimedScratch = namedtuple(
+    "TimedScratch",
+    "owner since tree visitor left_until last_until departure avoided not_before search arrival via start path "
+    "begun left before heap",
+)
+"""Memory of the search, by device; all -1 at first.
 
-    owner: the condition whose tree the device is in; since: when it got that chunk; tree: the devices of the tree.
-    visitor: the last condition whose chunk went through a switch; left_until, last_until: when its last stay ended, and
-    the latest end of any stay; departure: its last departure, the number of an entry in a list.
-    avoided: the last target for which a switch had to be entered late, counted; not_before: how late.
-    search: the last search that reached the device; arrival: when, over link via, which the chunk enters at start.
-    path: links of a path, the last first.
-    begun, left, before: of each departure from a switch its start and end, and the number of the one before, 0: none.
-    heap: devices to look at: (least arrival at the target, time left to it, device ^ seed).
-    """
-
-    owner: MutableSequence[int]
-    since: MutableSequence[int]
-    tree: MutableSequence[int]
-    visitor: MutableSequence[int]
-    left_until: MutableSequence[int]
-    last_until: MutableSequence[int]
-    departure: MutableSequence[int]
-    avoided: MutableSequence[int]
-    not_before: MutableSequence[int]
-    search: MutableSequence[int]
-    arrival: MutableSequence[int]
-    via: MutableSequence[int]
-    start: MutableSequence[int]
-    path: MutableSequence[int]
-    begun: MutableSequence[int]
-    left: MutableSequence[int]
-    before: MutableSequence[int]
-    heap: Any
+owner: the condition whose tree the device is in; since: when it got that chunk; tree: the devices of the tree.
+visitor: the last condition whose chunk went through a switch; left_until, last_until: when its last stay ended, and
+the latest end of any stay; departure: its last departure, the number of an entry in a list.
+avoided: the last target for which a switch had to be entered late, counted; not_before: how late.
+search: the last search that reached the device; arrival: when, over link via, which the chunk enters at start.
+path: links of a path, the last first.
+begun, left, before: of each departure from a switch its start and end, and the number of the one before, 0: none.
+heap: devices to look at: (least arrival at the target, time left to it, device ^ seed).
+"""
 
 
 @compiled_as(clear_rows)

@@ -11,6 +11,7 @@ done); number -1 - l: link l is free. Events of one time happen in order of `ord
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
@@ -24,27 +25,16 @@ START, SENT, DONE = 0, 1, 2
 """Phases of a task that others wait for: it starts, its message has left the sender, it is done."""
 
 
-class TaskTable(NamedTuple):
-    """n tasks with H hops in all, on L links. Times in one unit, picoseconds or nanoseconds.
+TaskTable = namedtuple("TaskTable", "duration hops link busy delay edges followers start_rank hop_rank parallel")
+"""n tasks with H hops in all, on L links. Times in one unit, picoseconds or nanoseconds.
 
-    duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
-    the link of a hop, how long the message occupies it, and how long it takes to its other end.
-    parallel: [L], the next of the links among which a message takes the one that is free first, in a circle; the link
-    itself if it is alone.
-    edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
-    start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
-    """
-
-    duration: Sequence[int]
-    hops: Sequence[int]
-    link: Sequence[int]
-    busy: Sequence[int]
-    delay: Sequence[int]
-    edges: Sequence[int]
-    followers: Sequence[int]
-    start_rank: Sequence[int]
-    hop_rank: Sequence[int]
-    parallel: Sequence[int]
+duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
+the link of a hop, how long the message occupies it, and how long it takes to its other end.
+parallel: [L], the next of the links among which a message takes the one that is free first, in a circle; the link
+itself if it is alone.
+edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
+start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
+"""
 
 
 class TaskProgress(NamedTuple):

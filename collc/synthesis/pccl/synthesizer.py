@@ -40,8 +40,8 @@ COMPILED_TIMES = 6
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is computed, so that the search can end if a schedule meets it."""
 
-MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
-"""Conditions from which 2 % or 1 % above the bound is good enough, unless several trials are asked for."""
+MANY_CONDITIONS = 2_000
+"""Conditions from which 2 % above the bound is good enough, unless several trials are asked for."""
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""
@@ -95,14 +95,14 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
     goal = effort.bound if effort.bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
-    good_enough = goal * _good_enough(len(conditions), effort) // 100
+    slack = 0 if len(conditions) < MANY_CONDITIONS or effort.trials > 1 else goal // 50
     best: _Planned | None = None
     for planned in _planned_trials(_Portfolio(conditions, effort), effort):
         effort.work.add(planned.work)
         if best is None or planned.time < best.time:
             best = planned
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
-        if best.time <= good_enough or effort.work.is_used_up:
+        if best.time <= goal + slack or effort.work.is_used_up:
             break
     else:
         effort.work.finish()
@@ -120,13 +120,6 @@ def _planned_trials(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]
         yield planned
     count = portfolio.size * (portfolio.trials - portfolio.fresh)
     yield from _run(portfolio, portfolio.raised_attempts(best, count), effort, min(effort.threads, len(best)))
-
-
-def _good_enough(conditions: int, effort: Effort) -> int:
-    """Percent of the bound at which the search ends."""
-    if conditions < MANY_CONDITIONS or effort.trials > 1:
-        return 100
-    return 102 if conditions < VERY_MANY_CONDITIONS else 101
 
 
 def _run(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[_Planned]:
