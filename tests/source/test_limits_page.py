@@ -19,7 +19,6 @@ from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
-from collc.source.parsing import parse, recovery
 from collc.ten import schedule, unwinding
 from collc.ten.text import cursor, demand, read
 from collc.ten.text import limits as ten
@@ -27,7 +26,7 @@ from collc.ten.text import limits as ten
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
 STATED = [
-    parse.MAX_BYTES,
+    limits.MAX_BYTES,
     reading.LIMIT,
     limits.MAX_LINKS,
     limits.MAX_CHUNKS,
@@ -44,7 +43,7 @@ STATED = [
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
     early_checks.MAX_TRANSFERS,
-    recovery.MAX_ERRORS,
+    limits.MAX_ERRORS,
     limits.MAX_BITS,
     unwinding.MOST_PAIRS,
     topology_summary.BOUNDED,

@@ -20,14 +20,10 @@ from collc.source.parsing.expressions import IntLiteral, Name, Node, NumberList
 from collc.source.parsing.table import Automaton, Table, Unexpected
 from collc.source.parsing.tokens import END, INT, NAME, Token
 
-MIN_LINES: Final = 64
-"""Lines of the smallest table of links."""
-
-MIN_NUMBERS: Final = 64
-"""Numbers of the shortest list that is read as a column; no index and no shape has as many."""
-
-LINES_A_FORM: Final = 16
-"""The fewest lines of a table for each form of a line."""
+MIN_LENGTH: Final = 64
+"""Lines of the smallest table for each form of a line, and numbers of the shortest list that is read as a column: no
+index and no shape has as many.
+"""
 
 _LINES: Final = re.compile(
     r"(?:^[ \t]*link[ \t][^\n#\"{}]*\n)+|(?:^[ \t]*(?:npu|switch)[ \t][^\n#\"{}]*\n)+", re.MULTILINE
@@ -100,7 +96,7 @@ class TableReader:
     def _line_tables(self) -> Iterator[_Place]:
         """The tables of links and devices, each with the tokens of its first line."""
         text = self._source.text
-        if sum(map(text.count, ("link", "npu", "switch"))) < MIN_LINES:
+        if sum(map(text.count, ("link", "npu", "switch"))) < MIN_LENGTH:
             return
         for match in _LINES.finditer(text):
             end = text.rfind("\n", match.start(), match.end() - 1) + 1
@@ -116,7 +112,7 @@ class TableReader:
         parts = _VARIABLE.split(text)
         words = parts[1::2]
         lines = "\0".join(parts[::2]).rstrip("\n").split("\n")
-        if len(lines) < max(MIN_LINES, LINES_A_FORM * len(set(lines))) or "\0" in text:
+        if len(lines) < MIN_LENGTH * len(set(lines)) or "\0" in text:
             return None
         if lines.count(lines[0]) == len(lines) and not lines[0].lstrip().startswith("link"):
             return self._device_table(start, end, words)
@@ -196,7 +192,7 @@ class TableReader:
 
         for match in _NUMBERS.finditer(self._source.text):
             start, end = match.span()
-            if match[1].count(",") + 1 >= MIN_NUMBERS:
+            if match[1].count(",") + 1 >= MIN_LENGTH:
                 numbers = NumberList(Span(self._source, start, end), np.fromstring(match[1], np.int64, sep=","))
                 number = Token(INT, "0", match.start(1), match.end(1))
                 kept = [Token("[", "[", start, start + 1), number, Token("]", "]", end - 1, end)]
