@@ -393,7 +393,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/synthesis": 1,
         "collc/tuning": 1,
         "docs": 14,
-        "tests": 68,
+        "tests": 63,
     },
     "bare participles and adverbs": {
         "collc/design": 5,
@@ -403,9 +403,9 @@ MOST: dict[str, dict[str, int]] = {
     },
     "constants": {
         "collc/application": 38,
-        "collc/base": 10,
+        "collc/base": 9,
         "collc/chakra": 6,
-        "collc/command": 4,
+        "collc/command": 3,
         "collc/design": 7,
         "collc/emit": 10,
         "collc/graph": 8,
@@ -416,11 +416,11 @@ MOST: dict[str, dict[str, int]] = {
         "collc/pictures": 22,
         "collc/simulation": 5,
         "collc/smt": 4,
-        "collc/source": 18,
-        "collc/synthesis": 180,
+        "collc/source": 11,
+        "collc/synthesis": 179,
         "collc/ten": 6,
         "collc/tuning": 4,
-        "collc/verification": 10,
+        "collc/verification": 9,
     },
 }
 """Rule -> folder -> how many exceptions it may have."""
