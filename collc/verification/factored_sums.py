@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
-from collc.ten.translations import Translations
 
 
 def are_translations(translations: Translations, network: Network) -> bool:

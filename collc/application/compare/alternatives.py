@@ -10,8 +10,7 @@ from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import Simulation
 from collc.simulation.timing import ExactTiming
 from collc.source.standard_algorithms import StandardAlgorithms

@@ -10,9 +10,7 @@ from typing import cast
 from collc.application.compile.output_files import emits_of
 from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
-from collc.passes.context import HandwrittenRun, Pass, PassContext
-from collc.passes.pipeline import Value, make_pass, parse_pipeline
-from collc.passes.registry import Fixed, Invert
+from collc.passes.registry import Fixed, HandwrittenRun, Invert, Pass, PassContext, Value, make_pass, parse_pipeline
 from collc.passes.synthesizers import COMMON
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms

@@ -12,7 +12,7 @@ from collc.msccl.options import MscclOptions
 from collc.msccl.plans.operations import Json
 from collc.msccl.plans.plan import plans_of
 from collc.msccl.simulating.plan_tasks import plan_time
-from collc.passes.context import PassContext
+from collc.passes.registry import PassContext
 from collc.simulation.engine import Deadlock
 from collc.simulation.routing import NoRoute
 from collc.synthesis.task import WorkMeter

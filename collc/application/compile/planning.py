@@ -17,8 +17,7 @@ from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
 from collc.emit.kinds import EMIT_KINDS
 from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
-from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Fixed, Invert, ShortestPaths, Synthesize
+from collc.passes.registry import Fixed, Invert, Pass, PassContext, ShortestPaths, Synthesize
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Transfers

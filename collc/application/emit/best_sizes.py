@@ -22,8 +22,7 @@ from collc.base.units import format_bytes
 from collc.base.wording import phrase
 from collc.emit.output import Announcer
 from collc.msccl.options import MscclOptions, Protocol
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
