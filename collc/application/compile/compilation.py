@@ -22,7 +22,7 @@ from collc.passes.registry import parse_pipeline
 from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
-from collc.source.textbook_names import synthesizer_hint
+from collc.source.standard_library import synthesizer_hint
 
 _FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
 """Suffixes of the files that collc writes, with the kind of the file."""

@@ -9,8 +9,7 @@ from typing import Final
 from collc.application.compile.compile_report import Optimality, ShorterSchedule
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import open_draft, path_inside, write_file
-from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Span
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, Span
 from collc.base.units import format_time
 from collc.emit.ten import write_ten
 from collc.ten.module import Module

@@ -26,8 +26,7 @@ from collc.application.compile.schedule_checks import (
 from collc.application.schedule_times import check_possible, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT, Settings
 from collc.base.atomic_files import open_draft
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError, UsageError
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Outcome, SourceError, UsageError
 from collc.emit.kinds import EMIT_KINDS
 from collc.source.program import ScheduleRequest
 from collc.ten.demand import Demand

@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.diagnostics import Diagnostic, Note, SourceError
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Note, Outcome, SourceError
 from collc.base.units import decimal, format_time, serialization_time
 from collc.source.program import CheckRequest, ScheduleRequest
 from collc.ten.demand import Run

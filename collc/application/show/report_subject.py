@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from collc.application.settings import Progress
 from collc.application.verify.file_report import FileReport
-from collc.base.diagnostics import Diagnostic, SourceError
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import Diagnostic, SourceError, fold_repeated, render
 from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import plural
 from collc.pictures.axes import rate_label

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from collc.application.verify.file_report import FileReport, reasons_of
 from collc.application.verify.named_collectives import collective_named, named_chunks
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Outcome, SourceError
 
 if TYPE_CHECKING:
     from collc.chakra.results import Wanted
