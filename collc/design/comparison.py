@@ -52,7 +52,7 @@ class Alternative:
     allowed: bool = True
 
 
-def compared(
+def compare_designs(
     problem: DesignProblem, communication: Communication, bandwidth: tuple[float, ...]
 ) -> tuple[Alternative, ...]:
     """The optimum, at these bandwidths, and the closed forms that apply.

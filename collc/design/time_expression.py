@@ -28,9 +28,9 @@ class TimeExpression:
         return total + sum(float(weight) * maximum.value(bandwidth) for weight, maximum in self.maxima)
 
     @property
-    def used(self) -> tuple[bool, ...]:
+    def has_traffic(self) -> tuple[bool, ...]:
         """Whether each dimension has traffic."""
-        inner = [option.used for _, maximum in self.maxima for option in maximum.options]
+        inner = [option.has_traffic for _, maximum in self.maxima for option in maximum.options]
         return tuple(bool(size) or any(u[k] for u in inner) for k, size in enumerate(self.bytes))
 
 
@@ -91,7 +91,7 @@ def largest(options: Sequence[TimeExpression]) -> TimeExpression:
 
 
 def collective_time(sizes: Sequence[Fraction]) -> TimeExpression:
-    """The time of a collective with these bytes in each dimension: that of its slowest dimension."""
+    """The time of a collective with these bytes in each dimension, which its slowest dimension takes."""
     zero = (Fraction(0),) * len(sizes)
     rows = [TimeExpression(Fraction(0), (*zero[:k], size, *zero[k + 1 :])) for k, size in enumerate(sizes) if size]
     return largest(rows) if rows else constant(0, len(sizes))

@@ -131,16 +131,16 @@ def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeEx
         layers = Counter(workload.layers)
         return weighted_sum([(n, _layer_time(node, layer, times)) for layer, n in layers.items()], times.count)
     inner = [_loop_time(part, workload, times) for part in node.parts]
-    return _combined(node, inner, times.count)
+    return _combine(node, inner, times.count)
 
 
 def _layer_time(node: LoopNode, layer: TrainingLayer, times: _LayerTimes) -> TimeExpression:
     if node.operation == "time":
         return times.time(layer, node.name)
-    return _combined(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
+    return _combine(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
 
 
-def _combined(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
+def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
     if node.operation == "max":
         return largest(parts)
     factor = node.factor if node.operation == "scale" else Fraction(1)

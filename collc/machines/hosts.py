@@ -149,7 +149,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where a node is attached to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
+    """A device that attaches a node to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
 
     device: Device
     rate: Fraction | None

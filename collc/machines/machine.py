@@ -154,7 +154,7 @@ Edge = tuple[str, str, Fraction, Fraction | None, int]
 
 _ASSUMED_LATENCY: Final = (
     Fraction(7, 10) * MICRO,
-    "assumed: that of an NVLink between two GPUs (TACCL, NSDI 2023, table 1)",
+    "assumed: as of an NVLink between two GPUs (TACCL, NSDI 2023, table 1)",
 )
 MOST_KINDS: Final = 1000
 

@@ -158,7 +158,7 @@ def _as_internal_fault(message: Diagnostic, path: Path) -> Diagnostic:
 
 
 def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
-    """The files to write: those of the program, and one of each kind of `more` that the program does not name.
+    """The files that the program names, and one of each kind of `more` that the program does not name.
 
     `msccl_stages` without options has those of the program's first `msccl`.
     """

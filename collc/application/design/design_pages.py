@@ -13,7 +13,7 @@ from collc.base.rendering import fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time
 from collc.base.wording import plural
-from collc.design.comparison import Alternative, Communication, compared
+from collc.design.comparison import Alternative, Communication, compare_designs
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, NoDesign, Row
 from collc.pictures.axes import Axis, number_label, percent_label, rate_label
@@ -79,7 +79,7 @@ def _budgets(problem: DesignProblem, communication: Communication, solved: Seque
         rows[number] = replace(rows[number], limit=rows[number].limit * factor)
         other = replace(problem, rows=tuple(rows))
         try:
-            choices = solved if factor == 1 else compared(other, communication, optimum(other).bandwidth)
+            choices = solved if factor == 1 else compare_designs(other, communication, optimum(other).bandwidth)
         except NoDesign:
             continue
         points.append((rows[number].limit * unit, choices))

@@ -78,7 +78,7 @@ def _check_folders(designs: Sequence[DesignRequest]) -> None:
 
 def solved_design(request: DesignRequest, output: Path | None = None) -> DesignReport:
     """Solve a design, compare it with closed forms and write its files. Errors are in the report."""
-    from collc.design.comparison import compared, left_out
+    from collc.design.comparison import compare_designs, left_out
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
 
@@ -90,7 +90,7 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
             best = optimum(problem)
         except NoDesign as error:
             raise _no_design(error, request) from error
-        choices = compared(problem, communication, best.bandwidth)
+        choices = compare_designs(problem, communication, best.bandwidth)
         report = replace(
             report,
             dimensions=problem.dimensions,

@@ -126,7 +126,7 @@ def _schedule(use: LinkUse) -> list[Block]:
             "Each line is a transfer: from its source when it starts to its target when it arrives. "
             "Dashed lines are reduced into what the target holds.",
         ),
-        Figure(gantt_picture(use), "Each bar is a chunk that occupies a link. Paler: reduced where it arrives."),
+        Figure(gantt_picture(use), "Each bar is a chunk that occupies a link. Paler: added to what its target holds."),
     ]
 
 

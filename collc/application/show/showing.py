@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShowSettings:
-    """What to show, and where to write it.
+    """What to show, and the files to write.
 
     page: the HTML file. svg, png: files for the single picture `picture`, in the colours of `theme`.
     schedule, design, definitions: of a program, which schedule or design alone, and values of its params.

@@ -54,7 +54,7 @@ class SimulationSettings:
         """
         aware, given = self.model == "aware", LinkModel.PIPELINED if self.astra else link_model
         if self.link_model is not None and given not in (None, self.link_model):
-            whose = "ASTRA-sim's" if self.astra else "that of the schedule"
+            whose = "ASTRA-sim's" if self.astra else "the schedule's"
             message = f"the link model is {whose}, '{given}': --link-model {self.link_model} cannot change it"
             raise UsageError(Diagnostic("U0148", message))
         return (

@@ -187,18 +187,18 @@ class _LoopWriter:
             return self.total(node.parts[0])
         if not _has_sum(node):
             return f"gp.quicksum({self.layer(node)} for n, layer in layers)"
-        return self.combined(node, [self.total(part) for part in node.parts])
+        return self.combine(node, [self.total(part) for part in node.parts])
 
     def layer(self, node: LoopNode) -> str:
         """A loop of one layer."""
         if node.operation != "time":
-            return self.combined(node, [self.layer(part) for part in node.parts])
+            return self.combine(node, [self.layer(part) for part in node.parts])
         phase, _, what = node.name.rpartition("_")
         if what == "compute":
             return f"layer.{ATTRIBUTES[phase]}.compute_time"
         return f"model.coll_time[n, {PHASES.index(phase)}]"
 
-    def combined(self, node: LoopNode, parts: list[str]) -> str:
+    def combine(self, node: LoopNode, parts: list[str]) -> str:
         """A sum, a maximum or a multiple."""
         if node.operation == "max":
             return f"largest([{', '.join(parts)}])"

@@ -52,12 +52,12 @@ def lp_text(model: LibraModel) -> str:
         rows.append(f" m{k}_option: m{k}{_minus(option, maxima)} >= {_decimal(option.constant)}")
     cost = "".join(f" - {_decimal(d.unit_cost / KILO)} B{k}" for k, d in enumerate(model.dimensions))
     rows.append(f" cost: C{cost} = 0")
-    for k, row in enumerate(map(_scaled, model.rows)):
-        left = "".join(_signed(value, f"B{i}") for i, value in enumerate(row.coefficients) if value)
+    for k, row in enumerate(map(_scale_row, model.rows)):
+        left = "".join(_term(value, f"B{i}") for i, value in enumerate(row.coefficients) if value)
         rows.append(f" require{k}:{left} {row.operator.replace('==', '=')} {_decimal(row.limit)}")
     if model.deadline is not None:
         rows.append(f" deadline: T <= {_decimal(model.deadline / MEGA)}")
-    rows += [f" reciprocal{k}: [ B{k} * x{k} ] >= 1" for k, used in enumerate(model.time.used) if used]
+    rows += [f" reciprocal{k}: [ B{k} * x{k} ] >= 1" for k, used in enumerate(model.time.has_traffic) if used]
     objective = {"time": "T", "cost": "C"}.get(model.objective, "[ 2 T * C ] / 2")
     names = ["T", "C", *(f"B{k}" for k in range(len(model.dimensions)))]
     return "\n".join(
@@ -66,7 +66,7 @@ def lp_text(model: LibraModel) -> str:
             "Minimize",
             f" objective: {objective}",
             "Subject To",
-            *_numbered(rows),
+            *_with_distinct_names(rows),
             "Bounds",
             *(f" {name} >= 0" for name in names),
             "End",
@@ -75,7 +75,7 @@ def lp_text(model: LibraModel) -> str:
     )
 
 
-def _numbered(rows: list[str]) -> list[str]:
+def _with_distinct_names(rows: list[str]) -> list[str]:
     """The rows with distinct names."""
     seen: dict[str, int] = {}
     found: list[str] = []
@@ -88,11 +88,11 @@ def _numbered(rows: list[str]) -> list[str]:
 
 def _minus(time: TimeExpression, maxima: Mapping[Maximum, int], unit: int = 1) -> str:
     """A time without its constant, divided by `unit` and subtracted: " - 3 x0 - 2 m1"."""
-    sizes = [_signed(-size / unit, f"x{k}") for k, size in enumerate(time.bytes) if size]
-    return "".join([*sizes, *(_signed(-weight / unit, f"m{maxima[maximum]}") for weight, maximum in time.maxima)])
+    sizes = [_term(-size / unit, f"x{k}") for k, size in enumerate(time.bytes) if size]
+    return "".join([*sizes, *(_term(-weight / unit, f"m{maxima[maximum]}") for weight, maximum in time.maxima)])
 
 
-def _scaled(row: ExactRow) -> ExactRow:
+def _scale_row(row: ExactRow) -> ExactRow:
     """A constraint whose largest coefficient is 1 or -1."""
     scale = max(abs(value) for value in row.coefficients)
     return replace(row, coefficients=tuple(value / scale for value in row.coefficients), limit=row.limit / scale)
@@ -106,7 +106,7 @@ def mps_text(model: LibraModel) -> str:
     """
     rounding = ROUNDED_DOWN if model.rows else 1.0
     floors = [floor * rounding for floor in deadline_floors(model)]
-    rows = [_scaled(row) for row in model.rows]
+    rows = [_scale_row(row) for row in model.rows]
     lines = [f"NAME          {model.name[:60]}", "ROWS", " N  cost"]
     lines += [f" G  floor{k}" for k in range(len(floors))]
     lines += [f" {_MPS_TYPES[row.operator]}  require{k}" for k, row in enumerate(rows)]
@@ -142,7 +142,7 @@ def deadline_floors(model: LibraModel) -> tuple[float, ...]:
     return tuple(floors)
 
 
-def _signed(value: Fraction, name: str) -> str:
+def _term(value: Fraction, name: str) -> str:
     return f" {'-' if value < 0 else '+'} {_decimal(abs(value))} {name}"
 
 

@@ -96,14 +96,14 @@ def smt_text(model: LibraModel) -> str:
         f"; Design {model.name}. Expected answers: sat, unsat.",
         "(set-logic QF_NRA)",
         *(f"(declare-const B{k} Real)" for k in range(len(model.dimensions))),
-        *(f"(declare-const x{k} Real)" for k, used in enumerate(model.time.used) if used),
+        *(f"(declare-const x{k} Real)" for k, used in enumerate(model.time.has_traffic) if used),
     ]
     maxima = maxima_of(model.time)
     for maximum, k in maxima.items():
         lines.append(f"(declare-const m{k} Real)")
         lines += [f"(assert (>= m{k} {_time(option, maxima)}))" for option in maximum.options]
     lines += [f"(assert (>= B{k} 0))" for k in range(len(model.dimensions))]
-    lines += [f"(assert (> x{k} 0))" for k, used in enumerate(model.time.used) if used]
+    lines += [f"(assert (> x{k} 0))" for k, used in enumerate(model.time.has_traffic) if used]
     for row in model.rows:
         operator = row.operator.replace("==", "=")
         lines.append(f"(assert ({operator} {_sum(row.coefficients)} {_number(row.limit)}))")
@@ -114,8 +114,8 @@ def smt_text(model: LibraModel) -> str:
     value = {"time": "time", "cost": "cost"}.get(model.objective, "(* time cost)")
     unit = 1 if model.objective == "cost" else 10**6
     best = Fraction(f"{model.best_value / unit:.15g}")
-    products = [f"(>= (* B{k} x{k}) 1)" for k, used in enumerate(model.time.used) if used]
-    good = [*_near(model), *products, _as_good(model, value, best * (1 + SLACK))]
+    products = [f"(>= (* B{k} x{k}) 1)" for k, used in enumerate(model.time.has_traffic) if used]
+    good = [*_near_solution(model), *products, _as_good(model, value, best * (1 + SLACK))]
     lines += _question("as good as the solution, near it", good)
     limit = f"(<= {value} {_number(best * BETTER)})"
     implied = _consequences(model, best * BETTER)
@@ -144,7 +144,7 @@ def _as_good(model: LibraModel, value: str, limit: Fraction) -> str:
     return f"(and (<= cost {_number(cost)}) (<= time {_number(limit / cost)}))"
 
 
-def _near(model: LibraModel) -> list[str]:
+def _near_solution(model: LibraModel) -> list[str]:
     """That bandwidths are near those of the solution."""
     found: list[str] = []
     for k, rate in enumerate(model.bandwidth):
@@ -183,7 +183,7 @@ def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
 def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
     """Of each 1 / B the tangent at a bandwidth, if this is not 0; x is above it."""
     found: list[str] = []
-    for k, (used, rate) in enumerate(zip(model.time.used, bandwidth, strict=True)):
+    for k, (used, rate) in enumerate(zip(model.time.has_traffic, bandwidth, strict=True)):
         if used and rate:
             at = Fraction(f"{rate:.9g}")
             found.append(f"(>= (+ x{k} (* {_number(1 / at**2)} B{k})) {_number(2 / at)})")
