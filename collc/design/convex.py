@@ -49,8 +49,8 @@ class LinearTime:
     def multipliers(self, weight: float, shares: FloatArray) -> tuple[float, FloatArray]:
         """The constant and the bytes in each dimension of weight * time if each maximum is a mean of its options.
 
-        shares: for each option how much it counts, 0 or more, in units of the sum over its maximum. The mean is never more
-        than the maximum, so constant + bytes @ (1 / bandwidth) is a lower bound of weight * time.
+        shares: for each option how much it counts, 0 or more, in units of the sum over its maximum. The mean is never
+        more than the maximum, so constant + bytes @ (1 / bandwidth) is a lower bound of weight * time.
         """
         factors = np.zeros(len(self.constants))
         factors[0] = weight

@@ -283,7 +283,8 @@ class MeasuredLinks:
     values: dict[str, Fraction]
 
     def remarks(self, kinds: tuple[LinkKind, ...]) -> list[str]:
-        """A remark on each value measured over 20 % off the nominal one. Raises UsageError U0150 for lets of no link."""
+        """A remark on each value measured over 20 % off the nominal one. Raises UsageError U0150 for lets of no link.
+        """
         names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
         for name in self.values:
             if name not in names:
