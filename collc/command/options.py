@@ -44,16 +44,15 @@ class CommandOption:
         return replace(self, help=text, keywords={**self.keywords, **keywords})
 
 
-def option(name: str, text: str, type: Callable[[str], Any] | None = None, **keywords: Any) -> CommandOption:  # noqa:
-A002, ANN401
+def option(name: str, text: str, type: Callable[[str], Any] | None = None, **keywords: Any) -> CommandOption:  # noqa: A002, ANN401
     """An option or argument of a command.
 
     name: as the help shows it: "-o, --output DIR", "--count N", or "file FILE.coll" for an argument without dashes.
     text: the help. type: reads a value. keywords: further ones of argparse's `add_argument`.
     """
-    flags, metavar = re.fullmatch(r"([^\s,]+(?:, [^\s,]+)*) ?(.*)", name).groups()  # pyright:
-    ignore[reportOptionalMemberAccess] more = {"metavar": metavar, "type": type} return
-    CommandOption(tuple(flags.split(", ")), text, keywords | {k: v for k, v in more.items() if v})
+    flags, metavar = re.fullmatch(r"([^\s,]+(?:, [^\s,]+)*) ?(.*)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    more = {"metavar": metavar, "type": type}
+    return CommandOption(tuple(flags.split(", ")), text, keywords | {k: v for k, v in more.items() if v})
 
 
 def flag(name: str, text: str) -> CommandOption:
@@ -106,10 +105,10 @@ def settings_of(record: type[T], chosen: argparse.Namespace, /, **own: object) -
 
     own: the values of fields that are no argument, or another form of one.
     """
-    values: dict[str, Any] = {f.name: getattr(chosen, f.name) for f in fields(record) if hasattr(chosen, f.name)}  #
-    pyright: ignore[reportArgumentType] values |= {name: tuple(value) for name, value in values.items() if
-    isinstance(value, list)}  # pyright: ignore[reportUnknownArgumentType] values |= {"definitions":
-    dict(chosen.definitions)} if "definitions" in values else {} return record(**values | own)
+    values: dict[str, Any] = {f.name: getattr(chosen, f.name) for f in fields(record) if hasattr(chosen, f.name)}  # pyright: ignore[reportArgumentType]
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}  # pyright: ignore[reportUnknownArgumentType]
+    values |= {"definitions": dict(chosen.definitions)} if "definitions" in values else {}
+    return record(**values | own)
 
 
 def _option_of_synthesizers(name: str, declared: Option) -> CommandOption:

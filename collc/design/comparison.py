@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.design.problem import DesignProblem
-from collc.design.time_expression import TimeExpression
+from collc.design.problem import DesignProblem, TimeExpression
 
 ALTERNATIVES: Final = ("equal", "message", "smart")
 """The closed forms, by their names in a comparison."""

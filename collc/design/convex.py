@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from collc.design.problem import FloatArray, Row
-from collc.design.time_expression import Maximum, TimeExpression, maxima_of
+from collc.design.problem import FloatArray, Maximum, Row, TimeExpression, maxima_of
 from collc.ten.arrays import Int64Array
 
 

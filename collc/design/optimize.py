@@ -14,8 +14,17 @@ from typing import Any, Final, cast
 import numpy as np
 
 from collc.design.convex import ACCURACY, VIOLATION, ConvexProblem, ConvexSolution, LinearTime, solve
-from collc.design.problem import DesignProblem, FloatArray, NoDesign, NoDesignReason, Objective, Row
-from collc.design.time_expression import TimeExpression, largest, weighted_sum
+from collc.design.problem import (
+    DesignProblem,
+    FloatArray,
+    NoDesign,
+    NoDesignReason,
+    Objective,
+    Row,
+    TimeExpression,
+    largest,
+    weighted_sum,
+)
 
 TOLERANCE: Final = 1e-9
 """The search for the least time * cost ends at this gap; a bandwidth, cost or time that is smaller, relative to the

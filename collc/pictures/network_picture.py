@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
-from collc.pictures.axes import Axis, bytes_label, rate_label
-from collc.pictures.charts import color_bar, legend
+from collc.pictures.charts import Axis, bytes_label, color_bar, legend, rate_label
 from collc.pictures.layout import WIDTH, Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
     SERIES,

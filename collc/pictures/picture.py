@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, cast
 from xml.sax.saxutils import escape, quoteattr
 
 Theme = Literal["light", "dark"]
@@ -249,3 +249,39 @@ def colors_of(theme: Theme) -> dict[str, str]:
 def join_lines(parts: Iterable[str]) -> str:
     """The elements as lines of text."""
     return "\n".join(parts)
+
+
+SCALE: Final = 2
+"""Pixels of the file for each pixel of the picture, so that it is sharp on screens and in print."""
+
+
+class MissingConverter(Exception):
+    """The package resvg-py is not installed."""
+
+
+class MissingFonts(Exception):
+    """The system has no font for the texts, which resvg would leave out."""
+
+
+class _Resvg(Protocol):
+    def svg_to_bytes(self, svg_string: str, *, zoom: int) -> list[int] | bytes: ...
+
+
+def png_of(picture: Picture, theme: Theme = "light") -> bytes:
+    """The bytes of a PNG file.
+
+    Raises MissingConverter if resvg-py is not installed, MissingFonts if texts would be left out.
+    """
+    from importlib import import_module
+
+    try:
+        resvg = cast("_Resvg", import_module("resvg_py"))
+    except ImportError as error:
+        raise MissingConverter from error
+
+    def render(one: Picture) -> bytes:
+        return bytes(resvg.svg_to_bytes(one.file(theme), zoom=SCALE))
+
+    if render(Picture(40, 20, text(4, 16, "NPU"), "")) == render(Picture(40, 20, "", "")):
+        raise MissingFonts
+    return render(picture)

@@ -11,8 +11,17 @@ import numpy as np
 from collc.base.units import format_time, shown_bytes
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
-from collc.pictures.axes import Axis, Range, bytes_label, percent_label, range_of, time_label
-from collc.pictures.charts import Series, heat_map, line_chart
+from collc.pictures.charts import (
+    Axis,
+    Range,
+    Series,
+    bytes_label,
+    heat_map,
+    line_chart,
+    percent_label,
+    range_of,
+    time_label,
+)
 from collc.pictures.layout import node_label, node_numbers
 from collc.pictures.link_use import LinkUse
 from collc.pictures.picture import (

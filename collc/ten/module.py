@@ -88,8 +88,7 @@ class Module:
         """
         return transfer_table(self.network, self.demand, self._require_schedule())
 
-    def to_frame(self, library: Literal["pandas", "polars"] | None = None, *, names: bool = False) -> Any:  # noqa:
-    ANN401
+    def to_frame(self, library: Literal["pandas", "polars"] | None = None, *, names: bool = False) -> Any:  # noqa: ANN401
         """The same table as a data frame of pandas, or of polars if pandas is not installed.
 
         library: "pandas" or "polars". names: with the names of chunks, devices and links in place of their numbers.

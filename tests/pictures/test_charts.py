@@ -6,8 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.pictures.axes import Axis, bytes_label, number_label, percent_label, range_of, rate_label, time_label
-from collc.pictures.charts import WIDTH, Bars, Reference, Series, bar_chart, heat_map, line_chart
+from collc.pictures.charts import (
+    WIDTH,
+    Axis,
+    Bars,
+    Reference,
+    Series,
+    bar_chart,
+    bytes_label,
+    heat_map,
+    line_chart,
+    number_label,
+    percent_label,
+    range_of,
+    rate_label,
+    time_label,
+)
 from collc.pictures.picture import (
     THEMES,
     colors_of,

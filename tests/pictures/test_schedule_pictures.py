@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collc.application.simulate.module_simulation import simulated_module
-from collc.pictures.axes import bytes_label, time_label
+from collc.pictures.charts import bytes_label, time_label
 from collc.pictures.link_use import LinkUse, use_of_schedule, use_of_simulation
 from collc.pictures.schedule_pictures import (
     MOST_BARS,

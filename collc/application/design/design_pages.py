@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.application.design.design_report import DesignReport
-from collc.application.design.designs import problem_of, solved_design
+from collc.application.design.designs import DesignReport, problem_of, solved_design
 from collc.base.diagnostics import Exit, NoSchedule, SourceError
 from collc.base.rendering import fold_repeated, render
 from collc.base.tables import Table
@@ -16,8 +15,7 @@ from collc.base.wording import plural
 from collc.design.comparison import Alternative, Communication, compare_designs
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, NoDesign, Row
-from collc.pictures.axes import Axis, number_label, percent_label, rate_label
-from collc.pictures.charts import Bars, Series, bar_chart, line_chart
+from collc.pictures.charts import Axis, Bars, Series, bar_chart, line_chart, number_label, percent_label, rate_label
 from collc.pictures.network_picture import network_picture
 from collc.pictures.page import Block, Facts, Figure, Panel, Remarks, Section
 from collc.pictures.picture import Picture

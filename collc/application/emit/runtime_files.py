@@ -104,9 +104,8 @@ def _write_xml(
 
 def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
-    from collc.application.compile.plan_choice import fastest_plan
-    from collc.application.emit.file_times import plan_speed_notes
-    from collc.emit.mscclpp import write_plan
+    from collc.application.emit.file_times import fastest_plan, plan_speed_notes
+    from collc.emit.msccl import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan as check_plan_file
     from collc.msccl.plans.plan import remarks_of
@@ -146,7 +145,7 @@ def _choose_sizes(
     """The options with sizes, and a remark if the program leaves them to collc."""
     if not options.best_known:
         return options, ()
-    from collc.application.emit.best_sizes import with_best_sizes
+    from collc.application.emit.file_times import with_best_sizes
 
     chosen, remark = with_best_sizes(part, options, kind, announce)
     return chosen, (remark,)

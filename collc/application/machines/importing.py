@@ -14,8 +14,15 @@ from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
 from collc.base.wording import did_you_mean, in_one_line, listed, plural
-from collc.machines.fabrics import Fabric, fabric_without_file, machine_of
-from collc.machines.host_groups import HostGroups, cabled_groups, join_of, switched_groups
+from collc.machines.fabrics import (
+    Fabric,
+    HostGroups,
+    cabled_groups,
+    fabric_without_file,
+    join_of,
+    machine_of,
+    switched_groups,
+)
 from collc.machines.hosts import MODELS, Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
 from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of, kinds_of
 from collc.machines.machine import LinkKind, Machine, with_domains
@@ -283,8 +290,7 @@ class MeasuredLinks:
     values: dict[str, Fraction]
 
     def remarks(self, kinds: tuple[LinkKind, ...]) -> list[str]:
-        """A remark on each value measured over 20 % off the nominal one. Raises UsageError U0150 for lets of no link.
-        """
+        """Remarks on values measured over 20 % off the nominal ones. Raises UsageError U0150 for lets of no link."""
         names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
         for name in self.values:
             if name not in names:

@@ -13,8 +13,14 @@ from collc.application.file_kinds import call_for
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
 from collc.application.show.picture_kinds import PICTURE_KINDS
-from collc.application.show.report_page import report_page, subject_section
-from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
+from collc.application.show.report_page import (
+    Subject,
+    report_page,
+    subject_of_module,
+    subject_of_program,
+    subject_of_report,
+    subject_section,
+)
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.base.wording import listed, plural
 from collc.emit.kinds import EMIT_KINDS
@@ -153,7 +159,7 @@ def _picture(
 
 
 def _png(picture: Picture, settings: ShowSettings) -> bytes:
-    from collc.pictures.png import MissingConverter, MissingFonts, png_of
+    from collc.pictures.picture import MissingConverter, MissingFonts, png_of
 
     try:
         return png_of(picture, settings.theme)
@@ -185,7 +191,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """A file for a runtime, with its checks, its threadblocks and, on a network, its simulation."""
-    from collc.application.show.threadblock_picture import threadblock_picture
+    from collc.application.show.report_page import threadblock_picture
     from collc.application.verify.file_verification import Expectation, verify_file
 
     _check_settings(path, settings)
@@ -235,8 +241,8 @@ def _schedule_subjects(
     requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress
 ) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
-    from collc.application.compile.build_input import BuildInput
-    from collc.application.compile.schedule_build import build_schedule
+    from collc.application.compile.compilation import build_schedule
+    from collc.application.compile.planning import BuildInput
 
     with tempfile.TemporaryDirectory() as folder:
         for request in requests:

@@ -18,8 +18,7 @@ from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.tables import Table
 from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
 from collc.base.wording import listed
-from collc.pictures.axes import Axis, Scale, bytes_label, number_label, rate_label, time_label
-from collc.pictures.charts import Series, line_chart
+from collc.pictures.charts import Axis, Scale, Series, bytes_label, line_chart, number_label, rate_label, time_label
 
 FORMATS: Final = (".csv", ".json", ".parquet")
 

@@ -26,8 +26,7 @@ from collc.application.tune.tuning_case import (
     as_written,
     of_the_group,
 )
-from collc.application.tune.tuning_files import write_tuning
-from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words
+from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words, write_tuning
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.units import format_bytes
 from collc.base.wording import listed, plural

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypedDict
 
-from collc.application.compile.schedule_build import built_module
+from collc.application.compile.compilation import built_module
 from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings

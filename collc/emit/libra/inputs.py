@@ -6,7 +6,7 @@ import keyword
 from fractions import Fraction
 from typing import Final
 
-from collc.emit.libra.model import LibraModel, TrainedTime
+from collc.emit.libra.solver_files import LibraModel, TrainedTime, json_text, lp_text, mps_text, smt_text
 from collc.ten.training import GROUPS, PHASES, LayerTraffic, LoopNode, TrainingLayer, Workload, group_parts
 
 KINDS: Final = {"ring": "Ring", "fully_connected": "FullyConnected", "switched": "Switch"}
@@ -25,6 +25,20 @@ COLLECTIVES: Final = {
 PHASE_NAMES: Final = {"forward": "Forward", "input_gradient": "InputGrad", "weight_gradient": "WeightGrad"}
 ATTRIBUTES: Final = {"forward": "forward", "input_gradient": "input_grad", "weight_gradient": "weight_grad"}
 """Names of the phases in communicator.yml, and in LIBRA's layers."""
+
+
+def libra_files(model: LibraModel) -> dict[str, str]:
+    """The texts of all files by their names in the folder; without LIBRA's own inputs if it cannot read them."""
+    name = model.name
+    found = {
+        f"{name}.libra.json": json_text(model),
+        f"{name}.lp": lp_text(model),
+        f"{name}_deadline.mps": mps_text(model),
+        f"{name}.smt2": smt_text(model),
+    }
+    if obstacle(model) is None:
+        found |= {f"{name}/{file}": text for file, text in input_files(model).items()}
+    return found
 
 
 def obstacle(model: LibraModel) -> str | None:

@@ -104,8 +104,7 @@ class _Contract:
         """Report one location. also: other locations that matter, each with what it is."""
         self.findings.add(Finding("contract", code, text, location, expected, hint, warning, also), breaks=breaks)
 
-    def report_algo(self, attribute: str, text: str, expected: str, code: str = "X0110", **more: Any) -> None:  # noqa:
-    ANN401
+    def report_algo(self, attribute: str, text: str, expected: str, code: str = "X0110", **more: Any) -> None:  # noqa: ANN401
         """Report an attribute of the algo element. more: as for `report`."""
         self.report(code, text, self.program.algo_attribute(attribute), expected, **more)
 
