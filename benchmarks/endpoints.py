@@ -121,7 +121,7 @@ def write_plot(found: Sequence[Point], path: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table, and write the plot where that is asked for; 1 where a schedule is wrong."""
+    """Print the table, and write the plot if one is asked for; 1 if a schedule is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks endpoints", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.svg", help="also write a plot")
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
 """MSCCL files on networks with switches: the time of the file, simulated, against that of its schedule.
 
-reached: of the program, simulated as `collc simulate` does with its file. bound: of the schedule or, where it is
+reached: of the program, simulated as `collc simulate` does with its file. bound: of the schedule or, if it is
 larger, what the format allows (the busiest link with all instances, or the slots of the fullest connection). cpu: of
 lowering, with all its attempts. The note has the time of the schedule and the size of the file.
 """

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from collc.version import __version__
 
-TYPE_CHECKING = False  # `typing` has one too, but it would be loaded here, where nobody waits for Ctrl-C yet
+TYPE_CHECKING = False  # `typing` has one too, but Ctrl-C is not handled yet while it loads
 if TYPE_CHECKING:
     from collc.api.compiling import compile, compile_text, solve_designs  # noqa: A004
     from collc.api.programs import Demand, Network, Program

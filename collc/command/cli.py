@@ -20,7 +20,7 @@ from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.memory import gibibytes, limited_memory, memory_limit
 from collc.base.rendering import messages_as_json
 from collc.base.trusted_folders import UntrustedFolder
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.command import commands, machine_commands
 from collc.command.options import COMMANDS
 from collc.command.terminal import Output, drop_output, internal_error, print_messages, print_output
@@ -159,7 +159,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace | None:
         parser.print_help(sys.stdout)
         return None
     if not words[0].startswith("-") and words[0] not in of_command:
-        hint = did_you_mean(words[0], COMMANDS, f"the commands are {listed(COMMANDS)}")
+        hint = did_you_mean(words[0], COMMANDS, f"the commands are {phrase(COMMANDS)}")
         raise UsageError(Diagnostic("U0100", f"there is no command '{words[0]}'", hint=hint))
     chosen, unknown = parser.parse_known_args(words)
     if unknown:

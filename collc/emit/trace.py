@@ -21,9 +21,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, Transfers
 
 MOST_TRANSFERS: Final = 100_000
-"""Transfers in one file: about 60 MB, which browsers still open."""
-
-MOST_ARROWS: Final = 100_000
+"""Transfers, and arrows between them, in one file: about 60 MB, which browsers still open."""
 
 _LINKS, _NPUS = 1, 2
 """Numbers of the groups of tracks (processes, in the words of the format)."""
@@ -158,7 +156,7 @@ def _npu_slices(network: Network, rows: Transfers, leaves: Int64Array, arrives: 
 def _arrows(module: Module, rows: Transfers, arrives: Int64Array) -> Iterator[Event]:
     """An arrow from each transfer to those that wait for its chunk."""
     edges = transfer_edges(module.network, module.demand, rows, arrives)
-    pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_ARROWS].tolist()
+    pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_TRANSFERS].tolist()
     for number, (before, after) in enumerate(pairs):
         common = {"name": "chunk", "cat": "chunk", "id": number, "pid": _LINKS}
         for end, row in (({"ph": "s"}, before), ({"ph": "f", "bp": "e"}, after)):

@@ -12,17 +12,17 @@ from math import prod
 from typing import Final
 
 from collc.base.diagnostics import Span
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
 from collc.machines.hosts import Inside, Kinds, Port
 from collc.machines.machine import Device, Family, Machine, Wire, merge_wires
-from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw, option_error
+from collc.machines.reading import MICROSECOND, ImportOptions, check_devices, flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
 NIC_LATENCY: Final = (
-    Fraction(85, 100) * MICRO,
+    Fraction(85, 100) * MICROSECOND,
     "assumed: half of NIC to NIC through a switch, measured on InfiniBand (TACCL, NSDI 2023, table 1)",
 )
-HOP_LATENCY: Final = (Fraction(3, 10) * MICRO, "assumed: between two switches; no file says it")
+HOP_LATENCY: Final = (Fraction(3, 10) * MICROSECOND, "assumed: between two switches; no file says it")
 _ASSUMED_UPLINK: Final = "assumed: one spine, and from each leaf a cable with the bandwidth of all its NICs"
 _TIERS: Final = ("leaf", "spine", "core")
 
@@ -91,7 +91,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         matched = _match_ports(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
         if lost := [port.label for port in inside.ports if port not in cabled]:
-            idle[listed(lost)].append(host)
+            idle[phrase(lost)].append(host)
         for port, attachment in matched:
             rate = _least(port.rate, attachment.rate, kinds.options.rates.get("nic"))
             if rate is None:
@@ -204,7 +204,6 @@ _CABLE_LATENCY: Final = (
     2 * NIC_LATENCY[0],
     "assumed: NIC to NIC, measured through a switch of InfiniBand (TACCL, NSDI 2023, table 1)",
 )
-_SHOWN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +240,8 @@ class HostGroups:
 
     def remark(self) -> str:
         """A sentence that names the groups."""
-        said = [f"{self.what} {one.name} is {', '.join(compressed_hosts(one.hosts))}" for one in self.groups[:_SHOWN]]
-        return listed([*said, f"{len(self.groups) - _SHOWN} more"] if len(self.groups) > _SHOWN else said)
+        said = [f"{self.what} {one.name} is {', '.join(compressed_hosts(one.hosts))}" for one in self.groups[:16]]
+        return phrase([*said, f"{len(self.groups) - 16} more"] if len(self.groups) > 16 else said)
 
 
 def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str], part: str | None) -> HostGroups:
@@ -268,7 +267,7 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
     chosen = [group for group in groups if part is None or group.name == part or what == "block"]
     if what != "block" and len(chosen) != 1:
         raise option_error(
-            f"the file has {what} {listed(names)}, and no file says how they are connected", f"--part {names[0]}"
+            f"the file has {what} {phrase(names)}, and no file says how they are connected", f"--part {names[0]}"
         )
     return HostGroups(what, tuple(chosen), tuple(dropped))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw
+from collc.machines.reading import MICROSECOND, ImportOptions, check_devices, flaw
 
 
 class Device(NamedTuple):
@@ -153,7 +153,7 @@ Edge = tuple[str, str, Fraction, Fraction | None, int]
 """Source, target, bytes per second, seconds (None: not said), lanes; in one direction."""
 
 _ASSUMED_LATENCY: Final = (
-    Fraction(7, 10) * MICRO,
+    Fraction(7, 10) * MICROSECOND,
     "assumed: as of an NVLink between two GPUs (TACCL, NSDI 2023, table 1)",
 )
 MOST_KINDS: Final = 1000

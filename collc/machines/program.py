@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from collc.base.diagnostics import SourceFile
 from collc.base.units import decimal, format_rate, format_time
-from collc.base.wording import in_one_line, listed
+from collc.base.wording import in_one_line, phrase
 from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Node, Wire
 from collc.source.formatting.format import format_source
 from collc.source.host_lists import compressed_hosts, is_host_range
@@ -79,7 +79,7 @@ def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]
         parts.append(f"Taken as it stands: {'; '.join(machine.taken)}.")
     if assumed:
         todo = "since no file says it; measure it and write it here, or set it with -D"
-        parts.append(f"Assumed, {todo}: {listed(assumed)}.")
+        parts.append(f"Assumed, {todo}: {phrase(assumed)}.")
     if machine.assumed:
         parts.append(f"Assumed: {machine.assumed}.")
     if machine.dropped:

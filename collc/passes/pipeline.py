@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.options import Option
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.passes.context import Pass
 from collc.passes.registry import pass_kinds
 
@@ -92,5 +92,5 @@ def _value(text: str) -> Value:
 
 
 def _unknown_name(what: str, name: str, known: tuple[str, ...]) -> Diagnostic:
-    hint = did_you_mean(name, known, f"there are {listed(known)}" if known else "it takes none")
+    hint = did_you_mean(name, known, f"there are {phrase(known)}" if known else "it takes none")
     return Diagnostic("U0102", f"there is no {what} named '{name}'", hint=hint)

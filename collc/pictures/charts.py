@@ -15,6 +15,7 @@ from typing import Final, Literal
 from collc.base.units import decimal, format_time
 from collc.pictures.picture import (
     LEVELS,
+    MOST_MARKS,
     SERIES,
     Picture,
     escape_text,
@@ -32,13 +33,10 @@ from collc.pictures.picture import (
 )
 
 WIDTH: Final = 640
-_PAD: Final = 14
+PAD: Final = 14
 _ROW: Final = 18
 _MOST_MARKERS: Final = 64
 """Points of a series up to which each has a marker and a tooltip; of more, as many evenly spaced ones."""
-
-_MOST_CELLS: Final = 2_500
-"""Cells of a heat map up to which each has a tooltip of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,34 +88,34 @@ def line_chart(
     bottom = height - 46
     values = [value for entry in series for _, value in entry.points] + [entry.value for entry in references]
     rows = range_of(y, values, bottom, top)
-    left = _PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
+    left = PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
     across = [value for entry in series for value, _ in entry.points]
-    columns = range_of(x, across, left, WIDTH - 2 * _PAD, from_zero=False)
+    columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
     body = [
         *names,
         text(left, top - 10, y.label, "muted"),
         *_grid(rows, columns),
         *_column_ticks(columns, bottom),
-        text((left + WIDTH - 2 * _PAD) / 2, height - 8, x.label, "muted mid"),
-        *(_reference_row(entry, rows, left, WIDTH - 2 * _PAD) for entry in references),
+        text((left + WIDTH - 2 * PAD) / 2, height - 8, x.label, "muted mid"),
+        *(_reference_row(entry, rows, left, WIDTH - 2 * PAD) for entry in references),
         *(part for k, entry in enumerate(series) for part in _line(entry, k, columns, rows)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
 
 
 def legend(
-    entries: Iterable[tuple[Callable[[float, float], str], str]], right: float = WIDTH - _PAD
+    entries: Iterable[tuple[Callable[[float, float], str], str]], right: float = WIDTH - PAD
 ) -> tuple[list[str], float]:
     """Symbols with their labels in rows up to `right`, and where the rows end.
 
     entries: what draws the symbol of a series, 28 pixels wide, at (x, y), and its label.
     """
-    x, y, parts = float(_PAD), 16.0, list[str]()
+    x, y, parts = float(PAD), 16.0, list[str]()
     for draw, name in entries:
-        label = shorten(name, right - _PAD - 40)
+        label = shorten(name, right - PAD - 40)
         needed = 34 + text_width(label) + 16
-        if x > _PAD and x + needed > right:
-            x, y = float(_PAD), y + _ROW
+        if x > PAD and x + needed > right:
+            x, y = float(PAD), y + _ROW
         parts += [draw(x, y), text(x + 32, y, label)]
         x += needed
     return parts, y + 8 if parts else 4.0
@@ -208,25 +206,25 @@ def bar_chart(
     several = series if len(series) > 1 else series[:0]
     names, top = legend((_bar_symbol(k % SERIES), entry.name) for k, entry in enumerate(several))
     top += 18 * len(references) + 6
-    left = _PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
+    left = PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
     room = max((text_width(value.text(size)) for size in shown), default=0) + 12
     measured = [*shown, *(entry.value for entry in references)]
     if value.scale != "linear" and measured:
         measured.append(min(measured) / 2)  # so that the shortest bar is seen
-    values = range_of(value, measured, left, WIDTH - _PAD - room)
+    values = range_of(value, measured, left, WIDTH - PAD - room)
     thick, gap = (18, 10) if len(series) == 1 else (13, 12)
     bottom = top + len(labels) * (thick * len(series) + gap) + 4
     body = [*names, *_value_ticks(values, top, bottom)]
     for row, label in enumerate(labels):
         y = top + gap / 2 + row * (thick * len(series) + gap)
-        name = shorten(label, left - _PAD - 9)
+        name = shorten(label, left - PAD - 9)
         body.append(text(left - 8, y + thick * len(series) / 2 + 4, name, "end"))
         for k, entry in enumerate(series):
             body += _bar(label, entry, row, k, values, y + k * thick, thick - 2)
     for k, entry in enumerate(references):
         body += _reference_column(entry, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
     height = bottom + 44
-    body.append(text((left + WIDTH - _PAD) / 2, height - 8, value.label, "muted mid"))
+    body.append(text((left + WIDTH - PAD) / 2, height - 8, value.label, "muted mid"))
     return Picture(WIDTH, height, join_lines(body), title, description)
 
 
@@ -278,7 +276,7 @@ def heat_map(
 ) -> Picture:
     """A cell for each row and column, coloured from 0 to the greatest value; none if the value is None.
 
-    Up to 2,500 cells each has a tooltip. Raises ValueError if a value is negative or not finite, or if the shape
+    Up to `MOST_MARKS` cells each has a tooltip. Raises ValueError if a value is negative or not finite, or if the shape
     does not fit the labels.
     """
     if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
@@ -287,9 +285,9 @@ def heat_map(
     if any(size < 0 or not math.isfinite(size) for size in known):
         raise ValueError("a heat map shows no negative and no infinite values")
     most = max(known, default=0.0)
-    left = _PAD + min(max((text_width(name, 10.5) for name in rows), default=0), 150) + 10
+    left = PAD + min(max((text_width(name, 10.5) for name in rows), default=0), 150) + 10
     longest = min(max((text_width(name, 10.5) for name in columns), default=0), 110)
-    cell = min(28.0, (WIDTH - left - _PAD - 0.68 * longest) / max(1, len(columns)))
+    cell = min(28.0, (WIDTH - left - PAD - 0.68 * longest) / max(1, len(columns)))
     top = 70 + longest * 0.75
     across, down = cell * len(columns), cell * len(rows)
     body = [
@@ -308,8 +306,8 @@ def heat_map(
 def color_bar(most: float, value: Axis) -> Iterator[str]:
     """What the colours of numbers mean, in the first row of a picture."""
     width = 208.0
-    yield text(_PAD, 24, value.label, "muted")
-    x = _PAD + text_width(value.label) + 14
+    yield text(PAD, 24, value.label, "muted")
+    x = PAD + text_width(value.label) + 14
     zero = value.text(0)
     yield text(x, 24, zero, "small")
     x += text_width(zero, 10.5) + 6
@@ -323,7 +321,7 @@ def _names(rows: Sequence[str], columns: Sequence[str], left: float, top: float,
     for k, name in list(enumerate(columns))[:: max(1, math.ceil(15 / cell)) if cell else 1]:
         yield text(left + (k + 0.5) * cell + 3, top - 6, shorten(name, 110, 10.5), "small", -48)
     for k, name in list(enumerate(rows))[:: max(1, math.ceil(12 / cell)) if cell else 1]:
-        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - _PAD - 6, 10.5), "small end")
+        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - PAD - 6, 10.5), "small end")
 
 
 def _cells(
@@ -337,7 +335,7 @@ def _cells(
     """The cells; of many, those of one colour as one shape. place: the left and top edge, and the size of a cell."""
     left, top, cell = place
     cells = [(i, j, size) for i, row in enumerate(values) for j, size in enumerate(row) if size is not None]
-    if len(cells) <= _MOST_CELLS:
+    if len(cells) <= MOST_MARKS:
         for i, j, size in cells:
             shape = rect(left + j * cell, top + i * cell, cell, cell, f"h{level_of(size, most)}")
             yield mark(f"{rows[i]} to {columns[j]}: {value.text(size)}", shape)

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from collc.base.wording import plural
 from collc.pictures.charts import Axis, bytes_label, color_bar, legend, rate_label
 from collc.pictures.layout import WIDTH, Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
+    MOST_MARKS,
     SERIES,
     Picture,
     join_lines,
@@ -32,15 +32,6 @@ from collc.pictures.picture import (
 )
 from collc.ten.arrays import Int64Array
 from collc.ten.network import LinkKind, Network
-
-_CROSSING: Final = 100
-"""Lines between groups from which lines with a load are thinner, so that those that cross can be told apart."""
-
-_LEAST_WIDTH: Final = 0.6
-"""Of such thin lines, that their colours can be seen."""
-
-_MOST_TIPS: Final = 1_500
-"""Lines up to which each has a tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +158,8 @@ class _Shapes:
         """All lines; if there are many, those that look alike as one shape without tooltips."""
         points, load = self.layout.points, self.load
         position = _kinds_by_rate(self.network)
-        most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
+        # Lines between groups that cross can be told apart if they are thin.
+        most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, 100 / max(1, len(lines))))
         shortest = min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
         devices = np.array(list(points.values()))
         alike: dict[int, list[str]] = defaultdict(list)
@@ -177,7 +169,7 @@ class _Shapes:
             line = lines[k]
             path = self._path(line, bends=self._must_bend(line, devices, shortest))
             look = position[line.kind] if load is None else level_of(carried[k], most)
-            if len(lines) > _MOST_TIPS:
+            if len(lines) > MOST_MARKS:
                 alike[look].append(path)
             else:
                 target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
@@ -191,7 +183,7 @@ class _Shapes:
         if self.load is None:
             return stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
-        width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
+        width = max(min(wide, 0.6), wide * most_wide)  # so that its colour can be seen
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
 
     def _tip(self, line: _Line, carried: int) -> str:

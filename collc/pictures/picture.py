@@ -15,6 +15,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 Theme = Literal["light", "dark"]
 
+MOST_MARKS: Final = 1_500
+"""Elements of one picture up to which each has a tooltip: browsers lay out more of them slowly. Of more, those that
+look alike or touch are one element."""
+
 SERIES: Final = 8
 """Series that can be told apart by colour, dashes and marker; more than that repeat."""
 
@@ -251,10 +255,6 @@ def join_lines(parts: Iterable[str]) -> str:
     return "\n".join(parts)
 
 
-SCALE: Final = 2
-"""Pixels of the file for each pixel of the picture, so that it is sharp on screens and in print."""
-
-
 class MissingConverter(Exception):
     """The package resvg-py is not installed."""
 
@@ -280,7 +280,7 @@ def png_of(picture: Picture, theme: Theme = "light") -> bytes:
         raise MissingConverter from error
 
     def render(one: Picture) -> bytes:
-        return bytes(resvg.svg_to_bytes(one.file(theme), zoom=SCALE))
+        return bytes(resvg.svg_to_bytes(one.file(theme), zoom=2))
 
     if render(Picture(40, 20, text(4, 16, "NPU"), "")) == render(Picture(40, 20, "", "")):
         raise MissingFonts

@@ -97,7 +97,7 @@ def tasks_of_transfers(network: Network, demand: Demand, rows: Transfers, edges:
 
 
 def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
-    """The arrivals for which each transfer waits: those of its chunk, or of the hop before in the same message.
+    """The arrivals for which each transfer waits: of its chunk, or of the hop before in its message.
 
     ends: int64[transfers], when each arrives in the schedule. Raises as `chunk_edges`.
     """

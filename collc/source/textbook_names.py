@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.source.parsing.parse import parse_library
 from collc.source.parsing.syntax import Algorithm
 
@@ -28,4 +28,4 @@ def synthesizer_hint(name: str, synthesizers: Iterable[str], algorithms: Iterabl
     """
     if name in (*algorithms, *textbook_names()):
         return f"'{name}' is an algorithm: write it after the collective, as in run ... using {name}"
-    return did_you_mean(name, synthesizers, f"there are {listed(synthesizers)}")
+    return did_you_mean(name, synthesizers, f"there are {phrase(synthesizers)}")

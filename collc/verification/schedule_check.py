@@ -182,7 +182,7 @@ def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: 
         order = np.argsort(transfers.chunk, kind="stable").astype(np.int32)
         doubtful, slots = np.arange(chunks), np.empty((0, 4), np.int64)
     for count, chunk in enumerate(doubtful.tolist()):
-        if count >= _ENOUGH and findings.any:
+        if count >= _ENOUGH and findings.has_offenders:
             break
         check.check(chunk, order[offsets[chunk] : offsets[chunk + 1]].astype(np.intp))
     found = np.array(check.intervals, np.int64).reshape(-1, 4)

@@ -139,7 +139,7 @@ def _report(module: Module, chunk: int, link: int, start: int, relayed: int, los
         findings.add("causality", "V0102", start, f"{what}: a device of it was removed", "devices that are there")
     elif lost:
         expected = "a partial that arrives at an NPU"
-        findings.add("causality", "V0110", start, f"{what}: it cannot be kept apart where it arrives", expected)
+        findings.add("causality", "V0110", start, f"{what}: it cannot be kept apart on arrival", expected)
     else:
         sender = findings.device(int(network.source[link]))
         expected = f"a link into {sender}" if network.source[link] < network.npu_count else "an NPU as sender"

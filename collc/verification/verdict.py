@@ -28,14 +28,14 @@ class Verdict:
     checks: dict[str, Outcome]
     diagnostics: tuple[Diagnostic, ...]
 
-    def failed(self) -> tuple[str, ...]:
+    def failed_checks(self) -> tuple[str, ...]:
         """The checks that failed."""
         return tuple(name for name, outcome in self.checks.items() if outcome == "failed")
 
     @property
     def ok(self) -> bool:
         """Whether nothing failed."""
-        return not self.failed()
+        return not self.failed_checks()
 
 
 def checks_of(network: Network) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class Findings:
         return Verdict(outcomes, tuple(reported))
 
     @property
-    def any(self) -> bool:
+    def has_offenders(self) -> bool:
         """Whether there is an offender."""
         return any(self.offenders.values())
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collc.base.wording import near
+from collc.base.wording import closest_name
 from collc.source.elaboration.arithmetic import compute, log2_of
 from collc.source.types import ANY, BYTES, FLOAT, GROUP, INT, NPU, RATE, STRING, TIME, binary_type, fits, join, list_of
 
@@ -87,6 +87,6 @@ def test_log2_of_fractions(x: Fraction) -> None:
 
 
 def test_near_names() -> None:
-    assert near("bandwith", ["bandwidth", "latency"]) == "bandwidth"
-    assert near("rnig", ["ring", "line"]) == "ring"
-    assert near("x", ["abc"]) is None
+    assert closest_name("bandwith", ["bandwidth", "latency"]) == "bandwidth"
+    assert closest_name("rnig", ["ring", "line"]) == "ring"
+    assert closest_name("x", ["abc"]) is None

@@ -29,7 +29,7 @@ from collc.application.compile.proofs import (
 )
 from collc.application.schedule_times import check_possible, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
-from collc.base.atomic_files import check_folder, drafting
+from collc.base.atomic_files import check_folder, open_draft
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Note, SourceError, SourceFile, Span, UsageError
 from collc.base.interrupts import stopping_at_signals
 from collc.base.messages import Outcome
@@ -382,7 +382,7 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
-    with drafting(OUTPUT_HINT) as draft:
+    with open_draft(OUTPUT_HINT) as draft:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )

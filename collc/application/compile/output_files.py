@@ -12,7 +12,7 @@ import numpy as np
 from collc.application.settings import Progress
 from collc.base.atomic_files import Draft, path_inside
 from collc.base.diagnostics import CollcError, Diagnostic, Note, SourceError, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import (
     Destination,
@@ -175,5 +175,5 @@ def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest
 
 def unknown_kind(kind: str) -> Diagnostic:
     """The message U0205 for an unknown kind of file."""
-    hint = did_you_mean(kind, EMIT_KINDS, f"there are {listed(EMIT_KINDS)}")
+    hint = did_you_mean(kind, EMIT_KINDS, f"there are {phrase(EMIT_KINDS)}")
     return Diagnostic("U0205", f"collc cannot write files of kind '{kind}'", hint=hint)

@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.application.compile.compile_report import Optimality, ShorterSchedule
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
-from collc.base.atomic_files import drafting, path_inside, write_file
+from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, Span
 from collc.base.messages import Outcome
 from collc.base.units import decimal, format_time, serialization_time
@@ -143,7 +143,7 @@ def _keep_shorter(module: Module, settings: Settings) -> ShorterSchedule:
     if not settings.write_shorter:
         return ShorterSchedule(time_ps, None, kept)
     path = path_inside(settings.output, f"{module.name}.shorter.ten")
-    with drafting(OUTPUT_HINT) as draft:
+    with open_draft(OUTPUT_HINT) as draft:
         temporary = draft.new(path)
         write_ten(module, temporary)
         verdict = verify_schedule(parse_module(read_text(temporary)))

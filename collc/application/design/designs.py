@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from collc.application.emit.libra_files import write_libra
 from collc.application.reports import Reports, html_of
 from collc.application.settings import OUTPUT_HINT
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import (
     CollcError,
     Diagnostic,
@@ -25,7 +25,7 @@ from collc.base.diagnostics import (
 )
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
 from collc.graph.dimensions import KINDS
 from collc.source.elaboration.elaborate import load_program
@@ -69,7 +69,7 @@ def chosen_designs(program: Program, only: str | None) -> list[DesignRequest]:
     """All designs, or the one of a name. Raises UsageError U0118 if there is none of that name."""
     names = [design.name for design in program.designs]
     if only is not None and only not in names:
-        hint = did_you_mean(only, names, f"there are {listed(names)}" if names else "")
+        hint = did_you_mean(only, names, f"there are {phrase(names)}" if names else "")
         raise UsageError(Diagnostic("U0118", f"the program has no design '{only}'", hint=hint))
     return [design for design in program.designs if only in (None, design.name)]
 
@@ -159,7 +159,7 @@ def _write_files(report: DesignReport, request: DesignRequest, problem: DesignPr
         request.prices,
         tuple(TrainedTime(t.workload, t.weight, training_time(t.workload, problem.dimensions)) for t in request.train),
     )
-    with drafting(OUTPUT_HINT) as draft:
+    with open_draft(OUTPUT_HINT) as draft:
         for emit in request.emits:
             write_libra(model, emit, output, draft)
         files = tuple(draft.publish())
@@ -233,7 +233,7 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
             )
             return NoSchedule(Diagnostic("E0918", message, deadline.span, _notes(request, "this limits the network")))
         case NoDesignReason.UNBOUNDED:
-            names = listed([f"bandwidth[{k}]" for k in error.dimensions], "and")
+            names = phrase([f"bandwidth[{k}]" for k in error.dimensions], "and")
             message = f"nothing limits {names}, and every increase reduces the time"
             hint = "add: require sum(bandwidth) == 1000GB/s"
         case NoDesignReason.NO_FLOOR:

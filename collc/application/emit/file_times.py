@@ -21,7 +21,7 @@ import numpy as np
 
 from collc.base.diagnostics import CollcError, Diagnostic, SourceError
 from collc.base.units import format_bytes, format_time
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.emit.output import Announcer
 from collc.msccl.communicators import communicators_of
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, longer
@@ -354,9 +354,9 @@ class _Comparison:
         ratio, place = max((ratios[k] or Fraction(0), k) for k in kept)
         names = list(self.others)
         shapes = [name for name in names if name.startswith("NCCL")]
-        planned = f" and what auto finds for {listed(map(format_bytes, PLANNED))}" if len(names) > len(shapes) else ""
+        planned = f" and what auto finds for {phrase(map(format_bytes, PLANNED))}" if len(names) > len(shapes) else ""
         faster = f"at {format_bytes(SIZES[place])} it is {float(ratio):.2f} times as fast as the best of them"
-        return f"for these, the model of 'collc tune' finds {listed(shapes)}{planned} at most 2 % faster; {faster}"
+        return f"for these, the model of 'collc tune' finds {phrase(shapes)}{planned} at most 2 % faster; {faster}"
 
     def nearest(self) -> str:
         """The size for which the file comes closest to the others, and how close."""

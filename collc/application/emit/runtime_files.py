@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collc.application.emit.file_times import Runtime
     from collc.msccl.communicators import Communicator
     from collc.msccl.lowering.files import ProgramFile
-
-_SHOWN: Final = 8
-"""Most ranks that a remark names; the file of the ranks has all."""
 
 
 def emit_msccl(emission: Emission) -> WrittenFile:
@@ -157,7 +154,7 @@ def average_note(demand: Demand) -> str:
     counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
     if not counts:
         return ""
-    by = " or ".join(f"{count}" for count in counts[:_SHOWN])
+    by = " or ".join(f"{count}" for count in counts[:8])
     return f"avg: the file adds and does not divide; call it with ncclSum and divide the result by {by}"
 
 
@@ -239,8 +236,8 @@ def _for_runs(
 
 
 def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(f"{rank} is {name}" for rank, name in enumerate(names[:_SHOWN]))
-    return shown + (f" .. {len(names) - 1} is {names[-1]}" if len(names) > _SHOWN else "")
+    shown = ", ".join(f"{rank} is {name}" for rank, name in enumerate(names[:8]))
+    return shown + (f" .. {len(names) - 1} is {names[-1]}" if len(names) > 8 else "")
 
 
 def _joint_notes(module: Module, found: Sequence[Communicator], destination: Destination) -> list[str]:
@@ -258,7 +255,7 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
     for (kind, ranks), names in same.items():
         if len(names) > 1:
             notes.append(
-                f"{', '.join(names[:_SHOWN])}{' ..' if len(names) > _SHOWN else ''} fit the same calls ({kind} of "
+                f"{', '.join(names[:8])}{' ..' if len(names) > 8 else ''} fit the same calls ({kind} of "
                 f"{ranks} ranks): give the processes of each group a folder that contains only their file"
             )
     return notes

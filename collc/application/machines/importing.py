@@ -13,7 +13,7 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
-from collc.base.wording import did_you_mean, in_one_line, listed, plural
+from collc.base.wording import did_you_mean, in_one_line, phrase, plural
 from collc.machines.fabrics import (
     Fabric,
     HostGroups,
@@ -44,7 +44,7 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     if _NAME.fullmatch(options.name) is None:
         raise usage_error(f"'{options.name}' is not a valid name for a topology", "letters, digits and _")
     if options.gpu is not None and options.gpu not in MODELS:
-        hint = did_you_mean(options.gpu, MODELS, f"there are {listed(MODELS)}")
+        hint = did_you_mean(options.gpu, MODELS, f"there are {phrase(MODELS)}")
         raise usage_error(f"there is no GPU model '{options.gpu}'", hint)
     files = [_open(options.kind, path) for path in options.files]
     whole = next((file for file in files if file.kind.describes != "node"), None)
@@ -66,7 +66,7 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
         machine = _machine_of_nodes(options, files)
     names = [name for kind in machine.kinds for name in (kind.name, f"{kind.name}_latency")]
     if unknown := next((name for name in options.definitions if name not in names), ""):
-        hint = did_you_mean(unknown, names, f"there are {listed(names)}")
+        hint = did_you_mean(unknown, names, f"there are {phrase(names)}")
         raise usage_error(f"no rate or latency of this machine is called '{unknown}'", hint)
     if not options.measured:
         return program_text(machine, options.name, origin)
@@ -92,7 +92,7 @@ def _open(kind: str | None, path: Path) -> _File:
     source, kinds = read_text(path, limit=MAX_BYTES), import_kinds()
     name = kind or kind_of(source)
     if name not in kinds:
-        raise usage_error(f"there is no kind '{name}'", did_you_mean(name, kinds, f"there are {listed(kinds)}"))
+        raise usage_error(f"there is no kind '{name}'", did_you_mean(name, kinds, f"there are {phrase(kinds)}"))
     return _File(kinds[name], source)
 
 
@@ -105,7 +105,7 @@ def _open_named(text: str) -> _File:
 def _origin(files: Sequence[_File]) -> str:
     names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in files]
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
-    return f"Imported by 'collc import' from {listed(shown)}."
+    return f"Imported by 'collc import' from {phrase(shown)}."
 
 
 def _program_of_expression(expression: str, options: ImportOptions, origin: str) -> str:
@@ -163,7 +163,7 @@ def _read_nodes(options: ImportOptions, files: Sequence[_File]) -> _Described:
     elif options.fabric is not None and options.fabric not in FABRICS:
         of_fabric = _open_named(options.fabric)
         if of_fabric.kind.describes != "fabric":
-            raise usage_error(f"{of_fabric.kind.name} describes no fabric", f"{listed(kinds_of('fabric'))} do")
+            raise usage_error(f"{of_fabric.kind.name} describes no fabric", f"{phrase(kinds_of('fabric'))} do")
     if options.node is not None:
         files = [*files, _open_named(options.node)]
     hosts: list[Host] = []
@@ -171,7 +171,7 @@ def _read_nodes(options: ImportOptions, files: Sequence[_File]) -> _Described:
     for file in files:
         described = file.read(options) if file.kind.describes == "node" else None
         if not isinstance(described, Hosts):
-            hint = f"{listed(kinds_of('node'))} do"
+            hint = f"{phrase(kinds_of('node'))} do"
             raise usage_error(f"{file.kind.name} does not describe the inside of a node", hint)
         hosts += described.hosts
         remarks += described.remarks
@@ -267,16 +267,12 @@ def _summary(machine: Machine) -> list[str]:
     gpus = sum(family.count for node in machine.nodes for family in node.families if not family.is_switch)
     parts = [f"{plural(len(machine.nodes), 'node')} with {plural(gpus, 'GPU')}"]
     parts += [_switches(family.count, family.name) for family in machine.families]
-    return [listed(parts)]
+    return [phrase(parts)]
 
 
 def _switches(count: int, tier: str) -> str:
     many = "es" if count > 1 else ""
     return f"{count} NVSwitch{many}" if tier == "nvswitch" else f"{count} {tier} switch{many}"
-
-
-NOTABLE: Final = Fraction(1, 5)
-"""From this difference on, relative to what the files say, a remark names both values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +290,7 @@ class MeasuredLinks:
         names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
         for name in self.values:
             if name not in names:
-                hint = f"the links of this machine are {listed([kind.name for kind in kinds])}: collc calibrate --name"
+                hint = f"the links of this machine are {phrase([kind.name for kind in kinds])}: collc calibrate --name"
                 raise usage_error(f"'{name}' is measured, but no link of this machine has that name", hint)
         found: list[str] = []
         for kind in kinds:
@@ -302,7 +298,7 @@ class MeasuredLinks:
             pairs = ((f"{kind.name}_bandwidth", rate, format_rate), (f"{kind.name}_latency", time, format_time))
             for name, nominal, text in pairs:
                 measured = self.values.get(name)
-                if measured is not None and abs(measured - nominal) > NOTABLE * nominal:
+                if measured is not None and abs(measured - nominal) > nominal / 5:
                     share = f"{abs(float(measured / nominal) - 1):.0%}" if nominal else "far"
                     more = "more" if measured > nominal else "less"
                     found.append(f"{name}: measured {text(measured)}, nominal {text(nominal)} ({share} {more})")

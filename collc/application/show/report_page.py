@@ -53,8 +53,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "proved": "Z3 proved all properties",
 }
 _QUEUES: Final = "messages meet on links and queue, as the program allows"
-_BUSIEST: Final = 12
-"""Links in the table of those that are busy longest."""
 
 
 def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
@@ -149,7 +147,7 @@ def _schedule(use: LinkUse) -> list[Block]:
 
 
 def _load(use: LinkUse) -> list[Block]:
-    order = np.argsort(-use.busy_per_link, kind="stable")[:_BUSIEST].tolist()
+    order = np.argsort(-use.busy_per_link, kind="stable")[:10].tolist()
     rows = [
         (
             use.network.shown_link(link),
@@ -172,9 +170,6 @@ def load_picture(use: LinkUse) -> Picture:
     return network_picture(use.network, use.bytes_per_link, "Bytes per link on the topology")
 
 
-_LONGEST: Final = 4
-"""Times of the schedule that the picture of utilisation shows; some alternatives take far longer."""
-
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
@@ -186,14 +181,14 @@ def utilisation_picture(subject: Subject) -> Picture | None:
     curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
     curves += [(name, found.time_ps, found.utilisation(SPANS).tolist()) for name, found in simulated]
-    return utilisation_chart(curves, until=_LONGEST * use.time)
+    return utilisation_chart(curves, until=4 * use.time)
 
 
 def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     """The share of links in use, of the schedule and its alternatives, and a table of their times."""
     caption = _UTILISATION
     if any(other.simulation is not None for other in subject.alternatives):
-        caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
+        caption += " Up to 4 times the time of the schedule; all are simulated, and messages queue at links."
         caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
     picture = utilisation_picture(subject)
     blocks: list[Block] = [] if picture is None else [Figure(picture, caption)]

@@ -22,7 +22,7 @@ from collc.application.show.report_page import (
     subject_section,
 )
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
 from collc.emit.kinds import EMIT_KINDS
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
         progress(None, "drawing")
         sections = [*map(subject_section, subjects), *_design_sections(designs)]
         counts = [(len(subjects), "schedule"), (len(designs), "design")]
-        subtitle = listed(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
+        subtitle = phrase(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
         texts[settings.page] = report_page(path.name, sections, subtitle).encode()
     if settings.svg is not None or settings.png is not None:
         picture = _picture(path, subjects, designs, settings)
@@ -115,9 +115,9 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
 
 
 def _write(texts: Mapping[Path, bytes]) -> list[Path]:
-    from collc.base.atomic_files import drafting
+    from collc.base.atomic_files import open_draft
 
-    with drafting("name another file with -o, --svg or --png") as draft:
+    with open_draft("name another file with -o, --svg or --png") as draft:
         for path, text in texts.items():
             draft.new(path).write_bytes(text)
         return draft.publish()

@@ -230,16 +230,12 @@ def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings)
     return SimulationReport(path, "schedule", settings.model, settings.astra, workload, simulation)
 
 
-_SHOWN_LINKS: Final = 10
-_SPANS: Final = 20
-"""Parts of the time for which the utilisation is reported."""
-
 _Link = tuple[Simulation, int]
 
 _LINKS: Final[Sequence[Column[_Link]]] = (
     Column("busiest links", "", lambda at: at[0].network.shown_link(at[1])),
     Column("", "link", lambda at: at[0].network.link_name(at[1])),
-    Column("bytes", "bytes", lambda at: int(at[0].sent[at[1]]), shown_bytes),
+    Column("bytes", "bytes", lambda at: int(at[0].sent_bytes[at[1]]), shown_bytes),
     Column("busy", "busy_ps", lambda at: int(at[0].busy[at[1]]) * at[0].unit, format_time),
     Column("queued", "queued_ps", lambda at: int(at[0].queued[at[1]]) * at[0].unit, format_time),
     Column("utilisation", "utilisation", lambda at: round(float(at[0].busy[at[1]]) / max(1, at[0].time), 6), percent),
@@ -295,15 +291,15 @@ class SimulationReport:
             "ranks_ps": [time * found.unit for time in found.rank_times.tolist()],
             "algorithm_bandwidth": algorithm,
             "bus_bandwidth": bus,
-            "utilisation": [round(share, 6) for share in found.utilisation(_SPANS).tolist()],
+            "utilisation": [round(share, 6) for share in found.utilisation(20).tolist()],
             "links": records_of(_LINKS, [(found, link) for link in range(found.network.link_count)]),
         }
 
     def tables(self) -> list[Table]:
         """What was measured, and the links that are occupied longest."""
         found = self.simulation
-        busiest = np.argsort(-found.busy, kind="stable")[:_SHOWN_LINKS].tolist()
-        links = [(found, link) for link in busiest if found.sent[link]]
+        busiest = np.argsort(-found.busy, kind="stable")[:10].tolist()
+        links = [(found, link) for link in busiest if found.sent_bytes[link]]
         return [Table(("measure", "value"), list(self._rows())), table_of(_LINKS, links)]
 
     def _rows(self) -> Iterator[tuple[str, str]]:
@@ -318,7 +314,7 @@ class SimulationReport:
         for name, rate in zip(("algorithm", "bus"), self.bandwidths(), strict=True):
             if rate is not None:
                 yield f"{name} bandwidth", shown_rate(round(rate, -6))
-        yield "sent over links", shown_bytes(int(found.sent.sum()))
+        yield "sent over links", shown_bytes(int(found.sent_bytes.sum()))
         yield "queued at links", format_time(int(found.queued.sum()) * found.unit)
         used = found.utilisation(1)
         if len(used):

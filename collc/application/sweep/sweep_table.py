@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from collc.application.sweep.sweep_case import Cell, Rows
-from collc.base.atomic_files import drafting, write_file
+from collc.base.atomic_files import open_draft, write_file
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.tables import Table
 from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.pictures.charts import Axis, Scale, Series, bytes_label, line_chart, number_label, rate_label, time_label
 
 FORMATS: Final = (".csv", ".json", ".parquet")
@@ -55,7 +55,7 @@ class SweepTable:
 
     def write(self, path: Path) -> None:
         """Write the table in the format that the suffix names. Raises UsageError if the file cannot be written."""
-        with drafting("choose another output") as draft:
+        with open_draft("choose another output") as draft:
             temporary = draft.new(path)
             if path.suffix == ".parquet":
                 _write_parquet(self.rows, temporary)
@@ -179,7 +179,7 @@ def checked_plot(plot: SweepPlot, params: Mapping[str, Sequence[str]]) -> SweepP
     if plot.file.suffix != ".svg":
         raise UsageError(Diagnostic("U0162", f"a plot is an .svg file, not {plot.file}"))
     if plot.x is not None and plot.x not in params:
-        hint = f"the params are {listed(params)}" if params else "give one with -D name=v1,v2"
+        hint = f"the params are {phrase(params)}" if params else "give one with -D name=v1,v2"
         raise UsageError(Diagnostic("U0162", f"--plot-x {plot.x}: this param is not swept", hint=hint))
     numbers = [name for name, values in params.items() if all(_is_number(v) for v in numbers_of([*values])[1])]
     if plot.x is not None and plot.x not in numbers:

@@ -16,7 +16,7 @@ from collc.application.settings import Progress
 from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost_outcome
 from collc.application.sweep.sweep_table import SweepPlot, SweepTable, check_format, checked_plot, write_chart
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import did_you_mean, phrase, plural
 from collc.parallel.processes import Lost, Processes, results_of
 from collc.passes.synthesizers import searching_synthesizers
 
@@ -146,7 +146,7 @@ def check_names(
     known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:
         if name not in known or name == "fixed":
-            hint = did_you_mean(name, known, f"there are {listed(known)}")
+            hint = did_you_mean(name, known, f"there are {phrase(known)}")
             raise UsageError(Diagnostic("U0102", f"there is no synthesizer or algorithm named '{name}'", hint=hint))
 
 

@@ -35,9 +35,6 @@ COLLECTIVES: Final = ("all_gather", "all_reduce", "all_to_all")
 EXACT_PAIRS: Final = 1024
 """NPUs up to which distances of all pairs are computed; above, from one NPU of each orbit."""
 
-SHOWN_NAMES: Final = 40
-"""Characters of the names in the machine that a table shows."""
-
 BISECTED: Final = 4096
 """Devices up to which halves are cut."""
 
@@ -71,7 +68,7 @@ class DeviceRow:
         own = dict.fromkeys(label.rpartition("/")[2] for label in self.labels)
         parts = [", ".join(compressed_hosts([*names])) for names in (hosts, own)]
         text = "/".join(part for part in parts if part)
-        return text if len(text) <= SHOWN_NAMES else f"{text[: SHOWN_NAMES - 3]}..."
+        return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 @dataclass(frozen=True, slots=True)

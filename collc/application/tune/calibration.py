@@ -15,7 +15,7 @@ from collc.base.reading import read_text
 from collc.base.rendering import printable
 from collc.base.tables import Table
 from collc.base.units import decimal, format_bytes, format_time
-from collc.base.wording import listed
+from collc.base.wording import phrase
 
 LARGE_ERROR: Final = 0.15
 """From this relative error of one size on, a warning says that the times follow no line."""
@@ -152,7 +152,7 @@ def _test(path: Path, table: MeasuredTable, settings: CalibrationSettings) -> tu
     """The test and the number of ranks. Raises UsageError U0161."""
     collective = settings.collective or table.collective or "sendrecv"
     if collective not in COLLECTIVES:
-        hint = f"measure {listed(COLLECTIVES, 'or')}; for one link best sendrecv_perf with two ranks"
+        hint = f"measure {phrase(COLLECTIVES, 'or')}; for one link best sendrecv_perf with two ranks"
         raise UsageError(
             Diagnostic("U0161", f"{path} is of {collective}_perf, from which no link can be fitted", hint=hint)
         )

@@ -29,7 +29,8 @@ from collc.application.tune.tuning_case import (
 from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words, write_tuning
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.units import format_bytes
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
+from collc.msccl.limits import PLAN_END, PLAN_STARTS
 from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import journal_of, opened_journal
 from collc.parallel.processes import Lost, Processes, results_of
@@ -49,12 +50,6 @@ SMALL: Final = 16
 MANY_CHUNKS: Final = (1, 2, 4, 8)
 FEW_CHUNKS: Final = (1, 4)
 INSTANCES: Final = (1, 2)
-
-PLAN_STARTS: Final = 2**31 - 1
-"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
-
-PLAN_END: Final = 2**32 - 2**22
-"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +245,7 @@ def _report(
     if not ranges:
         reason = (*errors, *notes, "nothing was tried")[0]
         message = f"no file could be written for schedule '{tuned.schedule}': {reason}"
-        kinds = listed(settings.kinds, "or")
+        kinds = phrase(settings.kinds, "or")
         raise NoSchedule(Diagnostic("S0311", message, hint=f"try it with: collc compile --emit {kinds}"))
     run = request.demand.runs[0]
     assert run.standard is not None

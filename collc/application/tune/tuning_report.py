@@ -26,7 +26,7 @@ from collc.application.tune.tuning_case import (
     file_options,
     planned_module,
 )
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_bytes, format_time
@@ -226,7 +226,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
     that are not written again are removed, also if a kind of files is not written. Raises CheckFailed if a file
     fails its checks.
     """
-    with drafting("choose another output folder") as draft:
+    with open_draft("choose another output folder") as draft:
         ranges: list[TunedRange] = []
         networks: list[Network] = []
         planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}
@@ -284,7 +284,7 @@ def _write_range(
     request, module = planned
     module = replace(module, name=one.name)
     options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
-    with drafting() as draft:
+    with open_draft() as draft:
         destination = Destination(path, draft)
         write = write_msccl if kind == "msccl" else write_mscclpp
         written = write(module, options, destination, lambda _phase: None)

@@ -12,7 +12,7 @@ from collc.base.messages import Outcome
 from collc.base.rendering import fold_repeated, render
 from collc.base.tables import html_table
 from collc.base.units import format_time, percent
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
 
 
 def reasons_of(checks: Mapping[str, Outcome], reason: str = "", *, unreadable: bool = False) -> dict[str, str]:
@@ -21,7 +21,7 @@ def reasons_of(checks: Mapping[str, Outcome], reason: str = "", *, unreadable: b
     if unreadable:
         reason = "the file cannot be read"
     elif failed:
-        reason = f"not reached: {listed(failed)} failed"
+        reason = f"not reached: {phrase(failed)} failed"
     return {name: reason for name, outcome in checks.items() if outcome == "skipped"}
 
 

@@ -17,7 +17,7 @@ from collc.application.verify.named_collectives import check_demand, collective_
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
 from collc.base.messages import Outcome
 from collc.base.units import format_time
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _runtime_report(path: Path, kind: str, expected: Expectation, check: Callabl
     checks: dict[str, Outcome] = {**verdict.checks}
     skipped, messages = reasons_of(checks, reason), verdict.diagnostics
     if skipped and verdict.ok:
-        message = f"{listed(list(skipped))} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
+        message = f"{phrase(list(skipped))} {'was' if len(skipped) == 1 else 'were'} not checked: {reason}"
         hint = "--collective NAME says what it should do, or --program FILE.coll --schedule NAME"
         messages = (*messages, Diagnostic("C0208", message, hint=hint, warning=True))
     return FileReport(path, kind, checks, summary, messages, skipped=skipped)

@@ -38,8 +38,6 @@ from collc.ten.training import PartCosts, Workload
 
 MEGA: Final = 10**6
 KILO: Final = 10**3
-ROUNDED_DOWN: Final = 1 - 1e-9
-"""Factor of the lower limits: the solution satisfies the constraints up to its own rounding errors."""
 _MPS_TYPES: Final = {"<=": "L", ">=": "G", "==": "E"}
 
 
@@ -106,7 +104,7 @@ def mps_text(model: LibraModel) -> str:
     A communication of a bytes in dimension i that ends after t needs B_i >= a / t. The constraints of the design hold
     too, so that the optimum of `cost` and of `time * cost` is an optimum of this program.
     """
-    rounding = ROUNDED_DOWN if model.rows else 1.0
+    rounding = 1 - 1e-9 if model.rows else 1.0  # the solution keeps the constraints up to its own rounding errors
     floors = [floor * rounding for floor in deadline_floors(model)]
     rows = [_scale_row(row) for row in model.rows]
     lines = [f"NAME          {model.name[:60]}", "ROWS", " N  cost"]
@@ -207,9 +205,6 @@ def _tangent_points(solution: ConvexSolution) -> tuple[float, ...]:
 SLACK: Final = Fraction(1, 10**6)
 """How much more than the computed optimum the first question allows, since that is rounded."""
 
-NEAR: Final = Fraction(1, 10**5)
-"""How far from the solution, relative to it, the first question looks for a design."""
-
 BETTER: Final = Fraction(999, 1000)
 
 
@@ -278,7 +273,7 @@ def _near_solution(model: LibraModel) -> list[str]:
     found: list[str] = []
     for k, rate in enumerate(model.bandwidth):
         at = Fraction(f"{rate:.9g}")
-        found.append(f"(and (>= B{k} {_number(at * (1 - NEAR))}) (<= B{k} {_number(at * (1 + NEAR))}))")
+        found.append(f"(and (>= B{k} {_number(at * (1 - 10 * SLACK))}) (<= B{k} {_number(at * (1 + 10 * SLACK))}))")
     return found
 
 

@@ -17,7 +17,6 @@ from collc.machines.reading import GIGA, Element, ImportOptions, element_span, f
 _LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 """GT/s -> 100 Mb/s of one PCIe lane after coding."""
 
-_FALLBACK: Final = 60
 _INVISIBLE: Final = "fffffff:ffff:ff"
 _SWITCH_CLASS, _CPU_CLASS, _GPU_CLASS = "0x068000", "0x068001", "0x03"
 
@@ -104,7 +103,7 @@ def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
         if not re.fullmatch(r"\d+(\.5)? GT/s|\d+\.\d GT/s PCIe", text):
             reader.notes.append(f"link_speed '{text}' is taken as {speed} GT/s, but NCCL takes it as 8 GT/s")
     else:
-        lane = _FALLBACK
+        lane = _LANES["8"]
         reader.notes.append(f"link_speed '{text}' is taken as 8 GT/s, as NCCL does")
     width = _number(reader, element, "link_width", "0")
     return Fraction((width or 16) * lane, 80) * GIGA

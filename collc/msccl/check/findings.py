@@ -121,7 +121,7 @@ def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     return tuple(out)
 
 
-def unreadable(path: Path, error: OSError) -> UsageError:
+def unreadable_file(path: Path, error: OSError) -> UsageError:
     """The error for a file that can't be opened."""
     message = f"cannot read {path}: {error.strerror or error}"
     return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from collc.base.diagnostics import Note, SourceError, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
 from collc.source.elaboration.binding import match_arguments, parameter_type
@@ -357,7 +357,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, Type]):
         for argument in arguments:
             name = argument.key
             if name not in known:
-                hint = did_you_mean(name, known, f"there are {listed(known)}")
+                hint = did_you_mean(name, known, f"there are {phrase(known)}")
                 if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
                     hint = f"'{name}' is an attribute of NPUs"
                 message = f"unknown attribute '{name}'" if name else "an attribute needs a name"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.base.diagnostics import Note, Span
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import did_you_mean, phrase, plural
 from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.frames import Frame
@@ -52,7 +52,7 @@ def match_arguments(
         if argument.name is not None:
             name = argument.name.name
             if name not in names:
-                hint = did_you_mean(name, names, f"it takes {listed(names)}" if names else "it takes no arguments")
+                hint = did_you_mean(name, names, f"it takes {phrase(names)}" if names else "it takes no arguments")
                 raise fail("E0212", f"{what} has no parameter '{name}'", argument.name.span, hint=hint)
         elif place < len(names):
             name = names[place]
@@ -69,7 +69,7 @@ def match_arguments(
         if p.name.name not in found and p.default is None and not (shapes and may_be_left_out(p))
     ]
     if missing:
-        raise fail("E0212", f"{what} also needs {listed(missing)}", span)
+        raise fail("E0212", f"{what} also needs {phrase(missing)}", span)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import SourceError, Span
-from collc.base.wording import did_you_mean, listed, nearest, plural
+from collc.base.wording import did_you_mean, nearest, phrase, plural
 from collc.source import limits
 from collc.source.elaboration.attributes import (
     LINK_ATTRIBUTES,
@@ -156,7 +156,7 @@ def _links_from(network: Network, sources: list[int]) -> str:
         return ""
     targets = [network.device_name(int(d)) for d in np.unique(network.target[network.source == sources[0]])]
     name = network.device_name(sources[0])
-    return f"links from {name} lead to {listed(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
+    return f"links from {name} lead to {phrase(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
 
 
 class _LinkChanges:
@@ -369,6 +369,6 @@ class _DeviceNames:
             return
         shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
         close = did_you_mean(node.name, shapes)
-        known = listed([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
+        known = phrase([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
         hint = f"{close} '{base.name}' has {known}".strip()
         raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)

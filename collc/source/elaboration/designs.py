@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.resources import standard_library
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.graph.dimensions import with_axes
 from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.frames import Frame
@@ -129,7 +129,7 @@ class DesignBuilder:
             raise fail("E0912", message, node.workload.span)
         sizes = [axis.size for axis in self.network.axes] or [npus]
         if group_parts(sizes, workload.tensor) is None:
-            message = f"the {workload.tensor} NPUs of 'tensor' do not fit dimensions of {listed(map(str, sizes))} NPUs"
+            message = f"the {workload.tensor} NPUs of 'tensor' do not fit dimensions of {phrase(map(str, sizes))} NPUs"
             hint = "the group takes whole dimensions from the first on, and of one more a part that divides it"
             raise fail("E0916", message, node.workload.span, hint=hint)
         weight = Fraction(1)

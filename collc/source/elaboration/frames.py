@@ -95,7 +95,7 @@ class Frame:
                     found.append(f"{frame.loop} = {value}")
             at = frame.up(at)
             frame = frame.parent
-        return Note(f"where {', '.join(reversed(found))}") if found else None
+        return Note(f"with {', '.join(reversed(found))}") if found else None
 
 
 def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:

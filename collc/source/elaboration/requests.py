@@ -8,7 +8,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceError
 from collc.base.options import Option, Options, OptionValue, check_value, options_in_words, unknown_option
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.source.automatic_chunks import AUTO
 from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
@@ -88,7 +88,7 @@ def file_name(argument: Argument, frame: Frame, context: FileContext) -> str:
         raise fail("E0611", f'"{value}" is not the name of a file in the output folder', argument.value.span, hint=hint)
     for part in parts:
         if part.split(".")[0].rstrip().upper() in _DEVICES:
-            message = f'"{part}" is a device on Windows, where no file can have that name'
+            message = f'"{part}" is a device on Windows: no file there can have that name'
             raise fail("E0611", message, argument.value.span, hint="choose another name")
     return value
 
@@ -110,7 +110,7 @@ def check_request(node: Expr, frame: Frame, evaluator: Evaluator) -> CheckReques
     """The request of one check: a name, or a comparison of `time` or `steps` with a limit. Raises SourceError."""
     if isinstance(node, Name):
         if node.name not in CHECKS:
-            hint = did_you_mean(node.name, (*CHECKS, *MEASURES), f"there are {listed(CHECKS)}")
+            hint = did_you_mean(node.name, (*CHECKS, *MEASURES), f"there are {phrase(CHECKS)}")
             if node.name in MEASURES:
                 hint = f"compare it: {node.name} <= ..."
             raise fail("E0612", f"unknown check '{node.name}'", node.span, hint=hint)

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from collc.base.diagnostics import Note, SourceError, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
@@ -240,7 +240,7 @@ class ScheduleBuilder:
                 fitting.append(found)
         wanted = collective.name.name
         if not fitting:
-            note = Note(f"it implements {listed(node.implements.function.name for _, node in named)}")
+            note = Note(f"it implements {phrase(node.implements.function.name for _, node in named)}")
             raise fail("E0504", f"algorithm '{name.name}' does not implement {wanted}", name.span, note)
         if len(fitting) > 1 and fitting[0].file is not file:
             notes = [Note(f"one is declared here, in {a.file.source.name}", a.node.name.span) for a in fitting[:2]]
@@ -299,8 +299,8 @@ def _check_rates(topology: Topology, node: s.ScheduleDeclaration) -> None:
         missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
         if missing:
             link = network.shown_link(int(np.argmax(network.kind == row)))
-            hint = f"give the topology its {listed(missing)}"
-            note = Note(f"for example, link {link} has no {listed(missing, 'or')}")
+            hint = f"give the topology its {phrase(missing)}"
+            note = Note(f"for example, link {link} has no {phrase(missing, 'or')}")
             message = f"a schedule needs the times of all links, but '{topology.name}' is only a shape"
             raise fail("E0607", message, node.topology.span, note, hint=hint)
 

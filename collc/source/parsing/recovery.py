@@ -1,4 +1,4 @@
-"""Recovery from syntax errors: finds all syntax errors of a file, and where parsing resumes after each."""
+"""Recovery from syntax errors: finds all syntax errors of a file, and the place at which parsing resumes after each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
-from collc.base.wording import did_you_mean, listed, near
+from collc.base.wording import closest_name, did_you_mean, phrase
 from collc.source.parsing import tokens as t
 from collc.source.parsing.automaton import STATEMENT_STARTS, Automaton, accepts_statement
 from collc.source.parsing.build import Builder
@@ -310,7 +310,7 @@ class Recovery:
             return False
         first = self._first_on_line(position)
         if token.text not in all_statements():
-            return first and after.kind == t.NAME and near(token.text, all_statements()) is not None
+            return first and after.kind == t.NAME and closest_name(token.text, all_statements()) is not None
         return first or (before is not None and before.kind in ({"}", ")", "]", "{"} if mid_line else {"{"}))
 
     def _pop_to(self, token: Token) -> bool:
@@ -363,7 +363,7 @@ class Recovery:
             self._report_misplaced(token, bracket)
         elif begins and self._first_on_line(position):
             words = sorted(possible & all_statements())
-            quoted = listed(f"'{word}'" for word in words)
+            quoted = phrase(f"'{word}'" for word in words)
             hint = where_argument_stands(token.text, possible)
             hint = hint or did_you_mean(token.text, words, f"allowed here: {quoted}")
             self._report("E0102", f"'{token.text}' does not begin a statement", token, hint=hint)
@@ -403,7 +403,7 @@ class Recovery:
         if body == "file" and bracket is not None and bracket.kind == "{":
             where = "inside a block"
         hint = (
-            f"it belongs in {listed(map(_with_article, homes), 'or')}" if homes else "it belongs at the top of a file"
+            f"it belongs in {phrase(map(_with_article, homes), 'or')}" if homes else "it belongs at the top of a file"
         )
         self._report("E0103", f"'{token.text}' is not allowed {where}", token, hint=hint)
 

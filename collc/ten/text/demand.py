@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.units import UNITS, Dimension
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.declared import Part, contradiction
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
@@ -92,7 +92,7 @@ def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
         root = cursor.integer(0, _INT32, "root")
     if cursor.accept("op"):
         places["op"] = cursor.span
-        op = _reduction(cursor) or cursor.fail_expecting(listed(_OPS, "or"))
+        op = _reduction(cursor) or cursor.fail_expecting(phrase(_OPS, "or"))
     return Standard(kind, size, chunks, root, op)
 
 
@@ -189,7 +189,7 @@ def _chunks(cursor: Cursor, families: list[ChunkFamily], sets: int, room: int, r
         cursor.expect("post")
         op = _reduction(cursor)
         if cursor.kind != "set":
-            cursor.fail_expecting("a set like @0" if op else f"a set like @0, or {listed(_OPS, 'or')} and a set")
+            cursor.fail_expecting("a set like @0" if op else f"a set like @0, or {phrase(_OPS, 'or')} and a set")
         add(family, index, size, pre, cursor.reference(0, sets - 1, "set"), op or Op.COPY)
         cursor.read_printed_lines(_LINE, add_line)
     return np.array(columns, np.int64).reshape(-1, width)
