@@ -117,11 +117,12 @@ class Destination:
 class Emission:
     """What the writer of a kind of file gets.
 
-    module: with its schedule. options: those that the statement gives, by name; each fits the record of the kind.
-    network: as the program declares it; the one of the module may have direct links in place of switches. announce:
-    receives the name of each phase. page: the report of the schedule as HTML.
+    kind: its name. module: with its schedule. options: those that the statement gives, by name; each fits the record of
+    the kind. network: as the program declares it; the one of the module may have direct links in place of switches.
+    announce: receives the name of each phase. page: the report of the schedule as HTML.
     """
 
+    kind: str
     module: Module
     destination: Destination
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])

@@ -6,7 +6,7 @@ Each schedule is a list of steps: plan, measure, verify, prove, write.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -66,7 +66,7 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     alike = _check_file_names(program.schedules, settings, source if isinstance(source, Path) else None)
     if settings.emit or any(schedule.emits for schedule in program.schedules):
         check_folder(settings.output, OUTPUT_HINT)
-    warnings = (*alike, *_output_warnings(settings), *_program_warnings(program))
+    warnings = (*alike, *_warnings(program, settings.output))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
     with stopping_at_signals() if settings.keep_best else nullcontext(lambda: False) as interrupted:
@@ -87,26 +87,21 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     return CompileReport(tuple(reports), warnings)
 
 
-def _output_warnings(settings: Settings) -> tuple[Diagnostic, ...]:
-    """The warning U0209 about an output folder that is named like a file and does not exist yet."""
-    folder = settings.output
-    if folder.suffix not in _FILE_SUFFIXES or folder.is_dir():
-        return ()
-    message = f"the output folder is called {folder}, like a file: the files are written into it"
-    hint = f'to name a file, write it in the program, as in: emit {_FILE_SUFFIXES[folder.suffix]}("{folder.name}")'
-    return (Diagnostic("U0209", message, hint=hint, warning=True),)
-
-
-def _program_warnings(program: Program) -> tuple[Diagnostic, ...]:
-    """Warnings about a program without a schedule: it has designs (U0208), or nothing at all to build (U0207)."""
-    if program.schedules:
-        return ()
-    if program.designs:
+def _warnings(program: Program, output: Path) -> Iterator[Diagnostic]:
+    """Warnings about an output folder that is named like a file and does not exist yet (U0209), and about a program
+    without a schedule: it has designs (U0208), or nothing at all to build (U0207).
+    """
+    if output.suffix in _FILE_SUFFIXES and not output.is_dir():
+        message = f"the output folder is called {output}, like a file: the files are written into it"
+        hint = f'to name a file, write it in the program, as in: emit {_FILE_SUFFIXES[output.suffix]}("{output.name}")'
+        yield Diagnostic("U0209", message, hint=hint, warning=True)
+    if not program.schedules and program.designs:
         message = "the program has designs but no schedule, so that there is nothing to compile"
         hint = "'collc design' solves the designs of a program"
-        return (Diagnostic("U0208", message, program.designs[0].span, hint=hint, warning=True),)
-    hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
-    return (Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True),)
+        yield Diagnostic("U0208", message, program.designs[0].span, hint=hint, warning=True)
+    elif not program.schedules:
+        hint = "a schedule says what to build: schedule s on t { run all_gather(t.npus, size: 9MiB) }"
+        yield Diagnostic("U0207", "there is nothing to build: the program has no schedule", hint=hint, warning=True)
 
 
 def _check_settings(settings: Settings) -> None:
@@ -206,17 +201,21 @@ def build_schedule(given: BuildInput) -> ScheduleReport:
                 build = steps[0](build)
                 del steps[0]
             except SourceError as error:
-                fewer = _with_fewer_chunks(build, error)
+                limited = error.diagnostics[0].code in _RUNTIME_LIMITS
+                fewer = build.plan.with_fewer_chunks() if build.plan is not None and limited else None
                 if fewer is None:
                     raise
-                build, steps = fewer, list(_STEPS_AFTER_PLAN)
+                build = _with_plan(replace(build, report=_blank_report(build.given)), fewer)
+                steps = list(_STEPS_AFTER_PLAN)
         if "failed" in build.report.checks.values():
             raise CheckFailed
     except UsageError:
         raise
     except CollcError as error:
         place = given.request.synthesizer_span
-        messages = [replace(m, span=place) if _lacks_place(m) else m for m in error.diagnostics]
+        messages = [
+            replace(m, span=place) if m.span is None and m.code[0] in _SYNTHESIS_CODES else m for m in error.diagnostics
+        ]
         build = build.with_outcomes({}, messages)
         build = replace(build, report=replace(build.report, exit=error.exit))
     if build.plan is not None and build.plan.search_stopped:
@@ -253,19 +252,6 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
         link_model=given.link_model.value,
         checks=dict.fromkeys(expected, "skipped"),
     )
-
-
-def _lacks_place(message: Diagnostic) -> bool:
-    """Whether a message is about synthesis and gets the place of the `synthesize` statement."""
-    return message.span is None and message.code[0] in _SYNTHESIS_CODES
-
-
-def _with_fewer_chunks(build: Build, error: SourceError) -> Build | None:
-    """The build with a plan of fewer chunks, if files exceed limits of a runtime and collc picks their number."""
-    if build.plan is None or error.diagnostics[0].code not in _RUNTIME_LIMITS:
-        return None
-    plan = build.plan.with_fewer_chunks()
-    return plan and _with_plan(replace(build, report=_blank_report(build.given)), plan)
 
 
 def _with_plan(build: Build, plan: Plan) -> Build:
@@ -355,24 +341,22 @@ def verify(build: Build) -> Build:
     return build
 
 
-def check_limits(build: Build) -> Build:
-    """Check the comparisons of `verify` statements."""
-    report = build.report
+def check_statements(build: Build) -> Build:
+    """Check the comparisons of `verify` statements, and ask Z3 for the proofs that are wanted."""
+    report, wanted = build.report, build.given.request.checks
     length = ScheduleLength(report.time_ps or 0, report.bound_ps or 0, report.bound or "", report.steps)
     checks: dict[str, Outcome] = {}
     messages: list[Diagnostic] = []
-    for request in build.given.request.checks:
+    for request in wanted:
         if request.operator:
             outcome, message = check_limit(request, length)
             checks[request.name] = "failed" if "failed" in (outcome, checks.get(request.name)) else "ok"
             messages += [message] if message else []
-    return build.with_outcomes(checks, messages)
-
-
-def prove_wanted(build: Build) -> Build:
-    """Ask Z3 for the proofs that the program and the settings want."""
-    wanted = {check.name: check.span for check in build.given.request.checks}
-    proofs = prove(build.module, wanted, build.given.settings, build.given.progress)
+    build = build.with_outcomes(checks, messages)
+    if "failed" in checks.values():
+        return build
+    places = {check.name: check.span for check in wanted}
+    proofs = prove(build.module, places, build.given.settings, build.given.progress)
     build = replace(build, report=replace(build.report, optimal=proofs.optimal))
     return build.with_outcomes(proofs.checks, proofs.diagnostics, proofs.notes)
 
@@ -393,13 +377,7 @@ def write(build: Build) -> Build:
         return replace(build, report=replace(build.report, files=tuple(draft.publish())))
 
 
-_STEPS_AFTER_PLAN: Final[tuple[Callable[[Build], Build], ...]] = (
-    measure,
-    verify,
-    check_limits,
-    prove_wanted,
-    write,
-)
+_STEPS_AFTER_PLAN: Final[tuple[Callable[[Build], Build], ...]] = (measure, verify, check_statements, write)
 _STEPS: Final = (check_request, find_schedule, *_STEPS_AFTER_PLAN)
 
 

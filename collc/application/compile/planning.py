@@ -212,7 +212,10 @@ def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContex
     for step in passes:
         given.progress(None, f"running {step.name}")
         if confine and isinstance(step, Fixed):
-            module = blank = laid_out_inside(module, whole, context)
+            try:
+                module = blank = step.run(module, context)
+            except SourceError:  # they leave their groups
+                module = blank = step.run(whole, context)
             continue
         module = step.run(module, context)
         if step.name in settings.print_after:
@@ -252,14 +255,6 @@ def confined_module(module: Module) -> Module:
     outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
     note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
     return replace(module, network=network, notes=(*module.notes, note))
-
-
-def laid_out_inside(module: Module, whole: Module, context: PassContext) -> Module:
-    """The confined module with the runs whose algorithms are written by hand; `whole` if they leave their groups."""
-    try:
-        return Fixed().run(module, context)
-    except SourceError:
-        return Fixed().run(whole, context)
 
 
 def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:

@@ -111,15 +111,6 @@ def bandwidths_picture(subject: DesignSubject) -> Picture:
     )
 
 
-def _utilisation(subject: DesignSubject) -> Picture:
-    return bar_chart(
-        subject.dimensions,
-        [Bars(_label(choice), choice.utilisation) for choice in subject.report.choices],
-        title="Utilisation per dimension",
-        value=Axis("share of the communication time in which it sends", text=percent_label),
-    )
-
-
 def budgets_picture(subject: DesignSubject) -> Picture | None:
     """The bandwidth of each dimension of the optimum over budgets."""
     budgets = subject.budgets
@@ -170,12 +161,22 @@ def design_section(subject: DesignSubject) -> Section:
     summary = (
         f"minimize {report.objective} for {workloads} on {report.topology} ({plural(len(request.network.npus), 'NPU')})"
     )
+    utilisation = bar_chart(
+        subject.dimensions,
+        [Bars(_label(choice), choice.utilisation) for choice in report.choices],
+        title="Utilisation per dimension",
+        value=Axis("share of the communication time in which it sends", text=percent_label),
+    )
     panels = [
         Panel("Summary", _summary(report)),
-        Panel("Bandwidths", [Figure(bandwidths_picture(subject)), Figure(_utilisation(subject))]),
+        Panel("Bandwidths", [Figure(bandwidths_picture(subject)), Figure(utilisation)]),
     ]
-    if blocks := _budget_blocks(subject):
-        panels.append(Panel("Budgets", blocks))
+    drawn = (budgets_picture(subject), speedup_picture(subject), performance_picture(subject))
+    figures = [Figure(picture) for picture in drawn if picture is not None]
+    if subject.budgets is not None and figures:
+        missing = f" {plural(subject.budgets.missing, 'budget')} have no solution." if subject.budgets.missing else ""
+        note = f"The design at other budgets; the other constraints stay.{missing}"
+        panels.append(Panel("Budgets", [replace(figures[0], caption=note), *figures[1:]]))
     panels.append(Panel("Network", [Figure(network_picture(request.network, title="Topology"), "Numbers are ranks.")]))
     return Section(request.name, summary, ("solved", "ok"), panels)
 
@@ -195,15 +196,3 @@ def _summary(report: DesignReport) -> list[Block]:
     if report.diagnostics:
         blocks.append(Remarks("Messages", [render((m,)) for m in fold_repeated(report.diagnostics)], code=True))
     return blocks
-
-
-def _budget_blocks(subject: DesignSubject) -> list[Block]:
-    budgets = subject.budgets
-    drawn = (budgets_picture(subject), speedup_picture(subject), performance_picture(subject))
-    pictures = [picture for picture in drawn if picture is not None]
-    if budgets is None or not pictures:
-        return []
-    note = "The design at other budgets; the other constraints stay." + (
-        f" {plural(budgets.missing, 'budget')} have no solution." if budgets.missing else ""
-    )
-    return [Figure(pictures[0], note), *(Figure(picture) for picture in pictures[1:])]

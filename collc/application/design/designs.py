@@ -54,14 +54,24 @@ def solve_designs(
     """Solve all designs of a program, or the one named `only`. Errors that concern one design are in its report.
 
     definitions: values of the program's params. output: folder that the files are written to. Raises SourceError if the
-    program is wrong, UsageError if it has no design (of that name).
+    program is wrong, if a kind of file is not for designs (U0205) or a folder is named twice (U0204); UsageError if the
+    program has no design (of that name).
     """
     program = load_program(source, definitions)
     chosen = chosen_designs(program, only)
     if not chosen:
         hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
-    _check_folders(chosen)
+    taken: dict[str, Span] = {}
+    for design, emit in [(one, emit) for one in chosen for emit in one.emits]:
+        if not EMIT_KINDS[emit.kind].of_designs:
+            hint = 'write: emit libra("pod/")'
+            raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
+        main_file = str(Path(EMIT_KINDS[emit.kind].path(emit.path, design.name)))
+        if main_file in taken:
+            notes = (Note("the other is written here", taken[main_file]),)
+            raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
+        taken[main_file] = emit.span
     return DesignsReport(tuple(solved_design(request, output) for request in chosen))
 
 
@@ -72,20 +82,6 @@ def chosen_designs(program: Program, only: str | None) -> list[DesignRequest]:
         hint = did_you_mean(only, names, f"there are {phrase(names)}" if names else "")
         raise UsageError(Diagnostic("U0118", f"the program has no design '{only}'", hint=hint))
     return [design for design in program.designs if only in (None, design.name)]
-
-
-def _check_folders(designs: Sequence[DesignRequest]) -> None:
-    """Raise SourceError for a kind of file that is not for designs (U0205), and for a folder named twice (U0204)."""
-    taken: dict[str, Span] = {}
-    for design, emit in [(one, emit) for one in designs for emit in one.emits]:
-        if not EMIT_KINDS[emit.kind].of_designs:
-            hint = 'write: emit libra("pod/")'
-            raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
-        main_file = str(Path(EMIT_KINDS[emit.kind].path(emit.path, design.name)))
-        if main_file in taken:
-            notes = (Note("the other is written here", taken[main_file]),)
-            raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
-        taken[main_file] = emit.span
 
 
 def solved_design(request: DesignRequest, output: Path | None = None) -> DesignReport:
@@ -214,7 +210,7 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
     deadline = min(request.deadlines, key=lambda d: d.time, default=None)
     match error.reason:
         case NoDesignReason.INFEASIBLE:
-            spans = _unique([request.constraints[k].span for k in error.statements])
+            spans = list(dict.fromkeys(request.constraints[k].span for k in error.statements))
             message = f"no bandwidths satisfy all constraints of '{request.name}'"
             notes = tuple(
                 Note("this contradicts the others" if len(spans) > 1 else "no bandwidths satisfy this", span)
@@ -252,11 +248,7 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
 
 
 def _notes(request: DesignRequest, text: str) -> tuple[Note, ...]:
-    return tuple(Note(text, span) for span in _unique([required.span for required in request.constraints]))
-
-
-def _unique(spans: Sequence[Span]) -> list[Span]:
-    return list(dict.fromkeys(spans))
+    return tuple(Note(text, span) for span in dict.fromkeys(required.span for required in request.constraints))
 
 
 def _rates(bandwidth: Sequence[float]) -> str:

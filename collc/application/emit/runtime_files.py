@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -24,28 +24,20 @@ if TYPE_CHECKING:
     from collc.msccl.lowering.files import ProgramFile
 
 
-def emit_msccl(emission: Emission) -> WrittenFile:
-    """Write, read back and check MSCCL files. Raises what `write_msccl` raises."""
-    options = msccl_options(emission.options)
-    written = write_msccl(emission.module, options, emission.destination, emission.announce)
-    return _with_switched_notes(written, emission, "msccl", options)
-
-
-def emit_mscclpp(emission: Emission) -> WrittenFile:
-    """Write, read back and check MSCCL++ plans. Raises what `write_mscclpp` raises."""
-    options = msccl_options(emission.options, plan=True)
-    written = write_mscclpp(emission.module, options, emission.destination, emission.announce)
-    return _with_switched_notes(written, emission, "mscclpp", options)
-
-
-def _with_switched_notes(file: WrittenFile, emission: Emission, kind: Runtime, options: MscclOptions) -> WrittenFile:
-    """The files with remarks on their speed over the switches if they were planned without these."""
-    if not emission.module.network.unwound or emission.network is None or "failed" in file.checks.values():
-        return file
+def emit_runtime_files(emission: Emission) -> WrittenFile:
+    """Write, read back and check MSCCL files or MSCCL++ plans, with remarks on their speed over switches that they were
+    planned without. Raises what `write_msccl` and `write_mscclpp` raise.
+    """
+    module, network, kind = emission.module, emission.network, cast("Runtime", emission.kind)
+    options = msccl_options(emission.options, plan=kind == "mscclpp")
+    write = write_mscclpp if kind == "mscclpp" else write_msccl
+    written = write(module, options, emission.destination, emission.announce)
+    if not module.network.unwound or network is None or "failed" in written.checks.values():
+        return written
     from collc.application.emit.file_times import switched_notes
 
-    notes = switched_notes(list(emission.destination.finals), kind, emission.module, emission.network, options)
-    return replace(file, notes=(*file.notes, *notes))
+    notes = switched_notes(list(emission.destination.finals), kind, module, network, options)
+    return replace(written, notes=(*written.notes, *notes))
 
 
 def write_msccl(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
@@ -229,15 +221,12 @@ def _for_runs(
         if not communicator.in_order:
             which = f"run {communicator.run or 0}: " if several else ""
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
-            one = replace(one, notes=(f"{which}rank {_list_names(shown)}", *one.notes))
+            named = ", ".join(f"{rank} is {name}" for rank, name in enumerate(shown[:8]))
+            named += f" .. {len(shown) - 1} is {shown[-1]}" if len(shown) > 8 else ""
+            one = replace(one, notes=(f"{which}rank {named}", *one.notes))
         written.append(one)
     everything = combine(written)
     return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
-
-
-def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(f"{rank} is {name}" for rank, name in enumerate(names[:8]))
-    return shown + (f" .. {len(names) - 1} is {names[-1]}" if len(names) > 8 else "")
 
 
 def _joint_notes(module: Module, found: Sequence[Communicator], destination: Destination) -> list[str]:

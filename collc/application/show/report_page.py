@@ -52,6 +52,11 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "optimal": "no schedule is shorter",
     "proved": "Z3 proved all properties",
 }
+_TRANSFERS: Final = (
+    "Each line is a transfer: from its source when it starts to its target when it arrives. "
+    "Dashed lines are reduced into what the target holds."
+)
+_BARS: Final = "Each bar is a chunk that occupies a link. Paler: added to what its target holds."
 _QUEUES: Final = "messages meet on links and queue, as the program allows"
 
 
@@ -70,7 +75,9 @@ def subject_section(subject: Subject) -> Section:
         panels.append(Panel("Network", _network(subject.network)))
     if subject.use is not None and len(subject.use):
         panels += [
-            Panel("Schedule", _schedule(subject.use)),
+            Panel(
+                "Schedule", [Figure(ten_picture(subject.use), _TRANSFERS), Figure(gantt_picture(subject.use), _BARS)]
+            ),
             Panel("Load", _load(subject.use)),
             Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
@@ -99,7 +106,14 @@ def _summary(subject: Subject) -> list[Block]:
     if subject.facts:
         blocks.append(Facts(subject.facts))
     if subject.messages:
-        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed_checks), code=True))
+        blocks.append(
+            Remarks(
+                "Messages",
+                [render(fold_repeated((m,))) for m in fold_repeated(subject.messages)],
+                bad=bool(subject.failed_checks),
+                code=True,
+            )
+        )
     rows = [
         (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()
@@ -133,17 +147,6 @@ def _network(network: Network) -> list[Block]:
         Table(("bandwidth and latency", "links"), rows, "Links (each direction counts)"),
     ]
     return blocks
-
-
-def _schedule(use: LinkUse) -> list[Block]:
-    return [
-        Figure(
-            ten_picture(use),
-            "Each line is a transfer: from its source when it starts to its target when it arrives. "
-            "Dashed lines are reduced into what the target holds.",
-        ),
-        Figure(gantt_picture(use), "Each bar is a chunk that occupies a link. Paler: added to what its target holds."),
-    ]
 
 
 def _load(use: LinkUse) -> list[Block]:
@@ -248,10 +251,6 @@ class Subject:
         """The checks that failed."""
         return [name for name, outcome in self.checks.items() if outcome == "failed"]
 
-    def message_lines(self) -> list[str]:
-        """The messages as on a terminal."""
-        return [render(fold_repeated((message,))) for message in fold_repeated(self.messages)]
-
 
 def subject_of_report(report: ScheduleReport, network: Network, progress: Progress | None) -> Subject:
     """The subject of a schedule that was compiled and kept. Raises ValueError if it was not.
@@ -278,6 +277,12 @@ def _subject_of(
 ) -> Subject:
     """The subject of a module. numbers: its time, bounds and steps, as in `verify --json` and `compile --json`."""
     use, reason = _use_of(module)
+    bounds: list[tuple[str, str, str, str]] = []
+    time = numbers.get("time_ps")
+    for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
+        if (least := numbers.get(f"{key}_ps")) is not None:
+            ratio = "met" if least == time else f"{time / least:.4f}" if time and least else "-"
+            bounds.append((name, format_time(least), str(numbers[key]), ratio))
     alternatives: tuple[Alternative, ...] = ()
     remark = ""
     if progress is not None and use is not None and len(use) and "failed" not in checks.values():
@@ -287,7 +292,7 @@ def _subject_of(
         summary=_module_summary(module),
         facts=_facts(module, numbers, checks.get("congestion_free") == "failed"),
         checks=checks,
-        bounds=_bounds(numbers),
+        bounds=tuple(bounds),
         notes=(*notes, reason) if reason else tuple(notes),
         network=module.network,
         use=use,
@@ -374,18 +379,6 @@ def _facts(module: Module, numbers: Mapping[str, Any], congested: bool) -> tuple
         facts.append(("transfers", f"{len(module.schedule):,}", plural(len(module.demand.chunks), "chunk")))
     facts.append(("made by", numbers.get("algorithm") or "-", f"link model {module.model.value}"))
     return tuple(facts)
-
-
-def _bounds(numbers: Mapping[str, Any]) -> tuple[tuple[str, str, str, str], ...]:
-    """The rows of the table of bounds."""
-    rows: list[tuple[str, str, str, str]] = []
-    time = numbers.get("time_ps")
-    for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
-        least = numbers.get(f"{key}_ps")
-        if least is not None:
-            ratio = "met" if least == time else f"{time / least:.4f}" if time and least else "-"
-            rows.append((name, format_time(least), str(numbers[key]), ratio))
-    return tuple(rows)
 
 
 def _bandwidths(collective: str, size: int | None, time: int, ranks: int) -> list[Fact]:

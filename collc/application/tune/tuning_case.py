@@ -71,11 +71,6 @@ class FileOptions:
     channels: int | None
     profile: Profile = Profile.EXECUTOR
 
-    @property
-    def profile_of_file(self) -> str | None:
-        """The name of the runtime of an MSCCL file; None for a plan."""
-        return self.profile.value if self.kind == "msccl" else None
-
 
 @dataclass(frozen=True, slots=True)
 class TuningTask:

@@ -140,16 +140,10 @@ class TuningReport:
             "notes": list(self.notes),
         }
 
-    def last_size(self, one: TunedRange) -> int | None:
-        """The position of the largest size for which a range has a time."""
-        return max((k for k, time in enumerate(one.times) if time is not None), default=None)
-
-    def against_nccl(self, one: TunedRange) -> float | None:
-        """How many times as fast as NCCL a range is at its largest size."""
-        nccl, at = self.nccl(), self.last_size(one)
-        time = None if at is None else one.times[at]
-        other = None if at is None or not nccl else nccl[at]
-        return other / time if time and other is not None else None
+    def last_times(self, one: TunedRange) -> tuple[int | None, int | None]:
+        """Picoseconds of a range at the largest size for which it has a time, and of NCCL there."""
+        nccl, at = self.nccl(), max((k for k, time in enumerate(one.times) if time is not None), default=None)
+        return (None, None) if at is None else (one.times[at], nccl[at] if nccl else None)
 
     def table(self) -> Table:
         """The ranges; time and comparison with NCCL are for the largest size of each."""
@@ -160,23 +154,23 @@ class TuningReport:
         columns = {_SERIES_NAMES[kind]: self.times(kind) for kind in self.kinds()}
         for name, times in self.compared.items():
             columns["bound" if name == "ideal" else f"NCCL's {name.removeprefix('nccl_')}"] = times
-        series = [Series(name, self._rates(times)) for name, times in columns.items()]
+        factor = float(bus_factor(self.collective, self.npus) or 1)
+        rates = {
+            name: [
+                (float(size), float(algorithm_bandwidth(size, time) or 0) * factor)
+                for size, time in zip(self.sizes, times, strict=True)
+                if time
+            ]
+            for name, times in columns.items()
+        }
         what = f"{self.collective} of {self.npus} NPUs on {self.network}"
         return line_chart(
-            [one for one in series if one.points],
+            [Series(name, points) for name, points in rates.items() if points],
             title=f"Bus bandwidth of {what}",
             x=Axis("size of the buffer", "log2", bytes_label),
             y=Axis("bus bandwidth, simulated", "linear", rate_label),
             description=f"{what}: bus bandwidth against size, tuned files against NCCL's shapes and the bound",
         )
-
-    def _rates(self, times: list[int | None]) -> list[tuple[float, float]]:
-        factor = bus_factor(self.collective, self.npus) or Fraction(1)
-        points: list[tuple[float, float]] = []
-        for size, time in zip(self.sizes, times, strict=True):
-            if time:
-                points.append((float(size), float(algorithm_bandwidth(size, time) or 0) * float(factor)))
-        return points
 
 
 def size_words(size: int) -> str:
@@ -189,9 +183,10 @@ def size_words(size: int) -> str:
 _Row = tuple[TuningReport, TunedRange]
 
 
-def _last_time(row: _Row) -> int | None:
-    at = row[0].last_size(row[1])
-    return None if at is None else row[1].times[at]
+def _against_nccl(row: _Row) -> float | None:
+    """How many times as fast as NCCL a range is at its largest size."""
+    time, other = row[0].last_times(row[1])
+    return other / time if time and other is not None else None
 
 
 _RANGES: Final[Sequence[Column[_Row]]] = (
@@ -208,9 +203,9 @@ _RANGES: Final[Sequence[Column[_Row]]] = (
     Column("instances", "instances", lambda row: row[1].candidate.options.instances),
     Column("protocol", "protocol", lambda row: row[1].candidate.protocol),
     Column("", "channels", lambda row: row[1].candidate.options.channels),
-    Column("", "profile", lambda row: row[1].candidate.options.profile_of_file),
-    Column("time", "", _last_time, format_time),
-    Column("against NCCL", "", lambda row: row[0].against_nccl(row[1]), "{:.2f} times as fast".format),
+    Column("", "profile", lambda row: r.profile.value if (r := row[1].candidate.options).kind == "msccl" else None),
+    Column("time", "", lambda row: row[0].last_times(row[1])[0], format_time),
+    Column("against NCCL", "", _against_nccl, "{:.2f} times as fast".format),
 )
 
 
