@@ -51,7 +51,11 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
     """
     if module.schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
-    rows, notes = _first_rows(module.schedule.transfers)
+    rows, notes = module.schedule.transfers, list[str]()
+    if len(rows) > MOST_TRANSFERS:
+        end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
+        notes.append(f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}")
+        rows = rows.select(slice(0, MOST_TRANSFERS))
     clock = Clock.of(module.network, module.demand, module.schedule.model)
     leaves, arrives = rows.start + clock.busy_of(rows), rows.start + clock.total_of(rows)
     out.write('{"displayTimeUnit": "ns", "traceEvents": [')
@@ -67,16 +71,6 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
             first = False
     out.write("\n]}\n")
     return notes
-
-
-def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
-    """The first transfers, as many as a file may have, and a remark if there are more."""
-    if len(rows) <= MOST_TRANSFERS:
-        return rows, []
-    part = slice(0, MOST_TRANSFERS)
-    end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
-    note = f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}"
-    return rows.select(part), [note]
 
 
 def _us(picoseconds: int) -> float:

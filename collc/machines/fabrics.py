@@ -14,7 +14,7 @@ from typing import Final
 from collc.base.diagnostics import Span
 from collc.base.wording import phrase, plural
 from collc.machines.hosts import Inside, Kinds, Port
-from collc.machines.machine import Device, Family, Machine, Wire, merge_wires
+from collc.machines.machine import Device, Family, Machine, Wire, first_names, merge_wires
 from collc.machines.reading import MICROSECOND, ImportOptions, check_devices, flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
@@ -111,16 +111,14 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         kind = kinds.name("uplink", rate, said, HOP_LATENCY, assumed_rate=fabric.assumed_cables)
         wires.append(Wire(place[a], place[b], kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, fabric.hosts, strict=True))
-    without = [f"NICs that have no cable in the file of the fabric: {lost} of {_some(idle[lost])}" for lost in idle]
+    without = [
+        f"NICs that have no cable in the file of the fabric: {lost} of {first_names(compressed_hosts(lacking))}"
+        for lost, lacking in ((lost, sorted(hosts, key=natural)) for lost, hosts in idle.items())
+    ]
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped, *without])
     return Machine(
         tuple(kinds.found.values()), nodes, families, merge_wires(wires), dropped=tuple(dropped), assumed=fabric.assumed
     )
-
-
-def _some(hosts: Sequence[str]) -> str:
-    names = compressed_hosts(sorted(hosts, key=natural))
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _least(*rates: Fraction | None) -> Fraction | None:

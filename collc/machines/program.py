@@ -138,22 +138,18 @@ def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
     positions_of: dict[Node, list[int]] = defaultdict(list)
     for at, node in enumerate(nodes):
         positions_of[node].append(at)
-    alike = {_common_node([nodes[at] for at in positions]): positions for positions in positions_of.values()}
-    if len(alike) == 1:
-        return [_Copies(f"{name}_node", "node", node, tuple(positions)) for node, positions in alike.items()]
+    alike: dict[Node, list[int]] = {}
+    for positions in positions_of.values():  # with the labels that are the same in all of them
+        families = [
+            one[0] if all(other.labels == one[0].labels for other in one) else replace(one[0], labels=())
+            for one in zip(*(nodes[at].families for at in positions), strict=True)
+        ]
+        alike[replace(nodes[positions[0]], families=tuple(families))] = positions
+    numbers = map(str, range(len(alike))) if len(alike) > 1 else [""]
     return [
         _Copies(f"{name}_node{number}", f"node{number}", node, tuple(positions))
-        for number, (node, positions) in enumerate(alike.items())
+        for number, (node, positions) in zip(numbers, alike.items(), strict=True)
     ]
-
-
-def _common_node(nodes: Sequence[Node]) -> Node:
-    """One node for several that are alike, with the labels that are the same in all of them."""
-    families = [
-        one[0] if all(other.labels == one[0].labels for other in one) else replace(one[0], labels=())
-        for one in zip(*(node.families for node in nodes), strict=True)
-    ]
-    return replace(nodes[0], families=tuple(families))
 
 
 _Places = dict[int, tuple[_Copies, int]]

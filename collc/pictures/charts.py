@@ -420,7 +420,9 @@ class Range:
             inside = [tick for tick in self.axis.ticks if self.low <= tick <= self.high]
             return inside[:: -(-len(inside) // max(1, most))]
         if self.axis.scale == "linear":
-            return _linear_ticks(self.low, self.high, most)
+            step = _step(self.high - self.low, max(1, most))
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            return [round(k * step, max(0, -math.floor(math.log10(step)) + 1)) for k in range(first, last + 1)]
         return _log_ticks(self.low, self.high, most, 2 if self.axis.scale == "log2" else 10)
 
 
@@ -452,13 +454,6 @@ def _step(span: float, most: int) -> float:
     """The least of 1, 2, 5 times a power of ten that divides a span into at most `most` parts."""
     power = 10.0 ** math.floor(math.log10(span / most))
     return next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= span * (1 - 1e-9))
-
-
-def _linear_ticks(low: float, high: float, most: int) -> list[float]:
-    step = _step(high - low, max(1, most))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    digits = max(0, -math.floor(math.log10(step)) + 1)
-    return [round(k * step, digits) for k in range(first, last + 1)]
 
 
 def _log_ticks(low: float, high: float, most: int, base: int) -> list[float]:

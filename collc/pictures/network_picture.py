@@ -53,7 +53,12 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     """
     layout = layout_of(network)
     lines = [line for line in _lines(network, load is not None) if {line.source, line.target} <= layout.points.keys()]
-    names, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
+    if load is None:
+        names, top = _kind_legend(network, lines)
+    else:
+        names, top = [*color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label))], 30.0
+        if layout.radius >= 4:
+            names.append(text(WIDTH - 14, 24, "each direction is drawn to its left", "muted small end"))
     layout.move_down(top)
     shapes = _Shapes(network, layout, load)
     body = [*names, *(_frame_of_node(network, box) for box in layout.boxes), *shapes.lines(lines), *shapes.devices()]
@@ -113,13 +118,6 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
         parts.append(text(14, bottom + 10, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
         bottom += 18
     return parts, bottom
-
-
-def _load_legend(load: Int64Array, layout: Layout) -> tuple[list[str], float]:
-    parts = list(color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label)))
-    if layout.radius >= 4:
-        parts.append(text(WIDTH - 14, 24, "each direction is drawn to its left", "muted small end"))
-    return parts, 30
 
 
 def _width(network: Network, kind: int) -> float:

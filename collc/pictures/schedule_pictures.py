@@ -115,7 +115,12 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     Of a large network the first devices are drawn, of a long schedule the first transfers among them.
     """
     network = use.network
-    devices = _by_node(network, _nearest(network, MOST_ROWS))
+    devices = np.flatnonzero(network.present)
+    if len(devices) > MOST_ROWS:
+        hops = hops_from(Digraph.of(network), int(devices[0]))[devices]
+        nearest = np.argsort(np.where(hops < 0, network.device_count, hops), kind="stable")[:MOST_ROWS]
+        devices = np.sort(devices[nearest])
+    devices = _by_node(network, devices)
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
     rows = np.flatnonzero(inside)[:MOST_MARKS]
     present = int(network.present.sum())
@@ -130,16 +135,6 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
     parts += (_hop(use, row, frame, row_of, width) for row in rows.tolist())
     return _finish(frame, parts, notes, title, use)
-
-
-def _nearest(network: Network, most: int) -> Int64Array:
-    """int64: at most `most` devices, those nearest to the first NPU, in order of their numbers."""
-    present = np.flatnonzero(network.present)
-    if len(present) <= most:
-        return present
-    hops = hops_from(Digraph.of(network), int(present[0]))[present]
-    nearest = np.argsort(np.where(hops < 0, network.device_count, hops), kind="stable")[:most]
-    return np.sort(present[nearest])
 
 
 def _by_node(network: Network, devices: Int64Array) -> Int64Array:

@@ -51,7 +51,10 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     if whole is not None and len(files) > 1:
         raise usage_error(f"{whole.source.name} ({whole.kind.name}) describes all of a network", "import it alone")
     named = [options.node, None if options.fabric in FABRICS else options.fabric]
-    origin = _origin([*files, *(_open_named(text) for text in named if text is not None)])
+    read = [*files, *(_open_named(text) for text in named if text is not None)]
+    names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in read]
+    shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
+    origin = f"Imported by 'collc import' from {phrase(shown)}."
     for path in options.files:
         if path.name == "topology.conf" and path.with_name("topology.yaml").exists():
             remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
@@ -102,12 +105,6 @@ def _open_named(text: str) -> _File:
     return _open(kind, Path(path)) if sign and kind in import_kinds() else _open(None, Path(text))
 
 
-def _origin(files: Sequence[_File]) -> str:
-    names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in files]
-    shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
-    return f"Imported by 'collc import' from {phrase(shown)}."
-
-
 def _program_of_expression(expression: str, options: ImportOptions, origin: str) -> str:
     from collc.source.formatting.format import format_source
 
@@ -132,7 +129,13 @@ def _machine_of_nodes(options: ImportOptions, files: Sequence[_File]) -> Machine
     elif options.joined_by is not None:
         raise usage_error("--joined-by is for blocks, rings and tori of Slurm", "leave it out")
     elif isinstance(fabric, Fabric):
-        fabric = _with_hosts(fabric, options.nodes)
+        known = set(fabric.hosts)
+        for name in options.nodes:
+            if name not in known:
+                hint = did_you_mean(name, known, "see the file")
+                raise usage_error(f"no host of the fabric is called '{name}'", hint)
+        wanted = set(options.nodes) or known
+        fabric = replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
     with_ports = fabric is not None or options.fabric is not None or join == "nic"
     hosts = hosts or [_plain_host(options, in_domain=join == "nvlink")]
     insides = [inside_of(host, kinds, with_ports=with_ports) for host in hosts]
@@ -147,7 +150,13 @@ def _machine_of_nodes(options: ImportOptions, files: Sequence[_File]) -> Machine
         insides = [replace(insides[0], node=replace(insides[0].node, label=h, domain=domain)) for h, domain in names]
         machine = _machine_without_file(groups.hosts, insides, kinds, groups)
     machine = with_domains(machine)
-    return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
+    gpus = sum(family.count for node in machine.nodes for family in node.families if not family.is_switch)
+    parts = [f"{plural(len(machine.nodes), 'node')} with {plural(gpus, 'GPU')}"]
+    for family in machine.families:
+        name = "NVSwitch" if family.name == "nvswitch" else f"{family.name} switch"
+        parts.append(f"{family.count} {name}{'es' if family.count > 1 else ''}")
+    summary = [phrase(parts)] if machine.nodes else []
+    return replace(machine, taken=(*summary, *dict.fromkeys(remarks)))
 
 
 _Described = tuple[list[Host], list[str], Fabric | HostGroups | None]
@@ -235,16 +244,6 @@ def _check_ports(insides: Sequence[Inside]) -> None:
         raise option_error("a node has no NIC that a fabric could be attached to", "import files that list NICs")
 
 
-def _with_hosts(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
-    """The fabric with the hosts that --nodes names."""
-    known = set(fabric.hosts)
-    for name in nodes:
-        if name not in known:
-            raise usage_error(f"no host of the fabric is called '{name}'", did_you_mean(name, known, "see the file"))
-    wanted = set(nodes) or known
-    return replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
-
-
 def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
     """A node of which only the number of GPUs is known: an NVSwitch, and NICs. in_domain: of several hosts."""
     count, rate = options.gpus_per_node, options.rates.get("nvlink")
@@ -258,21 +257,6 @@ def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
     gpus = [HostGpu(f"GPU{at}", (), rate or Fraction(1), int(linked)) for at in range(count)]
     nics = [HostNic(f"NIC{at}", (), None) for at in range(count)]
     return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
-
-
-def _summary(machine: Machine) -> list[str]:
-    """What the machine contains."""
-    if not machine.nodes:
-        return []
-    gpus = sum(family.count for node in machine.nodes for family in node.families if not family.is_switch)
-    parts = [f"{plural(len(machine.nodes), 'node')} with {plural(gpus, 'GPU')}"]
-    parts += [_switches(family.count, family.name) for family in machine.families]
-    return [phrase(parts)]
-
-
-def _switches(count: int, tier: str) -> str:
-    many = "es" if count > 1 else ""
-    return f"{count} NVSwitch{many}" if tier == "nvswitch" else f"{count} {tier} switch{many}"
 
 
 @dataclass(frozen=True, slots=True)
