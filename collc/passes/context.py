@@ -14,7 +14,7 @@ from collc.ten.module import Module
 
 @dataclass(frozen=True, eq=False)
 class HandwrittenRun:
-    """A run whose algorithm is written by hand: the name of the algorithm, its sends, and where the program runs it."""
+    """A run whose algorithm is written by hand: its name and its sends, and the place of the run in the program."""
 
     algorithm: str
     sends: AlgorithmSends
@@ -26,8 +26,8 @@ class PassContext:
     """What passes may know beside the module.
 
     handwritten: the runs whose algorithms are written by hand, by number. effort: seed, trials and threads if a pass
-    does not set its own, the time limit, and where to report progress. allow_congestion: messages of algorithms may
-    meet on links, where they queue.
+    does not set its own, the time limit, and the receiver of progress. allow_congestion: messages of algorithms may
+    meet on links, and queue there.
     """
 
     handwritten: Mapping[int, HandwrittenRun] = field(default_factory=dict[int, HandwrittenRun])

@@ -118,18 +118,18 @@ def best_starts(
         best = end, start
         if end <= least or not turns or stop():
             break
-        mirrored = _starts(backward, _ranked(-(start + tasks.total)), {}, stop)
+        mirrored = _starts(backward, _ranks_by(-(start + tasks.total)), {}, stop)
         if mirrored is None:
             break
         whole = int((mirrored + tasks.busy).max(initial=0))
         start = whole - mirrored - tasks.busy
         if not reserved and whole < best[0]:
             best = whole, start
-        rank = _ranked(start)
+        rank = _ranks_by(start)
     return best
 
 
-def _ranked(key: Int64Array) -> Int32Array:
+def _ranks_by(key: Int64Array) -> Int32Array:
     """int32[n]: the position of each in ascending order of key."""
     rank = np.empty(len(key), np.int32)
     rank[np.argsort(key, kind="stable")] = np.arange(len(key), dtype=np.int32)

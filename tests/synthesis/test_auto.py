@@ -22,7 +22,7 @@ from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.retiming import retimed
+from collc.synthesis.retiming import retime
 from collc.synthesis.swarm import swarm
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand
@@ -150,7 +150,7 @@ def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: C
     ]
     net = network(16, links, switches=10, shape=(2, 8))
     stored = join(solve(Module("m", net, maker(list(range(16)), 368_640)), lambda task: swarm(task, Effort())))
-    assert time_of(retimed(stored)) < time_of(stored)
+    assert time_of(retime(stored)) < time_of(stored)
 
 
 def test_a_proof_of_optimality_is_in_the_notes():
@@ -239,7 +239,7 @@ def test_transfers_are_moved_earlier_for_pipelined_links():
     for seed in range(100, 160):
         net, demand = reachable_world(seed)
         stored = join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
-        earlier = retimed(stored)
+        earlier = retime(stored)
         assert time_of(earlier) <= time_of(stored)
         shorter += time_of(earlier) < time_of(stored)
     assert shorter > 5

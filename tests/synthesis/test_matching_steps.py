@@ -79,7 +79,7 @@ def rule_of_fifo(problem: CopyProblem) -> list[list[int]]:
     """The rule: a link carries the chunk that its source received first among those that its target lacks."""
     ends = list(zip(problem.network.source.tolist(), problem.network.target.tolist(), strict=True))
     queues: list[list[int]] = [[] for _ in range(problem.devices)]
-    for device, chunk in zip(*(column.tolist() for column in problem.held), strict=True):
+    for device, chunk in zip(*(column.tolist() for column in problem.initial_copies), strict=True):
         queues[device].append(chunk)
     need: list[set[int]] = [set() for _ in queues]
     for chunk, wanting in enumerate(problem.want.tolist()):

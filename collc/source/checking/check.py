@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collc.base.diagnostics import Span
 from collc.source.checking.check_bodies import BodyChecker
-from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope
 from collc.source.elaboration.binding import parameter_type
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
 from collc.source.problems import Problems, fail, unknown_name_error
 from collc.source.scopes import FileScope, FoundDeclaration
-from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits
+from collc.source.types import ANY, BOOL, FAMILY, GROUP, NAMED, TOPOLOGY, Type, fits, wrong_type
 
 
 class FileChecker:
@@ -116,8 +116,7 @@ class FileChecker:
             if node.default is not None:
                 given = self.expressions.type_of(node.default, env)
                 if not fits(given, wanted):
-                    error = wrong_type(given, wanted, f"'{node.name.name}'", node.default)
-                    self.expressions.report(error)
+                    self.expressions.report(wrong_type(given, wanted, f"'{node.name.name}'", node.default))
                 wanted = given if node.type is None else wanted
             with self.problems.collect():
                 env.declare(node.name, wanted)

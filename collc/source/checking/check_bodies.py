@@ -10,7 +10,7 @@ from collc.base.wording import did_you_mean, plural
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.automatic_chunks import RunCall
-from collc.source.checking.check_expressions import ExpressionChecker, TypeScope, wrong_type
+from collc.source.checking.check_expressions import ExpressionChecker, TypeScope
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.requests import TYPES, stands_for_range
@@ -18,7 +18,7 @@ from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
 from collc.source.problems import fail, unknown_name_error
 from collc.source.scopes import FileScope
-from collc.source.types import BOOL, BYTES, DEVICES, GROUP, INT, NPU, STRING, TOPOLOGY, Kind, fits, list_of
+from collc.source.types import BOOL, BYTES, INT, NPU, STRING, TOPOLOGY, Kind, check_place, fits, list_of, wrong_type
 
 ChunkFamilies = Mapping[str, s.ChunkReference]
 StatementChecker = Callable[[s.Statement, TypeScope], None]
@@ -138,7 +138,7 @@ class BodyChecker:
                     self.expressions.expect(node.size, inner, BYTES, "the size of a chunk")
                 case s.Precondition() | s.Postcondition():
                     self.chunk(node.chunk, inner, families)
-                    self.place(node.place, inner)
+                    check_place(node.place, self.expressions.type_of(node.place, inner))
                     if isinstance(node, s.Postcondition) and node.reduction is not None:
                         self.reduction(node.reduction, inner)
                 case _:
@@ -151,13 +151,6 @@ class BodyChecker:
         self.expressions.expect(node, env, STRING, "a reduction")
         if isinstance(node, StringLiteral) and node.value not in OPS:
             raise unknown_name_error("E0409", "reduction", node.value, OPS, node.span)
-
-    def place(self, node: Expr, env: TypeScope) -> None:
-        """Check the NPUs at which a condition holds."""
-        given = self.expressions.type_of(node, env)
-        if not fits(given, DEVICES) and not fits(given, GROUP):
-            message = f"a chunk is at an npu, a group or a set of NPUs, not at {given}"
-            raise fail("E0211", message, node.span)
 
     def chunk(self, node: s.ChunkReference, env: TypeScope, families: ChunkFamilies) -> None:
         """Check a reference to a chunk."""

@@ -23,7 +23,7 @@ from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail, unknown_name_error
-from collc.source.types import BYTES, DEVICES, GROUP, INT, NPU, STRING, fits
+from collc.source.types import BYTES, INT, NPU, STRING, check_place
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op, Standard
@@ -183,8 +183,7 @@ class _CollectiveBuilder:
     def place(self, node: Expr, frame: Frame) -> int | Int64Array:
         """The number of the set of NPUs at which a condition holds, or one number an iteration."""
         value = self.evaluator.value(node, frame)
-        if not fits(value.type, DEVICES) and not fits(value.type, GROUP):
-            raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, not at {value.type}", node.span)
+        check_place(node, value.type)
         if is_column(value.data):
             numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
             first = self._add_sets(numbers, np.ones(len(numbers), np.int64), value, node.span)

@@ -239,9 +239,7 @@ class DesignBuilder:
     def binary(self, node: Binary, frame: Frame) -> tuple[Type, Coefficients]:
         """A sum, or a product with a number."""
         (left_type, left), (right_type, right) = self.linear(node.left, frame), self.linear(node.right, frame)
-        kind = binary_type(node.operator, left_type, right_type)
-        if kind is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {left_type} and {right_type}", node.span)
+        kind = binary_type(node, left_type, right_type)
         match node.operator:
             case "+" | "-":
                 return kind, left + right if node.operator == "+" else left - right

@@ -23,18 +23,8 @@ from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_values import Topology, limited_npus, rename_topology, reversed_links, unwound
 from collc.source.elaboration.values import Value
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Call, Index, Without
-from collc.source.parsing.syntax import (
-    For,
-    Group,
-    If,
-    Let,
-    Param,
-    Statement,
-    TopologyInstance,
-    TopologyTemplate,
-    With,
-)
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
 from collc.source.scopes import LANGUAGE, Declaration, FileScope, FoundDeclaration
 from collc.source.types import FAMILY, GROUP, INT, TOPOLOGY
@@ -130,21 +120,21 @@ class FileContext(Evaluator):
 
     def _evaluate(self, node: Declaration) -> Value:
         match node:
-            case Let():
+            case s.Let():
                 return self.value(node.value, self.root)
-            case Param():
+            case s.Param():
                 return self._parameter(node)
-            case Group():
+            case s.Group():
                 return self._group(node)
-            case TopologyInstance():
+            case s.TopologyInstance():
                 value = self.coerce(node.value, self.root, TOPOLOGY, "a topology")
                 return Value(TOPOLOGY, rename_topology(value.data, node.name))
-            case TopologyTemplate():
+            case s.TopologyTemplate():
                 return Value(TOPOLOGY, build_topology(node, node.name.span, self.root, self))
             case _:
                 raise fail("E0201", f"'{node.name.name}' is not a value", node.name.span)
 
-    def _parameter(self, node: Param) -> Value:
+    def _parameter(self, node: s.Param) -> Value:
         """The value of a param: the one given with -D, or its default. Raises SourceError if it has neither."""
         name = node.name.name
         if self.main and name in self.program.definitions:
@@ -154,7 +144,7 @@ class FileContext(Evaluator):
             raise fail("E0223", f"param '{name}' has no value", node.name.span, hint=hint)
         return as_parameter(self.value(node.default, self.root), node, node.default.span)
 
-    def _group(self, node: Group) -> Value:
+    def _group(self, node: s.Group) -> Value:
         """The value of a group or of a family of groups."""
 
         def members(frame: Frame) -> Value:
@@ -177,21 +167,21 @@ class FileContext(Evaluator):
     def topology_named(self, name: str) -> Topology | None:
         """The topology with a name: an instance or a template without parameters; None if there is none."""
         found = self.file.find("topology", name)
-        if found is None or (isinstance(found.node, TopologyTemplate) and found.node.parameters is not None):
+        if found is None or (isinstance(found.node, s.TopologyTemplate) and found.node.parameters is not None):
             return None
         return self.value_of(found).data
 
-    def construct_topology(self, node: Call | With | Without, frame: Frame) -> Topology:
+    def construct_topology(self, node: Call | s.With | Without, frame: Frame) -> Topology:
         """The topology of `ring(8)`, `unwound(t)`, `t with { ... }` or `t without { ... }`. Raises SourceError."""
-        if isinstance(node, With | Without):
-            word = "with" if isinstance(node, With) else "without"
+        if isinstance(node, s.With | Without):
+            word = "with" if isinstance(node, s.With) else "without"
             base: Topology = self.coerce(node.base, frame, TOPOLOGY, f"the topology before '{word}'").data
-            if isinstance(node, With):
+            if isinstance(node, s.With):
                 return with_parts(node, base, frame, self)
             return without_parts(node, base, frame, self)
         found, name = self.file.get("topology", node.function), node.function.name
         template = found.node
-        if not isinstance(template, TopologyTemplate) or template.parameters is None:
+        if not isinstance(template, s.TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"
             raise fail("E0313", f"topology '{name}' takes no arguments", node.span, hint=hint)
         matched = match_arguments(template.parameters, node.arguments, f"topology '{name}'", node.span, shapes=True)
@@ -217,7 +207,9 @@ class FileContext(Evaluator):
         known = {key: value for key, value in values.items() if value is not None}
         return limited_npus(base, endpoint_of(known, call.arguments, call.span), "endpoint" in known)
 
-    def _expand_template(self, template: TopologyTemplate, given: Mapping[str, GivenArgument], call: Call) -> Topology:
+    def _expand_template(
+        self, template: s.TopologyTemplate, given: Mapping[str, GivenArgument], call: Call
+    ) -> Topology:
         """The topology of a template of this file. Errors inside name the call (see at_use)."""
         program, places = self.program, {name: argument.span for name, argument in given.items()}
         if program.depth >= limits.MAX_DEPTH:
@@ -237,13 +229,13 @@ class FileContext(Evaluator):
 
     # Bodies of schedules, workloads, designs and tables of prices
 
-    def run_body(self, nodes: Sequence[Statement], handle: Callable[[Statement, Frame], None]) -> None:
+    def run_body(self, nodes: Sequence[s.Statement], handle: Callable[[s.Statement, Frame], None]) -> None:
         """Execute the statements of a body (see run_statements). Raises AlreadyReported if one has an error."""
         with self.program.problems.collect_all():
             self.run_statements(nodes, self.root.inner(), handle)
 
     def run_statements(
-        self, nodes: Sequence[Statement], frame: Frame, handle: Callable[[Statement, Frame], None]
+        self, nodes: Sequence[s.Statement], frame: Frame, handle: Callable[[s.Statement, Frame], None]
     ) -> None:
         """Execute statements in order, iteration by iteration. handle: executes all but loops, conditions and lets.
 
@@ -252,14 +244,14 @@ class FileContext(Evaluator):
         for node in nodes:
             with self.program.problems.collect():
                 match node:
-                    case Let():
+                    case s.Let():
                         frame.names[node.name.name] = self.value(node.value, frame)
-                    case For():
+                    case s.For():
                         rows = self.loop(node.clauses, node.condition, frame)
                         limits.check_count("statements of a schedule", rows.rows or 0, node.span)
                         for row in range(rows.rows or 0):
                             self.run_statements(node.body, rows.row(row), handle)
-                    case If():
+                    case s.If():
                         chosen = node.then if self.condition(node.condition, frame) else node.otherwise
                         self.run_statements(chosen, frame.inner(), handle)
                     case _:

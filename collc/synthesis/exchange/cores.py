@@ -141,8 +141,8 @@ def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
 
 
 def _spanning_cores(members: tuple[int, ...], factors: list[dict[int, set[int]]]) -> Iterator[Core]:
-    """The cores of some members that exchange along factors, one after the other, if that gives the sum; with odd rings
-    among them, which have two kinds of rounds, first those of one kind and then those of the other.
+    """The cores of some members that exchange along factors, one after the other, if that gives the sum. An odd ring
+    has two kinds of rounds: with odd rings among the factors, first the cores of one kind, then the cores of the other.
     """
     inner = [_neighbours_within(factor, members) for factor in factors]
     yield from _cores_along(members, inner, in_turns=False)

@@ -51,16 +51,16 @@ MOST_TIME = 1 << 61
 """A time that no transfer takes."""
 
 MESSAGE_WORK = 8
-"""Work for each message of a placement, as WorkMeter counts it, beside that of planning copies."""
+"""Work for each message of a placement, as WorkMeter counts it; planning copies adds its own."""
 
 MESSAGE_BYTES = 80
-"""Memory for each message of a placement, beside that of planning copies."""
+"""Memory for each message of a placement; planning copies needs its own."""
 
 SHIFT_WORK = 20
 """Work of starting a transfer anew."""
 
 BOUND_WORK = 10_000
-"""Work of the lower bound of the copies of a phase; that of the whole takes three times as much."""
+"""Work of the lower bound of the copies of a phase; the bound of the whole takes three times as much."""
 
 
 def exchange(module: Module, effort: Effort, spread: Spread) -> Module:

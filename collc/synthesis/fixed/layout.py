@@ -12,7 +12,7 @@ Each statement `send` or `reduce` of an algorithm is one send of a chunk from an
 - An NPU has one buffer slot for a chunk. So the path of a `reduce` must not pass an NPU that has a contribution of its
   own, or that another `reduce` of the chunk passes or ends at: that is an error. To combine contributions on the way,
   an algorithm reduces hop by hop.
-- Of parallel links, a send takes the first that is free (the fastest first, then in order of declaration); where none
+- Of parallel links, a send takes the first that is free (the fastest first, then in order of declaration); if none
   is, the sends of one start are dealt out to them in turn.
 """
 
@@ -264,7 +264,7 @@ class _AlgorithmLayout:
                 own = npu in table.sets[int(table.pre[chunk])]
                 if own or arriving[chunk, npu] > 1:
                     source, target, passed = (self._device(d) for d in (self._source[send], self._target[send], npu))
-                    why = "which has a contribution of its own" if own else "where another contribution arrives"
+                    why = "which has a contribution of its own" if own else "at which another contribution arrives"
                     raise self._error(
                         "S0106",
                         f"the reduction of chunk {self._name(send)} from {source} to {target} passes {passed}, {why}",

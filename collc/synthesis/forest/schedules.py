@@ -117,7 +117,7 @@ class Portfolio:
             self._schedule(forest, steps, TURNS)
 
     def _chunks_for(self, batches: Sequence[TreeBatch]) -> ForestProblem:
-        """The problem with chunks at the roots of trees; copies begin where they are held."""
+        """The problem with chunks at the roots of trees; copies begin at their holders."""
         return spread_chunks(self._problem, batches) if self._summed else self._problem
 
     def _spend(self, work: int) -> None:
@@ -273,7 +273,7 @@ def _copy_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
 def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], problem: ForestProblem) -> None:
     """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none.
 
-    An NPU outside the group gets the chunk once, also where several paths lead over it; a switch does for each path.
+    An NPU outside the group gets the chunk once, even if several paths lead over it; a switch does for each path.
     """
     for path in batch.paths:
         start = max(position for position, device in enumerate(path) if device in reached)

@@ -57,7 +57,9 @@ def _reduced_chunks(module: Module) -> list[int]:
     wanted = sizes[table.post] > 0
     reduced = (table.op != Op.COPY) & (sizes[table.pre] > 1) & wanted
     if module.schedule is not None or bool((~reduced & wanted & (table.pre != table.post)).any()):
-        message = "reduction in switches needs a demand where all chunks are reduced and nothing is planned yet"
+        message = (
+            "reduction in switches needs a demand whose chunks are all reduced and of which nothing is planned yet"
+        )
         raise SourceError(Diagnostic("S0302", message, hint="use 'synthesize pccl()', which supports every demand"))
     return np.flatnonzero(reduced).tolist()
 

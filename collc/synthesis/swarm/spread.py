@@ -63,9 +63,9 @@ Tables = Mapping[str, Sequence[int]]
 class SpreadRule:
     """The choices of one attempt.
 
-    half_ratio: a class of slow paths begins where paths are at least `half_ratio` / 2 times as slow as the next faster
-    ones; 0: all paths are of one class. fresh: a component does not send a chunk over slow paths again until every
-    chunk has left its component once. tie_seed: tie-break seed; None: ties go to the lower number.
+    half_ratio: a class of slow paths begins with paths that are at least `half_ratio` / 2 times as slow as the next
+    faster ones; 0: all paths are of one class. fresh: a component does not send a chunk over slow paths again until
+    every chunk has left its component once. tie_seed: tie-break seed; None: ties go to the lower number.
     """
 
     half_ratio: int
@@ -286,7 +286,11 @@ class Spread:
             "touched": self._devices,
         }
         counters = [0] * COUNTERS
-        counters[MISSING], counters[NEEDED], counters[WORK] = problem.missing, int(self._need.sum()), PATH_WORK * count
+        counters[MISSING], counters[NEEDED], counters[WORK] = (
+            problem.missing_count,
+            int(self._need.sum()),
+            PATH_WORK * count,
+        )
         counters[NODES], counters[EVENTS] = nodes, events
         tables: Tables = {"": counters, **paths.tables, **state} | {name: [0] * size for name, size in room.items()}
         begins = dict(zip(tables, _begins(tables.values()), strict=False))

@@ -16,7 +16,7 @@ from collc.base.memory import require_for_search
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, pruned
+from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, prune
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.spread import COMPILED_TIMES, PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
 from collc.synthesis.swarm.switch_paths import SwitchPaths
@@ -36,7 +36,7 @@ COMPILED_WORK = 200_000
 """Work of an attempt from which it is compiled."""
 
 COMPILED_ATTEMPT = 100_000
-"""The same, by `attempt_work`."""
+"""Work by `attempt_work` from which an attempt is compiled."""
 
 PLAIN_WORK, LOAD_WORK = 150_000, 100_000
 """Work of attempts in plain Python after which further ones are compiled; where more is granted all are, and loading
@@ -68,20 +68,20 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
     problem = swarm_problem(conditions)
-    require_for_search(COPY_BYTES * problem.missing, f"{problem.missing:,} copies of chunks")
+    require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
     effort.work.add(PATH_WORK * len(problem.paths.links))
     goal = task_bound(task).time if effort.bound is None else effort.bound
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + WORK * effort.trials
-    shared = problem.missing >= SHARED * len(conditions)
+    shared = problem.missing_count >= SHARED * len(conditions)
     for number, (rule, stores) in enumerate(_rules(problem, effort)):
         for wide in attempts.widths:
             first = number == 0 and (shared or not wide)
             used_up = not first and (effort.work.is_used_up or effort.work.spent >= most)
             if effort.stop() or effort.work.is_too_much(0) or (best is not None and (best.end <= goal or used_up)):
                 break
-            planned = attempts.planned(rule, wide, stores, best)
+            planned = attempts.plan_by(rule, wide, stores, best)
             if planned is not None and (best is None or planned.end < best.end):
                 best = planned
                 effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
@@ -131,14 +131,14 @@ class _Attempts:
         self._large = {
             with_relays
             for with_relays in self.widths
-            if (problem.missing + with_relays * relayed) * each >= COMPILED_WORK
+            if (problem.missing_count + with_relays * relayed) * each >= COMPILED_WORK
         }
         work = effort.work
         is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
         self._plain_work = PLAIN_WORK if is_long and self._can_be_compiled else 0
         work.add(LOAD_WORK if self._plain_work else 0)
 
-    def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
+    def plan_by(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
         """A schedule by a rule; None if it would be no better than the best so far.
 
         stores: plan for the link model `store`, then move the transfers earlier.
@@ -150,7 +150,7 @@ class _Attempts:
         planned = self._run(rule, most, (wide, stores), compile_it)
         if planned is None:
             return None
-        kept = pruned(self._problem, planned)
+        kept = prune(self._problem, planned)
         return moved_earlier(self._problem, kept) if stores else kept
 
     def _run(

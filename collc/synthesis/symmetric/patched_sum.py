@@ -184,7 +184,7 @@ class SumPatch(GatherPatch):
     def _spread_given(self) -> None:
         """Spread the chunks that were given up, each from another undamaged node, over all nodes.
 
-        Of the elements that hold a chunk, the one that can send first does, to the node where it arrives first.
+        Of the elements that hold a chunk, the one that can send first does, to the node that it reaches first.
         """
         damage = self._damage
         chunks: list[tuple[int, int]] = [(part, owner) for part, owner in np.argwhere(self._given).tolist()]

@@ -14,7 +14,7 @@ SHARE = 8
 """A network that lacks more than 1/SHARE of the links that it has is not completed."""
 
 FEW, SHARE_OF_FEW = 64, 3
-"""The same if it lacks at most FEW links."""
+"""A network that lacks at most FEW links is completed if these are at most 1/SHARE_OF_FEW of the links it has."""
 
 
 def undamaged_network(network: Network) -> Network | None:
@@ -67,9 +67,9 @@ def _with_links(network: Network, keys: Int64Array) -> Network:
 
 
 def _with_switches(network: Network, npus: Int32Array) -> Int64Array | None:
-    """int64[devices]: where the devices go if the NPUs go to `npus`; each switch to where most of its links lead.
+    """int64[devices]: the images of devices if the NPUs go to `npus`; each switch goes where most of its links lead.
 
-    None where two switches would go to the same one.
+    None if two switches would go to the same one.
     """
     image = np.full(network.device_count, -1, np.int64)
     image[: network.npu_count] = npus
@@ -84,7 +84,7 @@ def _with_switches(network: Network, npus: Int32Array) -> Int64Array | None:
 
 
 def _votes(network: Network, image: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The unknown switches next to known devices, and where most of their links come to if the known devices move.
+    """The unknown switches next to known devices, and the ends of most of their links if the known devices move.
 
     Among equals a switch stays, or goes to the lowest number.
     """

@@ -38,13 +38,13 @@ Fitted on an All-Gather of DGX-1 with 6 chunks: 16 attempts find its optimum wit
 """
 
 NEAR = 100
-"""Where times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
+"""If times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
 
 MISSING_WORK = 5
 """Work for each chunk that a device must get, beside that of the links into the device."""
 
 RELAYED, FEW_TARGETS = 5, 2
-"""Where chunks go to at most FEW_TARGETS NPUs each, most hops are relays: an attempt takes RELAYED times the work."""
+"""If chunks go to at most FEW_TARGETS NPUs each, most hops are relays: an attempt takes RELAYED times the work."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -67,7 +67,7 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     """
     problem = copy_problem(task)
     goal = task_bound(task).time if effort.bound is None else effort.bound
-    if not problem.missing:
+    if not problem.missing_count:
         return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
     work = attempt_work(problem)
@@ -93,8 +93,8 @@ def tacos(task: Task, effort: Effort) -> Schedule:
 def attempt_work(problem: CopyProblem) -> int:
     """The work of one attempt, as WorkMeter counts it."""
     degree = problem.network.link_count / max(1, problem.devices)
-    relayed = RELAYED if problem.missing <= FEW_TARGETS * problem.count else 1
-    return int(relayed * problem.missing * (MISSING_WORK + degree / 2))
+    relayed = RELAYED if problem.missing_count <= FEW_TARGETS * problem.count else 1
+    return int(relayed * problem.missing_count * (MISSING_WORK + degree / 2))
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
@@ -104,7 +104,7 @@ def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Atte
         problem = replace(problem, busy=problem.total)
     if problem.uniform and problem.devices > SMALL:
         yield _step_attempt(problem, goal, effort)
-        if problem.missing > MOST_BY_EVENTS:
+        if problem.missing_count > MOST_BY_EVENTS:
             return
     yield from _event_attempts(problem, goal, effort)
 
@@ -119,7 +119,7 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
     least = -(-goal // problem.step)
 
     def plan(best: int | None) -> tuple[Schedule, int] | None:
-        limit = problem.missing if best is None else best // problem.step - 1
+        limit = problem.missing_count if best is None else best // problem.step - 1
         if limit < least:
             return None
         table = matched_steps(problem, limit, least, effort.threads, _report_of(effort, "fifo"))
@@ -132,7 +132,7 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     """The portfolio of rules for events; if all transfers take equal time, deadlines do not matter."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
-    matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing))
+    matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing_count))
 
     def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:

@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(
 )
 _QUANTITY: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?:/([0-9]+))?([A-Za-z]+(?:/s)?)")
 _KINDS: Final = {
-    "string": "a quote string",
+    "string": "a quoted string",
     "quantity": "a quantity with a unit",
     "int": "a whole number",
     "number": "a number like %3",
@@ -67,7 +67,7 @@ class Cursor:
         blank = re.compile(r"[ \t\r\n]*+(?:#[^\n]*+[ \t\r\n]*+)*+").match(text, position)
         start = blank.end() if blank else position
         if text[start] == '"':
-            message = "this quote string does not end on its line, or has an escape that JSON does not have"
+            message = "this quoted string does not end on its line, or has an escape that JSON does not have"
         else:
             message = f"{text[start]!r} cannot occur in a .ten file"
         raise SourceError(Diagnostic("T0101", message, Span(self.file, start, start + 1)))
@@ -135,15 +135,15 @@ class Cursor:
         return text
 
     def string(self) -> str:
-        """Read a quote string and return its value."""
+        """Read a quoted string and return its value."""
         return str(json.loads(self.take("string")))
 
     def word(self) -> str:
-        """Read a name, quote or not, and return its value."""
+        """Read a name, quoted or not, and return its value."""
         return self.string() if self.kind == "string" else self.take("name")
 
     def label(self) -> str:
-        """Read a name and return it as it occurs in labels: quote if it must be."""
+        """Read a name and return it as it occurs in labels: quoted if it must be."""
         return word(self.word())
 
     def integer(self, low: int, high: int, what: str) -> int:
