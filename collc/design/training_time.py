@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
@@ -41,11 +42,17 @@ def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[boo
     """
     match kind:
         case "all_reduce":
-            return _all_reduce(Fraction(size), parts, in_network)
+            # 2 s (p - 1) / p in the first dimension, then as much with s / p in the next; s if switches reduce.
+            shards = [Fraction(size, prod(parts[:k])) for k in range(len(parts))]
+            return tuple(
+                Fraction(0) if part == 1 else shard if reduces else 2 * shard * (part - 1) / part
+                for part, shard, reduces in zip(parts, shards, in_network, strict=True)
+            )
         case "reduce_scatter":
-            return tuple(total / 2 for total in _all_reduce(Fraction(size), parts, (False,) * len(parts)))
+            return tuple(total / 2 for total in traffic("all_reduce", size, parts, (False,) * len(parts)))
         case "all_gather":
-            return _all_gather(Fraction(size), parts)
+            # (p - 1) m in the last dimension for a shard of m bytes, then (p - 1) p m in the one before.
+            return tuple(Fraction(size * (part - 1) * prod(parts[k + 1 :])) for k, part in enumerate(parts))
         case "all_to_all":
             return tuple(Fraction(size * (part - 1), part) for part in parts)
         case "send_recv":
@@ -53,27 +60,6 @@ def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[boo
             return tuple(Fraction(size if k == last else 0) for k in range(len(parts)))
         case _:
             raise ValueError(f"no traffic is known for {kind}")
-
-
-def _all_reduce(size: Fraction, parts: Sequence[int], in_network: Sequence[bool]) -> tuple[Fraction, ...]:
-    """2 s (p - 1) / p in the first dimension, then the same with s / p in the next; s if switches reduce."""
-    found: list[Fraction] = []
-    for part, reduces in zip(parts, in_network, strict=True):
-        if part == 1:
-            found.append(Fraction(0))
-        else:
-            found.append(size if reduces else 2 * size * (part - 1) / part)
-        size /= part
-    return tuple(found)
-
-
-def _all_gather(shard: Fraction, parts: Sequence[int]) -> tuple[Fraction, ...]:
-    """(p - 1) m in the last dimension for a shard of m bytes, then the same with p m in the one before."""
-    found: list[Fraction] = []
-    for part in reversed(parts):
-        found.append(shard * (part - 1))
-        shard *= part
-    return tuple(reversed(found))
 
 
 def training_time(workload: Workload, dimensions: Sequence[NetworkDimension]) -> TimeExpression:
@@ -125,25 +111,19 @@ class _LayerTimes:
         found = self.known.get((layer, name))
         if found is None:
             phase, _, what = name.rpartition("_")
-            found = self._compute(layer, phase) if what == "compute" else self._communication(layer, phase)
+            if what == "compute":
+                found = constant(layer.times[PHASES.index(phase)] / 1000, self.count)
+            else:
+                own = [item for item in layer.traffic if item.phase == phase]
+                sizes = [traffic(item.kind, item.size, self.parts[item.group], self.reduces) for item in own]
+                found = weighted_sum([(1, collective_time(bytes_)) for bytes_ in sizes], self.count)
             self.known[layer, name] = found
         return found
-
-    def _compute(self, layer: TrainingLayer, phase: str) -> TimeExpression:
-        return constant(layer.times[PHASES.index(phase)] / 1000, self.count)
-
-    def _communication(self, layer: TrainingLayer, phase: str) -> TimeExpression:
-        times = [
-            collective_time(traffic(item.kind, item.size, self.parts[item.group], self.reduces))
-            for item in layer.traffic
-            if item.phase == phase
-        ]
-        return weighted_sum([(1, time) for time in times], self.count)
 
 
 def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeExpression:
     """The value of a loop over the whole workload: times of layers are added up, also outside of `sum`."""
-    if not _has_sum(node):
+    if not has_sum(node):
         layers = Counter(workload.layers)
         return weighted_sum([(n, _layer_time(node, layer, times)) for layer, n in layers.items()], times.count)
     inner = [_loop_time(part, workload, times) for part in node.parts]
@@ -163,8 +143,9 @@ def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> Ti
     return weighted_sum([(factor, part) for part in parts], dimensions)
 
 
-def _has_sum(node: LoopNode) -> bool:
-    return node.operation == "sum" or any(_has_sum(part) for part in node.parts)
+def has_sum(node: LoopNode) -> bool:
+    """Whether a part of a loop is a sum over all layers."""
+    return node.operation == "sum" or any(has_sum(part) for part in node.parts)
 
 
 def link_bytes(network: Network, demand: Demand, schedule: Schedule) -> Int64Array:

@@ -145,7 +145,7 @@ def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
             for one in zip(*(nodes[at].families for at in positions), strict=True)
         ]
         alike[replace(nodes[positions[0]], families=tuple(families))] = positions
-    numbers = map(str, range(len(alike))) if len(alike) > 1 else [""]
+    numbers = [""] if len(alike) == 1 else map(str, range(len(alike)))
     return [
         _Copies(f"{name}_node{number}", f"node{number}", node, tuple(positions))
         for number, (node, positions) in zip(numbers, alike.items(), strict=True)

@@ -137,23 +137,13 @@ def file_times(
     except (Deadlock, NoRoute):
         rows, known = [], []
     found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
-    nothing: list[int | None] = [None] * len(sizes)
-    return _interpolate_times(sizes, least, most, found) if found else nothing
-
-
-def _interpolate_times(sizes: Sequence[int], least: int, most: int, known: dict[int, int]) -> list[int | None]:
-    """The times for all sizes from `least` to `most`, on straight lines between those that are known."""
-    found: list[int | None] = []
-    for at, size in enumerate(sizes):
-        if not least <= size <= most:
-            found.append(None)
-            continue
-        before = max((other for other in known if other <= at), default=min(known))
-        after = min((other for other in known if other >= at), default=max(known))
-        low, high = known[before], known[after]
+    times: list[int | None] = [None] * len(sizes)
+    for at in fitting if found else ():  # on straight lines between those that are known
+        before = max((other for other in found if other <= at), default=min(found))
+        after = min((other for other in found if other >= at), default=max(found))
         wide = max(1, sizes[after] - sizes[before])
-        found.append(low + (high - low) * (size - sizes[before]) // wide)
-    return found
+        times[at] = found[before] + (found[after] - found[before]) * (sizes[at] - sizes[before]) // wide
+    return times
 
 
 # The file beside its schedule
@@ -254,7 +244,11 @@ def with_best_sizes(
     standard = module.demand.runs[0].standard
     assert standard is not None
     announce("simulating the file for all sizes")
-    own = _own_times(module, replace(options, best_known=False), kind)
+    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
+        path = Path(folder) / "file"
+        write_file(module, replace(options, best_known=False), kind, path)
+        file = read_tasks(path, module.network, kind, None, options.profile)
+    own = file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
     others = _other_times(module, standard, kind, announce)
     compared = _Comparison(own, others)
     kept = compared.longest_range()
@@ -265,14 +259,6 @@ def with_best_sizes(
     last = f"{format_bytes(high + 1)} - 1" if high % 2 else format_bytes(high)
     remark = f"sizes: auto: {format_bytes(low)} .. {last}; {compared.gain(kept)}"
     return replace(options, sizes=(low, high), best_known=False), remark
-
-
-def _own_times(module: Module, options: MscclOptions, kind: Runtime) -> Times:
-    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
-        path = Path(folder) / "file"
-        write_file(module, options, kind, path)
-        file = read_tasks(path, module.network, kind, None, options.profile)
-    return file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
 
 
 def _other_times(module: Module, standard: Standard, kind: Runtime, announce: Announcer) -> dict[str, Times]:

@@ -115,7 +115,10 @@ def calibrate(path: Path, settings: CalibrationSettings) -> CalibrationReport:
         raise SourceError(Diagnostic("X0703", message, hint="measure with: sendrecv_perf -b 8 -e 1G -f 2 -n 100 -w 20"))
     fit = fit_line(sizes, times)
     warnings: list[Diagnostic] = []
-    steps, share = _ring_steps(collective, ranks)
+    # messages one after another, and bytes over one link by the size that the test prints
+    rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}.get(collective, 0)
+    steps = rounds * (ranks - 1) or 1
+    share = Fraction(1) if collective == "sendrecv" else (rounds or 1) * Fraction(ranks - 1, ranks)
     latency = fit.alpha / steps - settings.launch * 1e-12
     if latency < 0:
         message = "the fitted latency is below zero" + (" without the time of the launch" if settings.launch else "")
@@ -136,16 +139,6 @@ def calibrate(path: Path, settings: CalibrationSettings) -> CalibrationReport:
     return CalibrationReport(
         path, settings.name, collective, ranks, tuple(sizes), picoseconds, rounded, fit, tuple(warnings)
     )
-
-
-def _ring_steps(collective: str, ranks: int) -> tuple[int, Fraction]:
-    """(messages one after another, bytes over one link by the size that the test prints)."""
-    once = Fraction(ranks - 1, ranks)
-    if collective == "all_reduce":
-        return 2 * (ranks - 1), 2 * once
-    if collective in ("all_gather", "reduce_scatter"):
-        return ranks - 1, once
-    return 1, once if collective == "alltoall" else Fraction(1)
 
 
 def _test(path: Path, table: MeasuredTable, settings: CalibrationSettings) -> tuple[str, int]:
@@ -233,19 +226,16 @@ def read_measurements(source: SourceFile) -> MeasuredTable:
 def _row(words: Sequence[str], columns: Sequence[str], span: Span) -> Measurement:
     """The sizes and times of a line. Raises SourceError X0701."""
     times = [at for at, name in enumerate(columns) if name in _TIME][:2]
+    hint = "the columns are " + " ".join(columns)
     try:
         found = [float(words[at]) * 1e-6 for at in times]
         size = int(words[0])
     except (ValueError, IndexError) as error:
         message = "this is not a row of nccl-tests: a size, four columns of what was run, and times in microseconds"
-        raise SourceError(Diagnostic("X0701", message, span, hint=_row_hint(columns))) from error
+        raise SourceError(Diagnostic("X0701", message, span, hint=hint)) from error
     if not found or not all(0 < time < 1e6 for time in found):
-        raise SourceError(Diagnostic("X0701", "a time of this row is not positive", span, hint=_row_hint(columns)))
+        raise SourceError(Diagnostic("X0701", "a time of this row is not positive", span, hint=hint))
     return Measurement(size, found[0], found[-1])
-
-
-def _row_hint(columns: Sequence[str]) -> str:
-    return "the columns are " + " ".join(columns)
 
 
 LEAST_SIZES: Final = 6

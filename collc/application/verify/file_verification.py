@@ -119,19 +119,14 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
         message = f"{path or module.name} has no schedule: there was nothing to check"
         warnings.append(Diagnostic("C0205", message, warning=True))
     elif verdict.ok:
-        _check_bound(module)
+        bound, time = module.bound, module.collective_time()
+        if bound is not None and bound.time > time:
+            message = f"'{module.name}' says that no schedule takes less than {format_time(bound.time)} ({bound.name})"
+            note = Note(f"its own schedule takes {format_time(time)}, and is right")
+            raise CheckFailed(Diagnostic("V0111", message, notes=(note,)))
         times, warnings = _times(module)
         summary |= times
     return FileReport(path, "ten", verdict.checks, summary, (*verdict.diagnostics, *warnings), skipped=skipped)
-
-
-def _check_bound(module: Module) -> None:
-    """Raise CheckFailed V0111 if a module whose schedule is right says that every schedule takes longer."""
-    bound, time = module.bound, module.collective_time()
-    if bound is not None and bound.time > time:
-        message = f"'{module.name}' says that no schedule takes less than {format_time(bound.time)} ({bound.name})"
-        note = Note(f"its own schedule takes {format_time(time)}, and is right")
-        raise CheckFailed(Diagnostic("V0111", message, notes=(note,)))
 
 
 def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:

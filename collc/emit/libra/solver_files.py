@@ -14,6 +14,7 @@ are those at which the linear program has the same least value.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -60,30 +61,25 @@ def lp_text(model: LibraModel) -> str:
     rows += [f" reciprocal{k}: [ B{k} * x{k} ] >= 1" for k, used in enumerate(model.time.has_traffic) if used]
     objective = {"time": "T", "cost": "C"}.get(model.objective, "[ 2 T * C ] / 2")
     names = ["T", "C", *(f"B{k}" for k in range(len(model.dimensions)))]
+    seen = Counter[str]()
+    distinct: list[str] = []
+    for row in rows:
+        name, _, rest = row.partition(":")
+        seen[name] += 1
+        distinct.append(row if seen[name] == 1 else f"{name}_{seen[name]}:{rest}")
     return "\n".join(
         [
             f"\\ Design {model.name}: bandwidths B in GB/s, time T in ms, cost C in thousands of dollars",
             "Minimize",
             f" objective: {objective}",
             "Subject To",
-            *_with_distinct_names(rows),
+            *distinct,
             "Bounds",
             *(f" {name} >= 0" for name in names),
             "End",
             "",
         ]
     )
-
-
-def _with_distinct_names(rows: list[str]) -> list[str]:
-    """The rows with distinct names."""
-    seen: dict[str, int] = {}
-    found: list[str] = []
-    for row in rows:
-        name, _, rest = row.partition(":")
-        seen[name] = seen.get(name, 0) + 1
-        found.append(row if seen[name] == 1 else f"{name}_{seen[name]}:{rest}")
-    return found
 
 
 def _minus(time: TimeExpression, maxima: Mapping[Maximum, int], unit: int = 1) -> str:
@@ -238,8 +234,17 @@ def smt_text(model: LibraModel) -> str:
     value = {"time": "time", "cost": "cost"}.get(model.objective, "(* time cost)")
     unit = 1 if model.objective == "cost" else 10**6
     best = Fraction(f"{model.best_value / unit:.15g}")
+    # Of time * cost, the first question limits both by numbers whose product is the limit, which is linear.
+    as_good = f"(<= {value} {_number(best * (1 + SLACK))})"
+    if model.objective == "time * cost":
+        cost = Fraction(f"{model.best_cost:.15g}") * (1 + SLACK / 2)
+        as_good = f"(and (<= cost {_number(cost)}) (<= time {_number(best * (1 + SLACK) / cost)}))"
     products = [f"(>= (* B{k} x{k}) 1)" for k, used in enumerate(model.time.has_traffic) if used]
-    good = [*_near_solution(model), *products, _as_good(model, value, best * (1 + SLACK))]
+    near = [
+        f"(and (>= B{k} {_number(rate * (1 - 10 * SLACK))}) (<= B{k} {_number(rate * (1 + 10 * SLACK))}))"
+        for k, rate in enumerate(Fraction(f"{rate:.9g}") for rate in model.bandwidth)
+    ]
+    good = [*near, *products, as_good]
     lines += _question("as good as the solution, near it", good)
     limit = f"(<= {value} {_number(best * BETTER)})"
     implied = _consequences(model, best * BETTER)
@@ -260,23 +265,6 @@ def _question(name: str, terms: list[str]) -> list[str]:
     ]
 
 
-def _as_good(model: LibraModel, value: str, limit: Fraction) -> str:
-    """That a value is at most a limit; of time * cost, by limits of both whose product it is, which is linear."""
-    if model.objective != "time * cost":
-        return f"(<= {value} {_number(limit)})"
-    cost = Fraction(f"{model.best_cost:.15g}") * (1 + SLACK / 2)
-    return f"(and (<= cost {_number(cost)}) (<= time {_number(limit / cost)}))"
-
-
-def _near_solution(model: LibraModel) -> list[str]:
-    """That bandwidths are near those of the solution."""
-    found: list[str] = []
-    for k, rate in enumerate(model.bandwidth):
-        at = Fraction(f"{rate:.9g}")
-        found.append(f"(and (>= B{k} {_number(at * (1 - 10 * SLACK))}) (<= B{k} {_number(at * (1 + 10 * SLACK))}))")
-    return found
-
-
 def _consequences(model: LibraModel, limit: Fraction) -> list[str]:
     """Linear constraints that follow from a limit of the objective and from B x >= 1, and contradict each other.
 
@@ -284,7 +272,11 @@ def _consequences(model: LibraModel, limit: Fraction) -> list[str]:
     """
     if model.objective != "time * cost":
         return _tangents(model, model.bandwidth)
-    ranges = cost_ranges(_problem(model), float(limit) * 10**6)
+    deadline = None if model.deadline is None else float(model.deadline)
+    unit_cost = np.array([float(d.unit_cost) for d in model.dimensions])
+    objective, rows = Objective(model.objective), rows_of(model.rows)
+    problem = DesignProblem(model.dimensions, model.time, unit_cost, rows, deadline, objective)
+    ranges = cost_ranges(problem, float(limit) * 10**6)
     return [f"(or {' '.join(_in_range(model, one, limit) for one in ranges)})"] if ranges else []
 
 
@@ -312,13 +304,6 @@ def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
             at = Fraction(f"{rate:.9g}")
             found.append(f"(>= (+ x{k} (* {_number(1 / at**2)} B{k})) {_number(2 / at)})")
     return found
-
-
-def _problem(model: LibraModel) -> DesignProblem:
-    deadline = None if model.deadline is None else float(model.deadline)
-    unit_cost = np.array([float(d.unit_cost) for d in model.dimensions])
-    rows = rows_of(model.rows)
-    return DesignProblem(model.dimensions, model.time, unit_cost, rows, deadline, Objective(model.objective))
 
 
 def _time(time: TimeExpression, maxima: Mapping[Maximum, int], unit: int = 1) -> str:
@@ -403,20 +388,13 @@ def time_tree(time: TimeExpression, factor: Fraction = Fraction(1)) -> dict[str,
     return parts[0] if len(parts) == 1 else {"sum": parts}
 
 
-def _whole_tree(model: LibraModel) -> dict[str, object]:
-    """The time of all workloads, each with its weight."""
-    if len(model.trained) < 2:
-        return time_tree(model.time)
-    return {
-        "sum": [
-            {"workload": one.workload.name, "weight": number(one.weight), "of": time_tree(one.time)}
-            for one in model.trained
-        ]
-    }
-
-
 def json_text(model: LibraModel) -> str:
     """NAME.libra.json: everything that the other files say."""
+    weighted: list[dict[str, object]] = [
+        {"workload": one.workload.name, "weight": number(one.weight), "of": time_tree(one.time)}
+        for one in model.trained
+    ]
+    time = {"sum": weighted} if len(weighted) > 1 else time_tree(model.time)
     found = {
         "format": "collc libra 1",
         "name": model.name,
@@ -425,7 +403,7 @@ def json_text(model: LibraModel) -> str:
             {"kind": d.kind, "npus": d.size, "tier": d.tier, "cost_per_GBps": number(d.unit_cost)}
             for d in model.dimensions
         ],
-        "time": _whole_tree(model),
+        "time": time,
         "objective": model.objective,
         "constraints": [
             {"coefficients": _numbers(row.coefficients), "operator": row.operator, "limit": number(row.limit)}
