@@ -317,7 +317,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
 )
 def std_command(chosen: argparse.Namespace) -> Exit:
     """`collc std`: the standard library, or the source of one of its declarations."""
-    from collc.source.std_listing import std_entries, std_source
+    from collc.source.standard_library import std_entries, std_source
 
     if chosen.name is not None:
         print(std_source(chosen.name))

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from collc.base.atomic_files import Draft
-from collc.base.diagnostics import Diagnostic
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Outcome
 from collc.base.options import OptionValue
 from collc.ten.module import Module
 from collc.ten.network import Network

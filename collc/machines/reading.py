@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 from xml.parsers import expat
 
-from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
-from collc.base.messages import line_starts
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError, line_starts
 from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 
 MAX_BYTES: Final = 64 << 20

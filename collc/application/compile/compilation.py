@@ -30,16 +30,25 @@ from collc.application.compile.proofs import (
 from collc.application.schedule_times import check_possible, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder, open_draft
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.diagnostics import (
+    CheckFailed,
+    CollcError,
+    Diagnostic,
+    Note,
+    Outcome,
+    SourceError,
+    SourceFile,
+    Span,
+    UsageError,
+)
 from collc.base.interrupts import stopping_at_signals
-from collc.base.messages import Outcome
 from collc.base.reading import real_path
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.pipeline import parse_pipeline
 from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
-from collc.source.textbook_names import synthesizer_hint
+from collc.source.standard_library import synthesizer_hint
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 

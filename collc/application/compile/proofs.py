@@ -13,8 +13,7 @@ import numpy as np
 from collc.application.compile.compile_report import Optimality, ShorterSchedule
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import open_draft, path_inside, write_file
-from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, Span
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceError, Span
 from collc.base.units import decimal, format_time, serialization_time
 from collc.emit.ten import write_ten
 from collc.source.program import CheckRequest, ScheduleRequest

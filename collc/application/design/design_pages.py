@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from collc.application.design.designs import DesignReport, problem_of, solved_design
-from collc.base.diagnostics import Exit, NoSchedule, SourceError
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import Exit, NoSchedule, SourceError, fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time
 from collc.base.wording import plural

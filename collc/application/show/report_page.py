@@ -12,8 +12,7 @@ import numpy as np
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Progress
 from collc.application.verify.file_report import FileReport
-from collc.base.diagnostics import Diagnostic, SourceError
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import Diagnostic, SourceError, fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import plural

@@ -141,7 +141,7 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    from collc.source.textbook_names import textbook_names
+    from collc.source.standard_library import textbook_names
 
     known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:

@@ -10,9 +10,8 @@ from math import fsum
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError, printable
 from collc.base.reading import read_text
-from collc.base.rendering import printable
 from collc.base.tables import Table
 from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import phrase

@@ -14,8 +14,7 @@ from collc.application.program_files import not_one_schedule
 from collc.application.schedule_times import check_possible, step_count
 from collc.application.verify.file_report import FileReport, reasons_of
 from collc.application.verify.named_collectives import check_demand, collective_named, named_chunks
-from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError, UsageError
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceError, UsageError
 from collc.base.units import format_time
 from collc.base.wording import phrase
 from collc.ten.module import Module
