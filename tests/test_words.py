@@ -408,7 +408,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 18,
-        "collc/synthesis": 180,
+        "collc/synthesis": 179,
         "collc/ten": 6,
         "collc/tuning": 2,
         "collc/verification": 9,
