@@ -65,9 +65,12 @@ def _by_bounds(request: ScheduleRequest, module: Module, given: int, bound: Boun
             f"no schedule with {plural(given, 'chunk')} per block takes less than {least_time}; the bound for any "
             f"number of chunks is {_less(ideal.time, bound.time)}: try chunks: auto"
         )
-    bounds = {number: _bound(choice.request(number), module, ideal) for number in others}
-    least = min(bounds.values())
-    if least >= (1 - LEAST_GAIN) * bound.time:
+    bounds: dict[int, int] = {}
+    least = most = (1 - LEAST_GAIN) * bound.time
+    for number in reversed(others):
+        bounds[number] = _bound(choice.request(number), module, ideal, int(NEAR_LEAST * least) + 1)
+        least = min(least, bounds[number])
+    if least >= most:
         return ""
     number = min(number for number, time in bounds.items() if time <= NEAR_LEAST * least)
     return (
@@ -125,10 +128,11 @@ def _less(time: int, than: int) -> str:
     return f"{int(100 * (1 - time / than))} % less"
 
 
-def _bound(request: ScheduleRequest, module: Module, ideal: Bound) -> int:
+def _bound(request: ScheduleRequest, module: Module, ideal: Bound, most: int | None = None) -> int:
+    """The bound of another number of chunks; if that is at least `most`, some number that is."""
     from collc.synthesis.bounds import lower_bound
 
-    return lower_bound(module.network, request.demand, module.model, ideal=ideal).time
+    return lower_bound(module.network, request.demand, module.model, most, ideal).time
 
 
 def _powers_of_two(numbers: tuple[int, ...]) -> list[int]:
