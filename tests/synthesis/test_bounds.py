@@ -144,7 +144,7 @@ def small_copies(draw):
     return count, links, [draw(holders) for _ in range(chunks)], [draw(holders) for _ in range(chunks)]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(small_copies())
 def test_never_above_the_optimum_by_brute_force(problem):
     count, links, pre, post = problem
