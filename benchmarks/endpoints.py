@@ -102,8 +102,7 @@ def rows(found: Sequence[Point]) -> Iterator[str]:
 
 def write_plot(found: Sequence[Point], path: Path) -> None:
     """Write the plot of all points as SVG."""
-    from collc.pictures.axes import Axis
-    from collc.pictures.charts import Series, line_chart
+    from collc.pictures.charts import Axis, Series, line_chart
 
     series = [
         Series(mode, [(one.memory, one.bandwidth) for one in found if one.mode == mode]) for mode in MEMORY_TRAFFIC

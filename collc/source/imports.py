@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from collc.base.collection import without_collection
 from collc.base.diagnostics import NoSchedule, Note, SourceError, SourceFile, Span
+from collc.base.memory import without_collection
 from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean

@@ -28,7 +28,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, Transfers
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.factored_check import is_proved
+from collc.verification.factored_check import representatives_of
 from collc.verification.valid_transfers import clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
 
@@ -169,6 +169,12 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     _check_chunks(module, transfers, clock, findings, compiled)
     queued = messages is not None and bool((messages.ready < transfers.start)[messages.number >= 0].any())
     return findings.verdict(queued)
+
+
+def is_proved(module: Module, schedule: FactoredSchedule) -> bool:
+    """Whether a factored schedule is right because the chunks of its representatives are."""
+    representatives = representatives_of(module, schedule)
+    return representatives is not None and verify_schedule(representatives).ok
 
 
 def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compare.alternatives import SYNTHESIZED, TEXTBOOK
 from collc.application.compare.comparing import Comparison, compare_file
+from collc.application.simulate.module_simulation import SYNTHESIZED, TEXTBOOK
 from collc.command.cli import main
 
 PROGRAM = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from collc.application.compile import schedule_checks as early_checks
+from collc.application.compile import proofs as early_checks
 from collc.application.sweep import sweeping
 from collc.application.topology import topology_summary
 from collc.base import interrupts, memory, reading

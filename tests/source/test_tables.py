@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collc.base.diagnostics import SourceError, SourceFile
-from collc.base.rendering import render
+from collc.base.diagnostics import SourceError, SourceFile, render
 from collc.source import imports, load_program
 from collc.source.elaboration.elaborate import load_topology
 from collc.source.parsing.parse import parse_with_tables

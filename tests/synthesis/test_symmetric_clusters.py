@@ -26,7 +26,7 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
-from collc.verification.factored_check import is_proved
+from collc.verification.schedule_check import is_proved
 from tests import support
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled, unlisted

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from collc.application.reports import Reports, html_of
-from collc.base.diagnostics import Diagnostic, Exit
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Exit, Outcome
 from collc.base.tables import Column, Table, table_of
 from collc.base.units import format_time, percent
 from collc.ten.module import Module, ParetoPoint

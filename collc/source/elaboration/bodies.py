@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.frames import Frame
+from collc.source.elaboration.values import Frame
 from collc.source.parsing.syntax import For, If, Let, Statement
 from collc.ten.arrays import Int64Array
 

@@ -12,8 +12,7 @@ from collc.base.wording import plural
 from collc.source import types as ty
 from collc.source.elaboration import arithmetic as exact
 from collc.source.elaboration.containers import flatten_lists
-from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.values import Data, Interval, ListArray, Value, is_column
+from collc.source.elaboration.values import Data, Frame, Interval, ListArray, Value, as_rows, is_column
 from collc.source.parsing.expressions import Call
 from collc.source.problems import fail
 

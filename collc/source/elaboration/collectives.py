@@ -16,9 +16,8 @@ from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.containers import flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topology_parts import check_npus
-from collc.source.elaboration.values import Data, ListArray, Value, is_column, npu_numbers, size_of
+from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column, npu_numbers, size_of
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement

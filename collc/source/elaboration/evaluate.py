@@ -30,7 +30,6 @@ from collc.source.elaboration.containers import (
     slice_numbers,
     sorted_unique,
 )
-from collc.source.elaboration.frames import Frame, as_rows, loop_frame
 from collc.source.elaboration.topology_parts import (
     IndexSlice,
     PartIndex,
@@ -43,10 +42,13 @@ from collc.source.elaboration.topology_parts import (
 from collc.source.elaboration.topology_values import Topology, TopologyPart, product
 from collc.source.elaboration.values import (
     Data,
+    Frame,
     Interval,
     ListArray,
     Value,
+    as_rows,
     is_column,
+    loop_frame,
     npus,
     single_list,
     stacked_rows,

@@ -27,10 +27,9 @@ from collc.source.elaboration.attributes import (
 )
 from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
-from collc.source.elaboration.values import Data, ListArray, Value, is_column
+from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr, Name, root_of
 from collc.source.problems import fail

@@ -15,8 +15,7 @@ from collc.base.units import Dimension
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing import tokens as t
-from collc.source.parsing.literals import LiteralError, number, quantity, string_value, whole_number
-from collc.source.parsing.tokens import Token
+from collc.source.parsing.tokens import LiteralError, Token, number, quantity, string_value, whole_number
 
 MAX_NESTING: Final = 64
 """Maximum nesting of blocks, brackets and operators."""

@@ -9,11 +9,10 @@ from typing import cast
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.reading import read_text
 from collc.base.resources import standard_library
-from collc.source.parsing.automaton import Automaton, Unexpected
 from collc.source.parsing.build import Builder
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.syntax import File
-from collc.source.parsing.table import load_table
+from collc.source.parsing.table import Automaton, Unexpected, load_table
 
 MAX_BYTES = 16 * 2**20
 """Bytes of the largest source file that is accepted."""

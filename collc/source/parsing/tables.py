@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.source.parsing import syntax as s
-from collc.source.parsing.automaton import Automaton, Unexpected
 from collc.source.parsing.build import Builder, TableNode
 from collc.source.parsing.expressions import IntLiteral, Name, Node, NumberList
-from collc.source.parsing.table import Table
+from collc.source.parsing.table import Automaton, Table, Unexpected
 from collc.source.parsing.tokens import END, INT, NAME, Token
 
 MIN_LINES: Final = 64

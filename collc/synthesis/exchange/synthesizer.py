@@ -228,9 +228,11 @@ class _ExchangePlanner:
             rows = down.transfers
             there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
             return RowSchedule(down.model, there)
-        meter = WorkMeter()
-        schedule = self._spread(task, replace(self._effort, work=meter, bound=None))
-        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end when they get longer than the best
+        work = self._effort.work
+        meter = WorkMeter(most=work.remainder, compiles=work.compiles)
+        schedule = self._spread(task, replace(self._effort.with_work(meter), bound=None))
+        work.compiles = meter.compiles
+        work.add(meter.spent + BOUND_WORK)
         return schedule
 
 

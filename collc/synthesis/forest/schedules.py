@@ -94,6 +94,8 @@ class Portfolio:
             if self.best is not None and (count.time * unit >= self.best[0] or work > self._work):
                 continue
             self._spend(work)
+            if self._effort.work.is_exceeded:
+                break
             try:
                 trees, time = grown.trees(count, shallow)
             except SourceError as error:
@@ -139,6 +141,8 @@ class Portfolio:
         problem = self._chunks_for(forest.batches)
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
         self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
+        if self._effort.work.is_exceeded:
+            return False
         found, end = list_schedule(problem, transfers, steps, turns)
         self._runs.append((end, forest, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
@@ -333,15 +337,11 @@ def list_schedule(
     moved = link >= 0
     busy, total = (np.where(moved, times[link], 0) for times in (problem.busy, problem.total))
     tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
-    found = best_starts(tasks, {}, _never, turns)
+    found = best_starts(tasks, {}, Effort(), turns)
     assert found is not None
     end, start = found
     chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]
     return Transfers.of(chunk[moved], link[moved], start[moved], reduced[moved]), end
-
-
-def _never() -> bool:
-    return False
 
 
 def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FOREVER = 1 << 62
 
-BATCH = 1 << 17
+BATCH = 1 << 14
 """Transfers between two calls of `go_on`."""
 
 
@@ -128,8 +128,6 @@ class EventMatching:
         begin(self._network, chunks, sets, progress)
         verdict = kernels.RUNNING
         while verdict == kernels.RUNNING:
-            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing_count)):
-                return None
             verdict = run(
                 self._network,
                 chunks,
@@ -140,6 +138,8 @@ class EventMatching:
                 FOREVER if limit is None else limit,
                 BATCH,
             )
+            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing_count)):
+                return None
         if verdict == kernels.STUCK:
             raise AssertionError("a wanted chunk cannot be reached")
         if verdict == kernels.TOO_LONG:
