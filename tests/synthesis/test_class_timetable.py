@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from collc.graph.translations import find_translations
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.first_gaps import first_gaps
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.routes import ClassTimes
+from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.ten.schedule import LinkModel
 from tests.support import network, switched
 from tests.synthesis.clusters import NIC, both

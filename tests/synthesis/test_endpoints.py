@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.endpoints import point, rows, write_plot
 from collc.base.diagnostics import CollcError, NoSchedule
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.task import Effort

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from collc.base.diagnostics import NoSchedule
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exact import exact_sums
 from collc.synthesis.task import Effort

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import lower_bound
-from collc.synthesis.reductions.compose import has_reductions, join, solve, split
-from collc.synthesis.reductions.invert import invert_schedule
+from collc.synthesis.reductions.compose import has_reductions, invert_schedule, join, solve, split
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op

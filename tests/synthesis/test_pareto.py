@@ -8,8 +8,7 @@ import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.command.cli import main
-from collc.passes.context import PassContext
-from collc.passes.registry import Synthesize
+from collc.passes.registry import PassContext, Synthesize
 from collc.synthesis.exact.pareto import pareto_points
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand

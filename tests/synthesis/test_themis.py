@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.by_dimension.orders import MOST_DIMENSIONS, balanced_orders, greedy_orders, order_load
 from collc.ten.module import Module
 from collc.ten.transform import product
