@@ -128,7 +128,7 @@ def modules() -> frozenset[str]:
 @cache
 def names() -> frozenset[str]:
     """All words with an underscore in code, in texts of code, and in the project's other languages."""
-    found = set[str]().union(*(code(path).words for path in set(PYTHON) - {Path(__file__)}))
+    found = FOREIGN.union(*(code(path).words for path in set(PYTHON) - {Path(__file__)}))
     word = re.compile(r"\w+")
     found.update(path.stem for path in PYTHON)
     for path in [*ROOT.glob("pyproject.toml"), *(ROOT / "grammar").iterdir(), *ROOT.glob("*/**/*.coll")]:
@@ -151,7 +151,7 @@ def dead(text: str) -> Iterator[str]:
             numbers = {match[2], match[3] or match[2]}
             yield from (f"{match[1]}, section {number}" for number in sorted(numbers - sections(match[1])))
     yield from (f"code {match[0]}" for match in _CODE.finditer(text) if match[0] not in catalogue())
-    yield from (f"name {match[0]}" for match in _NAME.finditer(text) if match[0] not in names() and match[0] not in FOREIGN)
+    yield from (f"name {match[0]}" for match in _NAME.finditer(text) if match[0] not in names())
 
 
 def _dead_paths(text: str) -> Iterator[str]:
