@@ -38,7 +38,7 @@ def table_module() -> Module:
     return replace(rows_module(), model=model, schedule=StepSchedule(model, table, 7, 1))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(modules())
 def test_reads_back(tmp_path: Path, module: Module) -> None:
     save_module(module, tmp_path / "m.ten")
