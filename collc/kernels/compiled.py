@@ -73,12 +73,14 @@ def interruptible(function: Kernel) -> Kernel:
     return cast("Kernel", run)
 
 
-def runs_compiled(function: Callable[..., Any], work: int) -> bool:
-    """Whether a kernel is to run compiled: for much work, or if this process has used it so before.
+def is_long(work: int) -> bool:
+    """Whether a kernel runs compiled in a fresh process. work: microseconds that plain Python takes, about, in all."""
+    return work > MOST_PLAIN
 
-    work: microseconds that plain Python takes, about, for all calls that are to come.
-    """
-    return work > MOST_PLAIN or function in _REQUESTED
+
+def runs_compiled(function: Callable[..., Any], work: int) -> bool:
+    """Whether a kernel is to run compiled: for long work, or if this process has used it so before."""
+    return is_long(work) or function in _REQUESTED
 
 
 def version_of(function: Kernel, compile_it: bool) -> Kernel:

@@ -8,13 +8,14 @@ for resource-constrained project scheduling", EJOR 1992).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collc.kernels.compiled import numbers, runs_compiled, version_of, word_shape, zeros
+from collc.kernels.compiled import is_long, numbers, runs_compiled, version_of, word_shape, zeros
 from collc.kernels.overlapped_lists import ListProgress, TaskTable, UrgencyOrder, list_schedule
+from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.synthesis.timeline import Timeline, interval_table
 from collc.ten.arrays import Int32Array, Int64Array
 
@@ -29,6 +30,9 @@ LONG = 1_000_000
 
 BATCH = 1 << 20
 """Tasks between two calls of `stop`."""
+
+TASK_WORK = 3
+"""Work of a task in a schedule, as WorkMeter counts it in plain Python; about that of growing a tree to it, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +85,18 @@ class _OneWay:
 
 
 def best_starts(
-    tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool], turns: int = TURNS
+    tasks: Tasks, reserved: dict[int, Timeline], effort: Effort, turns: int = TURNS
 ) -> tuple[int, Int64Array] | None:
     """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that.
 
     The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
-    at most; at most one of many tasks.
+    at most; at most one of many tasks. effort: counts the work, and may stop it.
     """
-    compile_it = runs_compiled(list_schedule, TASK_TIME * len(tasks))
+    plain_work, work = TASK_TIME * len(tasks), TASK_WORK * len(tasks)
+    compile_it = runs_compiled(list_schedule, plain_work)
+    if is_long(plain_work):
+        effort.work.add_compiler()
+        work //= COMPILED_TIMES
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
     least = int(loads.max())
@@ -97,16 +105,18 @@ def best_starts(
     rank = np.arange(len(tasks), dtype=np.int32)
     best: tuple[int, Int64Array] | None = None
     for _ in range(1 + (turns if len(tasks) < LONG else min(turns, 1))):
-        start = _starts(forward, rank, reserved, stop)
+        effort.work.add(work)
+        start = _starts(forward, rank, reserved, effort)
         if start is None:
             break
         end = int((start + tasks.total).max(initial=0))
         if best is not None and end >= best[0]:
             break
         best = end, start
-        if end <= least or not turns or stop():
+        if end <= least or not turns or effort.stop():
             break
-        mirrored = _starts(backward, _ranks_by(-(start + tasks.total)), {}, stop)
+        effort.work.add(work)
+        mirrored = _starts(backward, _ranks_by(-(start + tasks.total)), {}, effort)
         if mirrored is None:
             break
         whole = int((mirrored + tasks.busy).max(initial=0))
@@ -124,16 +134,14 @@ def _ranks_by(key: Int64Array) -> Int32Array:
     return rank
 
 
-def _starts(
-    side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], stop: Callable[[], bool]
-) -> Int64Array | None:
+def _starts(side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], effort: Effort) -> Int64Array | None:
     """int64[n]: when each task enters its link, the one of lowest rank first; None if stopped."""
     run = version_of(list_schedule, side.compile_it)
     order, words = _order(side.tasks, rank, side.compile_it)
     progress = _progress(side, words, order.first_word, reserved)
     more = True
     while more:
-        if stop():
+        if effort.stop():
             return None
         more = run(side.table, order, progress, progress.counters[1] + BATCH)
     return np.asarray(progress.start, np.int64)

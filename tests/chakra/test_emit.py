@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import SimulationSettings, simulate_file
-from collc.application.verify.file_verification import Expectation, verify_file
-from collc.application.verify.trace_verification import verify_traces
+from collc.application.verify.file_verification import Expectation, verify_file, verify_traces
 from collc.base.diagnostics import SourceError
 from collc.base.units import serialization_time
 from collc.chakra import reader

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from collc.application.compile.plan_choice import fastest_plan
+from collc.application.emit.file_times import fastest_plan
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
-from collc.emit.mscclpp import write_plan
+from collc.emit.msccl import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plan_of, plans_of, remarks_of

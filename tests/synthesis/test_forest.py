@@ -111,7 +111,7 @@ def both_directions(draw: st.DrawFn) -> tuple[Network, list[int]]:
 def test_rerouted_trees_span_the_members(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     choose_kernels(monkeypatch, compiled)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=20)
     @given(both_directions(), st.sampled_from([0, 256, 4096]))
     def holds(case: tuple[Network, list[int]], shallow: int) -> None:
         net, demand = case

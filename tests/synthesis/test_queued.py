@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.application.compile.build_input import BuildInput
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.schedule_build import build_schedule
+from collc.application.compile.planning import BuildInput
 from collc.application.settings import Settings
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import SourceFile

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
 from collc.source import types as ty
-from collc.source.automatic_chunks import AUTO, CHUNKS
 from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
-from collc.source.elaboration.binding import match_arguments, parameter_type
 from collc.source.elaboration.builtins import BUILTINS, call_type
 from collc.source.elaboration.evaluate import literal_value
+from collc.source.elaboration.file_context import match_arguments, parameter_type
+from collc.source.elaboration.requests import AUTO, CHUNKS
 from collc.source.parsing import expressions as ex
 from collc.source.parsing.syntax import ChangedDevice, ChangedLink, DeviceDeclaration, Parameter, TopologyTemplate, With
 from collc.source.problems import Problems, fail
@@ -49,14 +49,16 @@ class TypeScope:
 class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
     """Infers the types of the expressions of one file.
 
-    Errors go to `problems`; the type of the expression is then ANY, which fits everywhere. global_type: the type of a
-    top-level value by its name.
+    Errors go to `problems`; the type of the expression is then ANY, which fits everywhere.
     """
 
-    def __init__(self, file: FileScope, problems: Problems, global_type: Callable[[str, Span], ty.Type | None]) -> None:
+    def __init__(self, file: FileScope, problems: Problems) -> None:
         self.file = file
         self.problems = problems
-        self.global_type = global_type
+
+    def global_type(self, name: str, span: Span) -> ty.Type | None:
+        """The type of a let, param or group of the file or its imports; None if there is none of that name."""
+        raise NotImplementedError
 
     def report(self, error: SourceError) -> None:
         """Keep the messages of an error; the check goes on."""

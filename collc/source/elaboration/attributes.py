@@ -13,8 +13,7 @@ from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean, phrase, plural
 from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.values import ListArray, Value
+from collc.source.elaboration.values import Frame, ListArray, Value
 from collc.source.host_lists import expanded_hosts, is_host_range
 from collc.source.parsing.expressions import Argument, Expr
 from collc.source.problems import fail

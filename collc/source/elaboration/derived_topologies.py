@@ -22,7 +22,6 @@ from collc.source.elaboration.attributes import (
     labels_of,
 )
 from collc.source.elaboration.evaluate import Evaluator, row_by_row
-from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topologies import UNKNOWN_RATES, TopologyBuilder
 from collc.source.elaboration.topology_parts import (
     MAX_NAMES,
@@ -33,7 +32,7 @@ from collc.source.elaboration.topology_parts import (
     part_named,
 )
 from collc.source.elaboration.topology_values import Topology, TopologyPart
-from collc.source.elaboration.values import npu_numbers
+from collc.source.elaboration.values import Frame, npu_numbers
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.problems import fail

@@ -9,8 +9,8 @@ from unicodedata import normalize
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
 from collc.base.wording import closest_name, did_you_mean, phrase
+from collc.source.limits import MAX_ERRORS
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import STATEMENT_STARTS, Automaton, accepts_statement
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import (
     ANYWHERE,
@@ -24,12 +24,8 @@ from collc.source.parsing.expectations import (
     token_name,
     where_argument_stands,
 )
-from collc.source.parsing.literals import unit_hint
-from collc.source.parsing.table import Table
-from collc.source.parsing.tokens import Token
-
-MAX_ERRORS: Final = 50
-"""Errors that are reported of one file."""
+from collc.source.parsing.table import STATEMENT_STARTS, Automaton, Table, accepts_statement
+from collc.source.parsing.tokens import Token, unit_hint
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}

@@ -18,14 +18,14 @@ from itertools import pairwise
 import numpy as np
 
 from collc.base.diagnostics import SourceError
-from collc.kernels.compiled import MOST_PLAIN
+from collc.kernels.compiled import is_long
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import Candidate
 from collc.synthesis.list_schedule import TASK_TIME, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.schedule import Transfers
-from collc.ten.translations import Translations
 
 GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""
@@ -95,6 +95,8 @@ class Portfolio:
             if self.best is not None and (count.time * unit >= self.best[0] or work > self._work):
                 continue
             self._spend(work)
+            if self._effort.work.is_exceeded:
+                break
             try:
                 trees, time = grown.trees(count, shallow)
             except SourceError as error:
@@ -139,7 +141,9 @@ class Portfolio:
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
-        self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if TASK_TIME * len(transfers) <= MOST_PLAIN else 1))
+        self._spend(len(transfers) * (1 + 2 * turns) * (1 if is_long(TASK_TIME * len(transfers)) else PLAIN))
+        if self._effort.work.is_exceeded:
+            return False
         found, end = list_schedule(problem, transfers, steps, turns)
         self._runs.append((end, forest, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
@@ -324,7 +328,7 @@ def list_schedule(
     moved = link >= 0
     busy, total = (np.where(moved, times[link], 0) for times in (problem.busy, problem.total))
     tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
-    found = best_starts(tasks, {}, lambda: False, turns)
+    found = best_starts(tasks, {}, Effort(), turns)
     assert found is not None
     end, start = found
     chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]

@@ -35,6 +35,7 @@ from collc.kernels.spread_tables import (
 from collc.synthesis.swarm.path_classes import non_minimal_paths, path_class_numbers, path_classes_of
 from collc.synthesis.swarm.plans import PathTransfers
 from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.task import COMPILED_TIMES
 from collc.ten.arrays import BoolArray, Int64Array
 
 PATH_WORK: Final = 4
@@ -43,9 +44,6 @@ PATH_WORK: Final = 4
 SERVE_WORK: Final = 3
 PATHS_LOOKED_AT: Final = 10
 """The work of looking for what an NPU can get: SERVE_WORK, and 1 for every PATHS_LOOKED_AT paths."""
-
-COMPILED_TIMES: Final = 10
-"""How many times as fast compiled attempts are."""
 
 PAUSE: Final = 100_000
 """Work, in plain Python, after which the kernel returns, so that the search can be stopped."""

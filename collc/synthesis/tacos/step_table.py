@@ -63,6 +63,7 @@ def matched_steps(
                     left -= fifo(network, progress, low, high, *given)
                     left -= sum(future.result() for future in futures)
             steps += more
+    go_on(1.0)
     while steps and (table[steps - 1] == network.none).all():
         steps -= 1
     return table[:steps]
