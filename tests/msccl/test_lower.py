@@ -61,6 +61,7 @@ def test_every_collective_is_right(network, collective, chunks, tmp_path):
         assert program.placement is Placement.BOTH
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_networks_and_options(seed, tmp_path):
     draw = random.Random(seed)

@@ -49,6 +49,7 @@ def kept(npus: int) -> Module:
 NETWORKS = [ring(5), ring(6), ring(8), grid(3, 2), grid(3, 3)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("net", NETWORKS, ids=lambda net: f"{net.name}{net.npu_count}")
 @pytest.mark.parametrize("options", [MscclOptions(), MscclOptions(instances=2), MscclOptions(placement=Placement.OUT)])
 def test_files_are_right(net: Network, options: MscclOptions, tmp_path: Path) -> None:

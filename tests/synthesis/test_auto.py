@@ -224,7 +224,7 @@ def time_of(module: Module) -> int:
     return module.schedule.collective_time(module.network, module.demand)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(25))
 def test_pipelined_is_never_longer_than_stored(seed: int):
     net, demand = reachable_world(seed)

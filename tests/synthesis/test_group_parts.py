@@ -41,6 +41,7 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
     return joined
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("make", [all_reduce, all_gather, all_to_all, broadcast])
 def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:

@@ -51,6 +51,7 @@ def attempt(problem: SwarmProblem, rule: SpreadRule, limit: int | None, most: in
     return found, plain.work
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_problems(seed: int) -> None:
     problems = problems_of(random_module(random.Random(seed)))

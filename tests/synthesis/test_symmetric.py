@@ -217,6 +217,7 @@ def test_unlike_rates_and_pipelined_links(kind_, chunks, model):
         assert bound <= time <= bound * (100 + WITHIN[kind_, chunks, model].get(name, 0.2)) / 100, name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("net", UNLIKE.values())
 def test_no_worse_than_search_and_matching(net, model):

@@ -79,6 +79,7 @@ PUBLIC = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("net", "chunks", "gib", "microseconds"), PUBLIC)
 def test_acceptance_numbers_of_public_tacos(net, chunks, gib, microseconds):
     size = math.ceil(Fraction(gib * GiB, len(net.npus) * chunks))
@@ -89,6 +90,7 @@ def test_acceptance_numbers_of_public_tacos(net, chunks, gib, microseconds):
     assert time == lower_bound(net, demand, LinkModel.STORE).time
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("pods", "ratio"), [(4, 1.26), (8, 1.13), (16, 1.06)])
 def test_component_rule_on_ring_fc_switch(pods, ratio):
     """Against the cut bound: all slow links always busy, and one fast hop for what comes last."""
