@@ -49,7 +49,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: f"{n.name}x{n.npu_count}")
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("chunks", [1, 3])

@@ -68,6 +68,7 @@ def test_files_give_the_sums_on_data(profile: Profile, tmp_path: Path) -> None:
         assert all(report.ok for report in reports)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("net", NETWORKS[:4], ids=lambda net: f"{net.name}{net.npu_count}")
 def test_plans_give_the_sums(net: Network, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"

@@ -435,6 +435,7 @@ def all_reduced(net: Network, chunks: int, model: LinkModel = PIPELINED) -> Modu
     return Module("m", net, support.all_reduce(net.npus.tolist(), size, chunks), model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("net", "chunks", "share"), [(weak(8, 30), 8, 0.75), (mesh(4, 4), 8, 0.85)])
 def test_trees_used_both_ways(net: Network, chunks: int, share: float) -> None:
     """Against the bound of all partitions; nothing is faster than 1.15 times RS + AG, whose bound is that of cuts."""
