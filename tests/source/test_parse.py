@@ -16,10 +16,10 @@ from lark.exceptions import UnexpectedInput
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.resources import grammar_file
 from collc.base.units import UNITS, Dimension
+from collc.source.limits import MAX_BYTES, MAX_NESTING
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.parsing.build import MAX_NESTING
-from collc.source.parsing.parse import MAX_BYTES, parse
+from collc.source.parsing.parse import parse
 from collc.source.parsing.table import built_table, lark_parser, load_table, stored_table
 from collc.source.parsing.tokens import quantity
 from tests.source.programs import EVERYTHING, plain, samples
