@@ -91,6 +91,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_gathers_have_the_rate_of_the_narrowest_cut() -> None:
     @settings(deadline=None, max_examples=32)
@@ -148,6 +149,7 @@ def flow_out(graph: Digraph, capacity: Int64Array, members: list[int], part: lis
     return min(capacity_out(graph, capacity, one) for one in sets)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_all_reduces_have_the_bound_of_the_worst_partition() -> None:
     @settings(deadline=None, max_examples=24)
