@@ -92,6 +92,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     choose_kernels(monkeypatch, request.param == "compiled")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_gathers_have_the_rate_of_the_narrowest_cut() -> None:
     @settings(deadline=None, max_examples=32)
@@ -149,6 +150,7 @@ def flow_out(graph: Digraph, capacity: Int64Array, members: list[int], part: lis
     return min(capacity_out(graph, capacity, one) for one in sets)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_all_reduces_have_the_bound_of_the_worst_partition() -> None:
     @settings(deadline=None, max_examples=24)

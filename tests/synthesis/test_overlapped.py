@@ -65,6 +65,7 @@ def test_beats_reduce_scatter_and_all_gather_on_meshes(net, chunks, steps):
     assert lower_bound(net, demand, LinkModel.STORE).time <= time <= steps * STEP
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("net", [ring(5), grid(3, 3), dgx1(), unequal_mesh(3, 4, kind(50, HALF), kind(75, HALF))])
 @pytest.mark.parametrize("make", [all_reduce, reduce_scatter, reduce])
