@@ -146,3 +146,10 @@ def _most_on_a_channel(program: Program) -> int:
         receives = Counter(tb.channel for tb in gpu.threadblocks if tb.receive >= 0)
         most = max(most, *sends.values(), *receives.values(), 0)
     return most
+
+
+PLAN_STARTS: Final = 2**31 - 1
+"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
+
+PLAN_END: Final = 2**32 - 2**22
+"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""

@@ -33,7 +33,7 @@ class SweepSettings:
     definitions: by param, the texts of its values. algorithms, seeds, chunks: the values of each; () for what the
     program says. schedule: the only one to compile. trials, threads, time_limit, link_model: of all cases.
     output: the table. plot: a chart of it. timings: whether the table has the CPU seconds of each case, which differ
-    from run to run. processes: where cases run.
+    from run to run. processes: that run the cases.
     """
 
     definitions: tuple[tuple[str, tuple[str, ...]], ...] = ()
