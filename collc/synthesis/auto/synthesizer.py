@@ -302,24 +302,26 @@ class _Search:
 
     def by_group(self) -> None:
         """Plans each group on the links of its own NPUs, as a problem of its own."""
-        candidate = None if self._effort.stop() else by_group(self._module, self._planned_part)
+        candidate = None if self._effort.stop() else by_group(self._module, self._plan_part)
         if candidate is not None:
             self._take(candidate)
 
-    def _planned_part(self, module: Module, parts: int) -> tuple[Module, int]:
+    def _plan_part(self, module: Module, parts: int) -> tuple[Module, int]:
         """A part with its best schedule, and the work of that. parts: how many there are. Raises what candidates do."""
         effort = replace(self._effort, time_limit=None, unwinds=False)
-        return self._searched(module, effort, (self.most - self.tried.spent) // (2 * parts), self.spare // (2 * parts))
+        return self._best_of_module(
+            module, effort, (self.most - self.tried.spent) // (2 * parts), self.spare // (2 * parts)
+        )
 
     def _search_sums(self, module: Module, meter: WorkMeter) -> Module:
         """A module of sums among nodes with its best schedule; counts its work. Raises what candidates do."""
         effort = replace(self._effort.with_work(meter), library=None, time_limit=None, unwinds=False)
         most = self.most if meter.remainder is None else meter.remainder
-        planned, work = self._searched(module, effort, most, most)
+        planned, work = self._best_of_module(module, effort, most, most)
         meter.add_setup(work)
         return planned
 
-    def _searched(self, module: Module, effort: Effort, most: int, spare: int) -> tuple[Module, int]:
+    def _best_of_module(self, module: Module, effort: Effort, most: int, spare: int) -> tuple[Module, int]:
         nested = _Search(module, effort, self._synthesizers)
         nested.most, nested.spare = most, spare
         nested.run()
@@ -339,7 +341,7 @@ class _Search:
             candidate = min(waiting, key=lambda one: self._budgets[one.name] / GROWTH**one.ahead)
             waiting.remove(candidate)
             budget = self._budgets[candidate.name]
-            left = budget if self.tried.best is None else self._left(candidate)
+            left = budget if self.tried.best is None else self._work_left(candidate)
             many = 2 if candidate.name in self.tried.attempts else GROWTH
             if self._is_wanted(candidate) and many * left > budget:
                 self._budgets[candidate.name] = GROWTH * budget
@@ -354,7 +356,7 @@ class _Search:
             return
         for candidate in textbook_candidates(self._module, library):
             if self._is_wanted(candidate):
-                self._take(candidate, None, max(0, self._left(candidate)))
+                self._take(candidate, None, max(0, self._work_left(candidate)))
 
     def _next_longer(self) -> tuple[Candidate, int, int] | None:
         """The next turn of the searches that came near the best; of the one that has had least work."""
@@ -362,7 +364,7 @@ class _Search:
         near = [candidate for candidate in self._candidates if self._is_near(candidate)]
         for candidate in sorted(near, key=lambda candidate: attempts[candidate.name].work):
             attempt = attempts[candidate.name]
-            left = self._left(candidate) - attempt.setup
+            left = self._work_left(candidate) - attempt.setup
             if 2 * left >= 3 * attempt.work:
                 budget = min(2 * GROWTH * attempt.work, left)
                 return candidate, budget, GROWTH * budget + attempt.setup
@@ -396,7 +398,7 @@ class _Search:
             if not self._effort.stop() and not self.tried.is_done(candidate.network):
                 self._take(candidate)
 
-    def _left(self, candidate: Candidate) -> int:
+    def _work_left(self, candidate: Candidate) -> int:
         """The work that may still be spent on a candidate; less if the best is near the bound."""
         tried, all_left = self.tried, self.most - self.tried.spent
         gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
