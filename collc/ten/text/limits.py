@@ -6,11 +6,15 @@ from typing import Final
 
 from collc.ten.schedule import Schedule, StepSchedule
 
+FEW: Final = 100_000
+"""Devices and steps that any file may have, however short."""
+MOST_LETTERS: Final = 1000
+"""Characters of a name: every device, link and chunk has a label that repeats it."""
 MOST_DEVICES: Final = 10_000_000
 MOST_LINKS: Final = 10_000_000
 MOST_CHUNKS: Final = 10_000_000
 MOST_MEMBERS: Final = 100_000_000
-"""Members of all holder sets of a run together."""
+"""Members of all holder sets of a run together, and of the groups of all runs."""
 MOST_TRANSFERS: Final = 200_000_000
 MOST_CELLS: Final = 1 << 28
 """Steps x links of a step-by-link table."""

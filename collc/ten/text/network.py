@@ -12,17 +12,15 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.units import Dimension
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
 from collc.ten.text.cursor import Cursor
-from collc.ten.text.limits import MOST_DEVICES, MOST_LINKS
+from collc.ten.text.limits import FEW, MOST_DEVICES, MOST_LINKS
 from collc.ten.text.names import device_labels, with_index
 from collc.ten.text.write import row_major
 
-_FEW: Final = 100_000
-"""Devices that any file may have, however short."""
 _INT32: Final = 2**31 - 1
 _LINE: Final = re.compile(
     r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n *(?:link |\}))"
@@ -130,7 +128,7 @@ def _devices(cursor: Cursor, most: int, what: str) -> int:
     """Read a number of devices. Useful devices have links, each with its own line, so a short file cannot have many."""
     span = cursor.span
     count = cursor.integer(0, most, f"number of {what}")
-    if count > max(_FEW, len(cursor.file.text)):
+    if count > max(FEW, len(cursor.file.text)):
         cursor.fail("T0108", f"{count} {what} are more than the links of a file of this length can join", span)
     return count
 
@@ -171,14 +169,30 @@ def _labels(cursor: Cursor, count: int) -> tuple[str, ...]:
     return tuple(labels)
 
 
+def _new_members(cursor: Cursor, given: BoolArray, low: int, what: str, given_what: str) -> Int32Array:
+    """Read `{0..4, 7}`: devices from `low` on. Raises T0107 for one that `given` has, bool[devices], and notes them.
+
+    what, given_what: in messages: "switch", "options".
+    """
+    span = cursor.span
+    cursor.expect("{")
+    members = cursor.items("}", low, len(given) - 1, what, len(given) - low)
+    numbers, counts = np.unique(members, return_counts=True)
+    again = numbers[(counts > 1) | given[numbers]]
+    if len(again):
+        cursor.fail("T0107", f"{what} {again[0]} has {given_what} twice", span)
+    given[members] = True
+    return members
+
+
 def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolArray, BoolArray]:
     """Read the options of switches: `buffers`, `multicast` and `reduces` of the network."""
     buffers = np.full(devices - npus, -1, np.int64)
     multicast = np.zeros(devices - npus, np.bool_)
     reduces = np.zeros(devices - npus, np.bool_)
+    given = np.zeros(devices, np.bool_)
     while cursor.accept("options"):
-        cursor.expect("{")
-        rows = np.array(cursor.items("}", npus, devices - 1, "switch", devices), np.int64) - npus
+        rows = _new_members(cursor, given, npus, "switch", "options") - npus
         if cursor.accept("buffer"):
             buffers[rows] = cursor.integer(0, 2**62, "buffer")
         multicast[rows] = cursor.accept("multicast")
@@ -189,10 +203,10 @@ def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolA
 def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
     """The limits of all NPUs; None if there are none."""
     found: list[Endpoint] | None = None
+    given = np.zeros(npus, np.bool_)
     while cursor.accept_word("limits"):
         first = cursor.span
-        cursor.expect("{")
-        rows = cursor.items("}", 0, npus - 1, "NPU", npus)
+        rows = _new_members(cursor, given, 0, "NPU", "limits").tolist()
         rates = [
             _rate(cursor, "a rate") if cursor.accept_word(name) else None for name in ("inject", "eject", "memory")
         ]
