@@ -2,10 +2,10 @@
 
 On 300 random programs (random_programs.py) and on LIMITED_PROGRAMS whose NPUs have limits, each synthesizer alone
 within a limit of CPU time; with --large, on the networks of clusters with 64 to 256 NPUs (large_programs.py). There
-the others are not measured where `auto` is within 3 % of the lower bound and took at most a second, so that nothing can
+the others are not measured if `auto` is within 3 % of the lower bound and took at most a second, so that nothing can
 show a fault. Reported are the programs on which the schedule of `auto` takes more than 3 % longer than
 the best of the others, or on which it used more than twice the CPU time that this best one took plus one second; then
-a summary by kind of network. All take half an hour; with --json FILE the command goes on where it was stopped.
+a summary by kind of network. All take half an hour; with --json FILE a command that was stopped can go on.
 
 CPU times are those of a process that has loaded the compiled kernels.
 """
@@ -27,8 +27,7 @@ from collc.kernels.compiled import compiled
 from collc.kernels.pccl_times import plan_by_times
 from collc.kernels.task_events import run_tasks
 from collc.kernels.tree_rerouting import reroute
-from collc.passes.context import HandwrittenRun, PassContext
-from collc.passes.registry import Fixed, Invert, Synthesize
+from collc.passes.registry import Fixed, HandwrittenRun, Invert, PassContext, Synthesize
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest
@@ -124,7 +123,7 @@ def limit_for(npus: int) -> float:
 
 
 def compare(number: int, others: dict[str, Measured] | None = None) -> Comparison | None:
-    """The comparison of a program; None where the program has no schedule. others: measured before."""
+    """The comparison of a program; None if the program has no schedule. others: measured before."""
     program = program_of(number)
     try:
         request = _request(program.text())
@@ -204,7 +203,7 @@ def _laid_out(module: Module, request: ScheduleRequest) -> Module:
 
 
 def _measured(build: Callable[[], Module]) -> tuple[Measured, Module] | None:
-    """What a search finds; None where it finds nothing."""
+    """What a search finds; None if it finds nothing."""
     began = time.process_time()
     try:
         module = build()
@@ -235,7 +234,7 @@ HEAD = (
 
 
 def main(arguments: list[str]) -> int:
-    """Print all comparisons with a fault, and the totals; 1 where there are any faults."""
+    """Print all comparisons with a fault, and the totals; 1 if there are any faults."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks auto", description=__doc__)
     parser.add_argument("--first", type=int, metavar="N", help="only some programs: the number of the first one")
     parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help="how many, from the first one on")
@@ -299,7 +298,7 @@ WARMING = (
 
 
 def read(path: str) -> list[Comparison]:
-    """What an earlier run wrote to a file with --json; nothing where there is no file."""
+    """What an earlier run wrote to a file with --json; nothing if there is no file."""
     if not Path(path).exists():
         return []
     rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]

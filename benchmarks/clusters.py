@@ -2,7 +2,7 @@
 
 cpu, MiB: of the process, with the start of Python. bound: the ideal time, a lower bound for any number of chunks. The
 note has the bound for the chunks as they are. The published boxes (ForestColl, arXiv 2402.06787) have the throughput
-reached and the published optimum beside it. Sizes are those of one GPU's buffer. Where a NIC or a GPU is dead, the plan
+reached and the published optimum beside it. Sizes are those of one GPU's buffer. If a NIC or a GPU is dead, the plan
 of the whole cluster is patched. "listed, checked": all transfers one by one, instead of the proof.
 """
 
@@ -15,8 +15,7 @@ from typing import Final
 import collc
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -68,8 +67,8 @@ GROUPS: Final = {
     "each node": ("for n in 0..{nodes} {{ run {kind}(t.gpu[n, *], size: 128MiB, chunks: {chunks}) }}", None),
     "half of the nodes": ("run {kind}(t.gpu[0..{half}, *], size: 1GiB, chunks: {chunks})", None),
 }
-"""Groups whose collectives run at the same time, and the most of the ideal time. That of a node counts its NICs too,
-and that of half of the nodes counts sums in the other half."""
+"""Groups whose collectives run at the same time, and the most of the ideal time. The ideal time of a node counts
+its NICs too, and the one of half of the nodes counts sums in the other half."""
 
 LISTED: Final = (*((512, kind) for kind in KINDS), (8192, "all_gather"))
 """GPUs and collectives of which all transfers are listed and checked one by one."""
@@ -142,7 +141,7 @@ def measure_published(network: Network, chunks: int, published: float) -> Result
 
 
 def target_of(gpus: int, kind: str, size: str) -> Target:
-    """Limits of CPU and memory; at 1 GiB also of the time by the ideal one, where that one is exact."""
+    """Limits of CPU and memory; at 1 GiB also of the time by the ideal one, if that one is exact."""
     ratio = None
     if size == "1 GiB" and gpus >= 128 and (kind != "all_reduce" or gpus <= EXACT):
         ratio = 1.01 if gpus >= 512 or kind == "all_to_all" else 1.02

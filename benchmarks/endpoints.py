@@ -18,8 +18,7 @@ from typing import Final
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import SourceFile
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.timing import ExactTiming
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.bounds import ideal_bound
@@ -102,8 +101,7 @@ def rows(found: Sequence[Point]) -> Iterator[str]:
 
 def write_plot(found: Sequence[Point], path: Path) -> None:
     """Write the plot of all points as SVG."""
-    from collc.pictures.axes import Axis
-    from collc.pictures.charts import Series, line_chart
+    from collc.pictures.charts import Axis, Series, line_chart
 
     series = [
         Series(mode, [(one.memory, one.bandwidth) for one in found if one.mode == mode]) for mode in MEMORY_TRAFFIC
@@ -122,7 +120,7 @@ def write_plot(found: Sequence[Point], path: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table, and write the plot where that is asked for; 1 where a schedule is wrong."""
+    """Print the table, and write the plot if one is asked for; 1 if a schedule is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks endpoints", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.svg", help="also write a plot")
     options = parser.parse_args(arguments)

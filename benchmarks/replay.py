@@ -1,6 +1,6 @@
 """MSCCL files on networks with switches: the time of the file, simulated, against that of its schedule.
 
-reached: of the program, simulated as `collc simulate` does with its file. bound: of the schedule or, where it is
+reached: of the program, simulated as `collc simulate` does with its file. bound: of the schedule or, if it is
 larger, what the format allows (the busiest link with all instances, or the slots of the fullest connection). cpu: of
 lowering, with all its attempts. The note has the time of the schedule and the size of the file.
 """
@@ -13,9 +13,9 @@ from typing import Final
 
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import CompileReport
 from collc.application.compile.planning import BuildInput
-from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.emit.msccl import write_xml

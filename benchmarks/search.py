@@ -68,7 +68,7 @@ def cases() -> list[Case]:
     tight = replace(pods, buffers=np.full(40, 8))
     found.append(
         Case(
-            "the same with 8 slots in each switch",
+            "All-to-All, pods with 8 slots in each switch",
             lambda: measure_pccl(tight, all_to_all_demand(256)),
             Target(2, ratio=1.05),
         )

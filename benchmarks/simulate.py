@@ -82,7 +82,7 @@ def dgx_h100(nodes: int) -> Network:
 
 
 def measure_simulation(net: Network, make: Callable[[Network], TaskGraph], timing: Timing) -> Result:
-    """Make the tasks and simulate them; those of a small ring first, to compile the kernel."""
+    """Make the tasks and simulate them, after a small ring that lets the kernel compile."""
     small = astra_network("Ring", 600, DEFAULT)
     simulate(small, ring_steps(small, 600), timing)
     watch = Watch()

@@ -30,7 +30,7 @@ NETWORKS: Final = {
 """The expression of each network, and its NPUs."""
 
 WORKLOADS: Final = ("resnet50", "gnmt", "turing_nlg")
-"""Those of std.workloads whose NPUs are all data parallel, with All-Reduces alone."""
+"""The workloads of std.workloads whose NPUs are all data parallel, with All-Reduces alone."""
 
 
 @dataclass(slots=True)

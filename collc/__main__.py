@@ -26,8 +26,8 @@ def start() -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process at once. Python would end it by SIGINT in place of the code where Ctrl-C came in text that ran
-    by `exec`, as in `dataclass`: it takes that for an interrupt that nobody has handled, although it was.
+    """End the process at once. If Ctrl-C came in text that ran by `exec`, as in `dataclass`, Python would end the
+    process by SIGINT in place of the code: it takes the interrupt for one that nobody has handled.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from collc.application.compile.compile_report import CompileReport, ScheduleReport
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.ten.module import Module
 
 
@@ -84,7 +84,7 @@ def one_of(*choices: str) -> Callable[[str, object], Any]:
         """The string. Raises ValueError."""
         if isinstance(value, str) and value in choices:
             return value
-        raise ValueError(f"{name} must be {listed([repr(str(choice)) for choice in choices], 'or')}, not {value!r}")
+        raise ValueError(f"{name} must be {phrase([repr(str(choice)) for choice in choices], 'or')}, not {value!r}")
 
     return choice
 
@@ -180,7 +180,7 @@ def with_keywords(
             given: dict[str, Any] = {}
             for name, value in kwargs.items():
                 if name not in known:
-                    hint = did_you_mean(name, known, f"the keywords are {listed(known)}")
+                    hint = did_you_mean(name, known, f"the keywords are {phrase(known)}")
                     hint = f"it is '{former[name]}'" if name in former else hint
                     raise TypeError(f"{function.__name__}() has no keyword '{name}'; {hint}")
                 if value is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from collc.api.arguments import value_text
 from collc.base.diagnostics import SourceFile
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 
 if TYPE_CHECKING:
     from networkx import Graph
@@ -60,7 +60,7 @@ def _call(name: str, parameters: Sequence[Parameter], values: Sequence[object], 
         raise TypeError(f"{name}() takes at most {len(types)} arguments, not {len(values)}")
     for keyword in keywords:
         if keyword not in types:
-            raise TypeError(f"{name}() has no '{keyword}'; {did_you_mean(keyword, types, f'it has {listed(types)}')}")
+            raise TypeError(f"{name}() has no '{keyword}'; {did_you_mean(keyword, types, f'it has {phrase(types)}')}")
     texts = [_value(value, types[key]) for key, value in zip(types, values, strict=False)]
     texts += [f"{key}: {_value(value, types[key])}" for key, value in keywords.items() if value is not None]
     return f"{name}({', '.join(texts)})"
@@ -152,7 +152,7 @@ class Network:
             delays.extend([delay] * len(both))
         return Network.from_links(links, len(npus), bandwidth=rates, latency=delays, switches=len(switches))
 
-    def without(self, *parts: str) -> Network:
+    def without_parts(self, *parts: str) -> Network:
         """The network after failures. parts: as in `.coll`: "npu 5", "link 0 <-> 1", "switch leaf[2]"."""
         return replace(self, expression=f"({self.expression}) without {{ {', '.join(parts)} }}")
 
@@ -262,7 +262,7 @@ class Program:
         else:
             known, demands = _declarations("collectives", "Collective"), self.demands
             if collective not in known:
-                hint = did_you_mean(collective, known, f"there are {listed(known)}")
+                hint = did_you_mean(collective, known, f"there are {phrase(known)}")
                 raise ValueError(f"no collective is named '{collective}'; {hint}")
             text = _call(collective, known[collective][1:], (), options).replace("(", f"({group}, ", 1)
         if using is not None and _IDENTIFIER.fullmatch(using) is None:

@@ -17,9 +17,8 @@ from collc.application.emit.runtime_files import write_msccl, write_mscclpp
 from collc.application.run.file_runs import FileRuns, RunOptions, run_program
 from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
-from collc.base.atomic_files import drafting, write_file
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
-from collc.base.messages import Outcome
+from collc.base.atomic_files import open_draft, write_file
+from collc.base.diagnostics import CheckFailed, Diagnostic, Outcome, SourceError, SourceFile, Span
 from collc.base.options import OptionValue, check_values
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Destination
@@ -169,7 +168,7 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
         raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
     verify_module(module, Expectation()).raise_if_failed()
     settings = _msccl_options(options, chosen)
-    with TemporaryDirectory() as folder, drafting() as draft:
+    with TemporaryDirectory() as folder, open_draft() as draft:
         destination = Destination(Path(folder, "program"), draft)
         write = write_msccl if chosen == "msccl" else write_mscclpp
         written = write(module, settings, destination, lambda _phase: None)

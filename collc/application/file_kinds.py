@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from typing import Any, Final
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.wording import listed
+from collc.base.wording import phrase
 
 _VERIFY: Final = "collc.application.verify.file_verification"
 _SIMULATE: Final = "collc.application.simulate.simulating"
@@ -104,7 +104,7 @@ FILE_KINDS: Final = {kind.name: kind for kind in _RECORDS}
 
 def titles(command: str) -> str:
     """The kinds that a command takes, in words."""
-    return listed([kind.title for kind in FILE_KINDS.values() if getattr(kind, command)], "or")
+    return phrase([kind.title for kind in FILE_KINDS.values() if getattr(kind, command)], "or")
 
 
 def kind_of(path: Path) -> FileKind | None:

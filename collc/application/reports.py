@@ -6,10 +6,18 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import (
+    CheckFailed,
+    CollcError,
+    Diagnostic,
+    Exit,
+    NoSchedule,
+    SourceError,
+    fold_repeated,
+    render,
+)
 from collc.base.tables import Table, html_table
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 
 _ERRORS: Final[dict[Exit, type[CollcError]]] = {Exit.NO_SCHEDULE: NoSchedule, Exit.CHECK_FAILED: CheckFailed}
 
@@ -83,7 +91,7 @@ class Reports(Generic[R]):
             if part.name == name:
                 return part
         names = [part.name for part in self.parts]
-        hint = did_you_mean(name, names, f"the {self.noun}s are {listed(names)}" if names else "there is none")
+        hint = did_you_mean(name, names, f"the {self.noun}s are {phrase(names)}" if names else "there is none")
         raise KeyError(f"no {self.noun} is named '{name}'; {hint}")
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ _MOST_LETTERS: Final = 100
 
 
 def path_inside(folder: Path, name: str, span: Span | None = None, *, is_folder: bool = False) -> Path:
-    """The path of the file `name` in `folder`, or of a folder with files. span: where the program gives the name.
+    """The path of the file `name` in `folder`, or of a folder with files. span: the place of the name in the program.
 
     Raises SourceError if the name is absolute or empty, if it denotes a folder, or if it leads out of the folder, also
     through a symbolic link.
@@ -79,7 +79,7 @@ class _Pending:
 class Draft:
     """Files under temporary names in the folders of their final names, until `publish` renames all of them.
 
-    `drafting` creates one and removes the files that were not published.
+    `open_draft` creates one and removes the files that were not published.
     hint: what to try if a folder cannot be written; "" if the error says enough.
     """
 
@@ -195,7 +195,7 @@ def _move_files(temporary: Path, folder: Path, replaced: str) -> None:
 
 
 def _obstacle(path: Path) -> str:
-    """The file that stands where a folder of the path should be, in words; "" if there is none."""
+    """The file whose name a folder of the path should have, in words; "" if there is none."""
     files = [folder for folder in path.parents if os.path.isfile(folder)]  # noqa: PTH113 (raises nothing)
     return f"{files[0]} is a file, not a folder" if files else ""
 
@@ -269,13 +269,13 @@ def _remove(path: Path) -> None:
 
 def write_file(path: Path, text: str) -> None:
     """Write a text as UTF-8, atomically. Raises UsageError if the folder cannot be written."""
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(path).write_text(text, encoding="utf-8")
         draft.publish()
 
 
 @contextlib.contextmanager
-def drafting(hint: str = "") -> Generator[Draft]:
+def open_draft(hint: str = "") -> Generator[Draft]:
     """A draft; at the end of the context, also at SIGTERM, the files that were not published are removed.
 
     hint: of `Draft`. An OSError of a write, which names no file, gets the name of the file that was begun last.

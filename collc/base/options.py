@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.base.diagnostics import Diagnostic, SourceError, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def check_value(name: str, value: OptionValue, option: Option) -> None:
         problem = f"must be of type {option.type}, not {value.type}"
     elif option.choices and isinstance(data, str) and data not in option.choices:
         problem = f'cannot be "{data}"'
-        hint = did_you_mean(data, option.choices, f"it can be {listed(option.choices, 'or')}")
+        hint = did_you_mean(data, option.choices, f"it can be {phrase(option.choices, 'or')}")
     elif isinstance(data, int | Fraction) and option.least is not None and data < option.least:
         problem = f"must be at least {option.least}, not {data}"
     elif isinstance(data, int | Fraction) and option.most is not None and data > option.most:
@@ -82,4 +82,4 @@ def unknown_option(name: str, options: Options, what: str, span: Span) -> Source
 
 def options_in_words(options: Options) -> str:
     """Which options there are, for a hint."""
-    return f"it has {listed(options)}" if options else "it has no options"
+    return f"it has {phrase(options)}" if options else "it has no options"

@@ -145,7 +145,7 @@ def shown_bytes(size: int) -> str:
     `format_bytes` is for text that is read back.
     """
     text = format_bytes(size)
-    return text if sum(c.isdigit() for c in text) <= _MOST_DIGITS else _short(Fraction(size), "B")
+    return text if sum(c.isdigit() for c in text) <= _MOST_DIGITS else _short_text(Fraction(size), "B")
 
 
 def shown_rate(rate: Fraction) -> str:
@@ -154,10 +154,10 @@ def shown_rate(rate: Fraction) -> str:
     `format_rate` is for text that is read back.
     """
     text = format_rate(rate)
-    return text if len(text) <= len("1234.567GB/s") else _short(rate, "B/s")
+    return text if len(text) <= len("1234.567GB/s") else _short_text(rate, "B/s")
 
 
-def _short(value: Fraction, unit: str) -> str:
+def _short_text(value: Fraction, unit: str) -> str:
     """`value` in the largest decimal unit in which it is not below 1: exact with three decimals, else four digits."""
     prefixes = (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3))
     prefix, scale = next(((name, whole) for name, whole in prefixes if value >= whole), ("", 1))

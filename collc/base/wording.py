@@ -24,7 +24,7 @@ def _distance(a: str, b: str, limit: int) -> int:
     return min(row[-1], limit + 1)
 
 
-def near(name: str, known: Iterable[str], edits: int = 2) -> str | None:
+def closest_name(name: str, known: Iterable[str], edits: int = 2) -> str | None:
     """The known name closest to a misspelled one; None if none is within one edit (short names) or `edits` edits."""
     limit = 1 if len(name) <= 4 else edits
     if len(name) > 100:
@@ -52,11 +52,11 @@ def nearest(name: str, known: Iterable[str], most: int) -> list[str]:
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """The hint for an unknown name: the closest known one, or `otherwise`."""
-    close = near(name, known)
+    close = closest_name(name, known)
     return f"did you mean '{close}'?" if close is not None else otherwise
 
 
-def listed(names: Iterable[str], joint: str = "and") -> str:
+def phrase(names: Iterable[str], joint: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     items = list(names)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {joint} {items[-1]}" if items else "none"

@@ -92,7 +92,7 @@ class HopTimes:
 
 @dataclass(frozen=True, eq=False)
 class Algorithm:
-    """n messages from NPU to NPU, one chunk each, in order of start; some are reduced where they arrive.
+    """n messages from NPU to NPU, one chunk each, in order of start; the receivers reduce some of them.
 
     moves: chunk and both devices of each message, and its times in the schedule. routes, route: int32[n].
     reduced: bool[n], whether the receiver adds the message to what it holds. before, after: int32[dependencies]:

@@ -71,7 +71,7 @@ class _Values:
     value: list[int]
     errors: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
-    def full(self, chunk: str) -> int:
+    def complete_value(self, chunk: str) -> int:
         """The value of a complete chunk."""
         wanted = self.wanted[chunk]
         return wanted.pre if wanted.reduction else 1
@@ -83,8 +83,8 @@ class _Values:
         """
         wanted, kind = self.wanted[chunk], self.traces.kind
         held = wanted.pre >> rank & 1
-        if any(self.value[node] == self.full(chunk) and kind[node] != NodeType.COMP for node in nodes):
-            return self.full(chunk)
+        if any(self.value[node] == self.complete_value(chunk) and kind[node] != NodeType.COMP for node in nodes):
+            return self.complete_value(chunk)
         if not wanted.reduction:
             return max([held, *(self.value[node] for node in nodes)])
         value = held << rank
@@ -147,7 +147,7 @@ class _Values:
             for rank in (rank for rank in range(wanted.post.bit_length()) if wanted.post >> rank & 1):
                 nodes = arrived.get((chunk, rank), [])
                 last = nodes[-1] if nodes else int(traces.first[rank])
-                missing = self.full(chunk) & ~self.combined_value(chunk, rank, nodes, last)
+                missing = self.complete_value(chunk) & ~self.combined_value(chunk, rank, nodes, last)
                 if missing and len(self.errors) < MOST_ERRORS:
                     of = f" the contribution of rank {missing.bit_length() - 1} to" if wanted.reduction else ""
                     message = f"{traces.prefix}: rank {rank} ends without{of} chunk {chunk}"

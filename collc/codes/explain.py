@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.wording import near
+from collc.base.wording import closest_name
 from collc.codes import catalogue
 
 
@@ -14,7 +14,7 @@ def explain(code: str) -> str:
     codes = catalogue()
     known = codes.get(code.strip().upper())
     if known is None:
-        close = near(code.strip().upper(), codes, edits=1)
+        close = closest_name(code.strip().upper(), codes, edits=1)
         hint = f"did you mean '{close}'?" if close else "codes look like 'E0101'; a message shows its own in brackets"
         raise UsageError(Diagnostic("U0113", f"there is no code '{code}'", hint=hint))
     parts = [f"{known.code}: {known.title}", known.explanation.strip()]

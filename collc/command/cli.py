@@ -14,13 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Final, NoReturn, TextIO
 
-from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, UsageError
+from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, UsageError, messages_as_json
 from collc.base.exit_codes import INTERRUPTED
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.memory import gibibytes, limited_memory, memory_limit
-from collc.base.rendering import messages_as_json
 from collc.base.trusted_folders import UntrustedFolder
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.command import commands, machine_commands
 from collc.command.options import COMMANDS
 from collc.command.terminal import Output, drop_output, internal_error, print_messages, print_output
@@ -159,7 +158,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace | None:
         parser.print_help(sys.stdout)
         return None
     if not words[0].startswith("-") and words[0] not in of_command:
-        hint = did_you_mean(words[0], COMMANDS, f"the commands are {listed(COMMANDS)}")
+        hint = did_you_mean(words[0], COMMANDS, f"the commands are {phrase(COMMANDS)}")
         raise UsageError(Diagnostic("U0100", f"there is no command '{words[0]}'", hint=hint))
     chosen, unknown = parser.parse_known_args(words)
     if unknown:

@@ -13,9 +13,9 @@ from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
 from collc.base.tables import Table
 from collc.command import options as shared
+from collc.command import values as read
 from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, print_output, progress_bar
-from collc.command.values import number_from, positive
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import searching_synthesizers
 
@@ -140,11 +140,11 @@ def _wrap(text: str) -> str:
     shared.RUNTIME_FILE,
     option("--dtype TYPE", "type of the elements: float32 (default), int32, ...", default="float32"),
     option("--op OP", "reduction: sum, prod, max or min (default: what the file says, else sum)"),
-    option("--count N", "elements, as NCCL counts them (default: a few)", positive),
-    option("--runs N", "runs, each with its own data and timing", positive, default=1),
+    option("--count N", "elements, as NCCL counts them (default: a few)", read.positive),
+    option("--runs N", "runs, each with its own data and timing", read.positive, default=1),
     flag("--threads", "run each threadblock in a thread, instead of all in a random order"),
     shared.COLLECTIVE,
-    option("--seed N", "the seed of data and timing", number_from(0), default=0),
+    option("--seed N", "the seed of data and timing", read.number_from(0), default=0),
     shared.ROOT,
     shared.PROFILE,
     shared.JSON,
@@ -260,9 +260,9 @@ def show_command(chosen: argparse.Namespace) -> Output:
 def inspect_command(chosen: argparse.Namespace) -> Output:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
     from collc.application.file_kinds import call_for
-    from collc.application.rank_names import names_of_ranks
-    from collc.application.show.threadblock_picture import threadblock_picture
+    from collc.application.show.report_page import threadblock_picture
     from collc.base.atomic_files import write_file
+    from collc.emit.output import names_of_ranks
 
     contents: Inspection = call_for(chosen.file, "inspect", chosen.profile)
     names = names_of_ranks(chosen.file, len(contents.gpus))
@@ -292,7 +292,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
     from collc.base.atomic_files import write_file
     from collc.base.reading import read_text
     from collc.source.formatting.format import format_source
-    from collc.source.parsing.parse import MAX_BYTES
+    from collc.source.limits import MAX_BYTES
 
     code = Exit.DONE
     for path in chosen.files:
@@ -317,7 +317,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
 )
 def std_command(chosen: argparse.Namespace) -> Exit:
     """`collc std`: the standard library, or the source of one of its declarations."""
-    from collc.source.std_listing import std_entries, std_source
+    from collc.source.standard_library import std_entries, std_source
 
     if chosen.name is not None:
         print(std_source(chosen.name))

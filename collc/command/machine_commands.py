@@ -9,24 +9,9 @@ from pathlib import Path
 
 from collc.base.diagnostics import Diagnostic, Exit, UsageError
 from collc.command import options as shared
+from collc.command import values as read
 from collc.command.options import command, flag, option, settings_of
 from collc.command.terminal import Output, progress_bar
-from collc.command.values import (
-    channels_of,
-    chunks_of,
-    duration_of,
-    identifier_of,
-    list_of,
-    number_from,
-    nvlinks_of,
-    positive,
-    protocol_cost_of,
-    reader,
-    share_of,
-    size_of,
-    size_range_of,
-    values_of,
-)
 
 
 @command(
@@ -35,12 +20,16 @@ from collc.command.values import (
     shared.PROGRAM,
     shared.DEFINITIONS.with_help(
         "values of a param of the program, as in -D size=1MiB,16MiB; may be repeated for other params",
-        type=values_of,
+        type=read.values_of,
         metavar="name=v1,v2",
     ),
     shared.SYNTHESIZERS,
-    option("--seed N,M", "the seeds of all random choices", list_of(number_from(0)), dest="seeds", default=[]),
-    shared.CHUNKS.with_help("chunks per block, for all runs that take chunks", type=list_of(chunks_of), default=[]),
+    option(
+        "--seed N,M", "the seeds of all random choices", read.list_of(read.number_from(0)), dest="seeds", default=[]
+    ),
+    shared.CHUNKS.with_help(
+        "chunks per block, for all runs that take chunks", type=read.list_of(read.chunks_of), default=[]
+    ),
     shared.SCHEDULE,
     *(declared for name, declared in shared.SYNTHESIZER_OPTIONS.items() if name != "seed"),
     shared.OUTPUT.with_help(
@@ -89,13 +78,13 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
     "find the best schedule for every size, and write files for all of them",
     shared.PROGRAM,
     shared.FOLDER.with_help("folder for all files", required=True),
-    option("--sizes LOW..HIGH", "default: 1KiB..4GiB", size_range_of, default=(2**10, 2**32)),
+    option("--sizes LOW..HIGH", "default: 1KiB..4GiB", read.size_range_of, default=(2**10, 2**32)),
     shared.SCHEDULE,
     shared.DEFINITIONS,
     option(
         "--emit KIND",
         "kinds of files, of msccl and mscclpp (default: both)",
-        list_of(reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
+        read.list_of(read.reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
         dest="kinds",
         default=["msccl", "mscclpp"],
     ),
@@ -103,21 +92,23 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
     shared.SYNTHESIZERS.with_help(
         "what is tried (default: what the program says, auto, and the algorithms of std.algorithms)"
     ),
-    shared.CHUNKS.with_help("chunks per block that are tried", type=list_of(positive), default=[], metavar="N,M"),
-    option("--instances N,M", "instances that are tried", list_of(channels_of), default=[]),
-    option("--channels N,M", "most channels that are tried", list_of(channels_of), default=[None]),
+    shared.CHUNKS.with_help(
+        "chunks per block that are tried", type=read.list_of(read.positive), default=[], metavar="N,M"
+    ),
+    option("--instances N,M", "instances that are tried", read.list_of(read.channels_of), default=[]),
+    option("--channels N,M", "most channels that are tried", read.list_of(read.channels_of), default=[None]),
     option(
         "--protocol P",
         "a protocol that is tried, and its cost: share of the bandwidth and start-up cost of a message, as in "
         "LL=1/2:0us",
-        protocol_cost_of,
+        read.protocol_cost_of,
         action="append",
         default=[],
     ),
     option(
         "--tolerance SHARE",
         "how much slower than the best file one may be, so that fewer files suffice (default: 0.02)",
-        share_of,
+        read.share_of,
         default=Fraction(1, 50),
     ),
     shared.SYNTHESIZER_OPTIONS["seed"],
@@ -156,26 +147,26 @@ def tune_command(chosen: argparse.Namespace) -> Output:
     "fit the latency and bandwidth of a link to measurements of nccl-tests",
     shared.RUNTIME_FILE.with_help("what sendrecv_perf or another test of nccl-tests printed; - for stdin"),
     shared.OUTPUT.with_help("write the lets to this file (default: print them)"),
-    option("--name", "the link class: the names of the lets begin with it", identifier_of, default="link"),
+    option("--name", "the link class: the names of the lets begin with it", read.identifier_of, default="link"),
     option(
         "--collective",
         "the test (default: what the file says, else sendrecv)",
         choices=("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall"),
     ),
-    option("--ranks N", "ranks of the test (default: those that the file lists)", number_from(2)),
+    option("--ranks N", "ranks of the test (default: those that the file lists)", read.number_from(2)),
     option(
         "--launch TIME",
         "launch overhead of each call, which is not part of the latency of links, as in 3us",
-        duration_of,
+        read.duration_of,
         default=0.0,
     ),
     option(
         "--hops N",
         "links between two ranks, as 2 over an NVSwitch: the latency is that of one (default: 1)",
-        positive,
+        read.positive,
         default=1,
     ),
-    option("--sizes LOW..HIGH", "fit only these sizes", size_range_of, default=(0, 2**62)),
+    option("--sizes LOW..HIGH", "fit only these sizes", read.size_range_of, default=(0, 2**62)),
     flag("--in-place", "fit the times in place (default: out of place)"),
     shared.JSON,
 )
@@ -201,9 +192,9 @@ def calibrate_command(chosen: argparse.Namespace) -> Output:
     shared.DEFINITIONS,
     flag("--compare", "also show the closed-form divisions equal, message and smart"),
     option("--network", "instead of FILE: count and price the parts of this network", choices=("clos", "rail_only")),
-    option("--gpus N", "GPUs of that network", positive),
-    option("--radix K", "ports of its switches (default: 64)", positive),
-    option("--domain X", "GPUs in a high-bandwidth domain of rail_only (default: 256)", positive),
+    option("--gpus N", "GPUs of that network", read.positive),
+    option("--radix K", "ports of its switches (default: 64)", read.positive),
+    option("--domain X", "GPUs in a high-bandwidth domain of rail_only (default: 256)", read.positive),
     shared.JSON,
 )
 def design_command(chosen: argparse.Namespace) -> Output:
@@ -275,14 +266,14 @@ def _describe_import_kinds() -> str:
     option(
         "--nvlink N|dgx1",
         "NVLinks of each GPU to NVSwitches, if the file names none; or dgx1: the NVLinks of a DGX-1",
-        nvlinks_of,
+        read.nvlinks_of,
     ),
     flag("--mirror", "NVLinks that an NCCL file lists in one direction exist in both"),
     option("--pcie", "keep paths over PCIe, also if NVLinks join all GPUs", action=argparse.BooleanOptionalAction),
     option("--npu ATTRIBUTE=VALUE", "which nodes of a graph are NPUs; all: all of them"),
     option("--capacity ATTRIBUTE=UNIT", "bandwidth of the edges of a graph, as in capacity=GB/s"),
     option("--latency ATTRIBUTE=UNIT", "latency of the edges of a graph, as in latency=us"),
-    option("--chunk BYTES", "size of the chunk for which a TACCL file was made", size_of),
+    option("--chunk BYTES", "size of the chunk for which a TACCL file was made", read.size_of),
     option(
         "--measured FILE.coll",
         "what 'collc calibrate --name LINK' wrote, to be imported in place of nominal values; may be repeated",

@@ -12,17 +12,8 @@ from typing import Any, Final, TypeVar
 from collc.application.file_kinds import titles
 from collc.base.diagnostics import Exit
 from collc.base.options import Option
+from collc.command import values as read
 from collc.command.terminal import Output
-from collc.command.values import (
-    chunks_of,
-    definition_of,
-    list_of,
-    memory_of,
-    number_from,
-    positive,
-    seconds_of,
-    size_of,
-)
 from collc.passes.synthesizers import COMMON
 
 T = TypeVar("T")
@@ -117,8 +108,8 @@ def _option_of_synthesizers(name: str, declared: Option) -> CommandOption:
     if declared.choices:
         return option(name, declared.meaning, choices=declared.choices)
     if declared.type == "time":
-        return option(f"{name} SECONDS", declared.meaning, seconds_of)
-    return option(f"{name} N", declared.meaning, number_from(declared.least or 0))
+        return option(f"{name} SECONDS", declared.meaning, read.seconds_of)
+    return option(f"{name} N", declared.meaning, read.number_from(declared.least or 0))
 
 
 # Options of several commands
@@ -132,7 +123,7 @@ SCHEDULE: Final = option("--schedule NAME", "only this schedule of the program")
 DEFINITIONS: Final = option(
     "-D name=value",
     "the value of a param of the program, as in -D nodes=4 or -D size=9MiB; may be repeated",
-    definition_of,
+    read.definition_of,
     dest="definitions",
     action="append",
     default=[],
@@ -141,12 +132,12 @@ SYNTHESIZER_OPTIONS: Final = {name: _option_of_synthesizers(name, declared) for 
 SYNTHESIZERS: Final = option(
     "--algorithm, --synthesizer A,B",
     "synthesizers, or algorithms of std.algorithms for all runs, as in tacos,forest,ring",
-    list_of(str),
+    read.list_of(str),
     dest="algorithms",
     default=[],
 )
 CHUNKS: Final = option(
-    "--chunks N|auto", "chunks per block, for all runs that take chunks; auto: collc picks the number", chunks_of
+    "--chunks N|auto", "chunks per block, for all runs that take chunks; auto: collc picks the number", read.chunks_of
 )
 PROFILE: Final = option(
     "--profile",
@@ -157,12 +148,12 @@ PROFILE: Final = option(
 COLLECTIVE: Final = option("--collective NAME", "what the file must compute (default: what it says itself)")
 ROOT: Final = option("--root R", "rank of the root of a rooted collective", int)
 ON: Final = option("--on FILE.coll:TOPOLOGY", "the network, as a topology of a program")
-SIZE: Final = option("--size BYTES", "the buffer of an MSCCL file or a plan, as in 64MiB", size_of)
+SIZE: Final = option("--size BYTES", "the buffer of an MSCCL file or a plan, as in 64MiB", read.size_of)
 DESIGN: Final = option("--design NAME", "only this design of the program")
-GPUS_PER_NODE: Final = option("--gpus-per-node N", "GPUs of a node", positive)
+GPUS_PER_NODE: Final = option("--gpus-per-node N", "GPUs of a node", read.positive)
 PROCESSES: Final = (
-    option("--jobs N", "processes (default: one for each core)", positive),
-    option("--memory BYTES", "of each process, as in 4GiB (default: its part of what is free)", memory_of),
+    option("--jobs N", "processes (default: one for each core)", read.positive),
+    option("--memory BYTES", "of each process, as in 4GiB (default: its part of what is free)", read.memory_of),
     option("--scheduler tcp://HOST:PORT", "use the workers of this Dask cluster instead"),
 )
 """On what many independent cases run."""
@@ -171,8 +162,10 @@ JSON: Final = flag("--json", "print one JSON object on stdout")
 QUIET: Final = flag("--quiet", "print only messages: no results, no notes, no progress")
 
 TIME_LIMIT: Final = option(
-    "--time-limit SECONDS", "end the command after this time, if it has no answer by then", seconds_of
+    "--time-limit SECONDS", "end the command after this time, if it has no answer by then", read.seconds_of
 )
 MEMORY_LIMIT: Final = option(
-    "--memory-limit BYTES", "memory that collc may take, as in 8GiB (default: nine tenths of what is free)", memory_of
+    "--memory-limit BYTES",
+    "memory that collc may take, as in 8GiB (default: nine tenths of what is free)",
+    read.memory_of,
 )

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Axis, Network
 
@@ -103,7 +102,7 @@ class _Dimension:
 def with_axes(network: Network, kind: str = "") -> Network:
     """The network with its dimensions as `axes`, dimension 0 counting fastest; without `axes` if they are not known.
 
-    They are the factors of a product; the indices of an array of NPUs (meshes, tori, rails of domains), where each link
+    They are the factors of a product; the indices of an array of NPUs (meshes, tori, rails of domains), if each link
     is of one dimension and all lines of a dimension are alike; the bits of a hypercube; or the only dimension of a
     ring, a line, a switch or a fully connected network. kind: the template of the network, "" for none. An axis has the
     name of a template in KINDS that its lines are like; factors of other structures keep the name of their template.

@@ -146,7 +146,7 @@ def tree_capacities(
 ) -> tuple[Int64Array, Fraction]:
     """(how many trees each edge can carry, the time a tree needs on an edge of capacity 1), the time the least.
 
-    demand: how many spanning trees begin at each member; where one tree takes `time`, an edge carries
+    demand: how many spanning trees begin at each member; if one tree takes `time`, an edge carries
     floor(capacity x time) of them, and these suffice for all (Zhao et al., ForestColl, 2024, section 5.5). The least
     time is found among the multiples of 1 / capacity. Raises ValueError where no path leads
     from a member with a demand to another.

@@ -21,8 +21,8 @@ import numpy as np
 from collc.graph.automorphisms import Automorphisms
 from collc.graph.coordinates import Coordinates, coordinates_of
 from collc.ten.arrays import Int32Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import DeviceFamily, Network
-from collc.ten.translations import Translations
 
 MOST_SHIFTS: Final = 64
 """Combinations of shifts of parallel switches that are tried at most."""
@@ -89,7 +89,7 @@ def _shifts(coordinates: Coordinates, axis: int) -> Iterator[tuple[int, list[Int
 
 
 def _has_order(permutation: Int32Array, size: int) -> bool:
-    """Whether all devices are where they were after `size` times."""
+    """Whether `size` applications of a permutation leave every device in place."""
     power, result, rest = permutation, np.arange(len(permutation), dtype=np.int32), size
     while rest:
         if rest & 1:
@@ -153,7 +153,7 @@ def _is_parallel(network: Network, family: DeviceFamily) -> bool:
 
 
 def _shifts_of_family(family: DeviceFamily) -> list[tuple[int, Int32Array]]:
-    """For each axis of an array of switches: its length, and where a shift along it takes each of them."""
+    """For each axis of an array of switches: its length, and the image of each switch under a shift along it."""
     number = np.arange(family.count, dtype=np.int32)
     shifts: list[tuple[int, Int32Array]] = []
     for size, stride in zip(family.shape, family.strides, strict=True):

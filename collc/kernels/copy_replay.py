@@ -33,7 +33,7 @@ class CopyState(NamedTuple):
     chunk has arrived at a switch and not left it. free: int64[links], picoseconds from which a link is free.
     Chunks under way are in a ring for each pair of kind and size, in order of arrival: first, after: int64[rings],
     numbers of the first one and of the one after the last. begin: int64[rings + 1], where the slots of each ring
-    begin. slot_chunk, slot_device: int32[slots]. slot_time: int64[slots], arrivals.
+    begin, a power of two for each. slot_chunk, slot_device: int32[slots]. slot_time: int64[slots], arrivals.
     """
 
     held: UInt64Array
@@ -52,10 +52,10 @@ def arrive(state: CopyState, npus: int, time: int) -> None:
     """Let all that is under way arrive, up to a time."""
     held, waiting, _, first, after, begin, slot_chunk, slot_device, slot_time = state
     for ring in range(len(first)):
-        low, size = begin[ring], begin[ring + 1] - begin[ring]
+        low, mask = begin[ring], begin[ring + 1] - begin[ring] - 1
         position = first[ring]
         while position < after[ring]:
-            slot = low + position % size
+            slot = low + (position & mask)
             if slot_time[slot] > time:
                 break
             chunk, device = slot_chunk[slot], slot_device[slot]
@@ -96,7 +96,7 @@ def replay_copies(
         size = size_of[what]
         free[on] = time + busy[kind[on], size]
         ring = kind[on] * sizes + size
-        slot = begin[ring] + after[ring] % (begin[ring + 1] - begin[ring])
+        slot = begin[ring] + (after[ring] & (begin[ring + 1] - begin[ring] - 1))
         slot_chunk[slot], slot_device[slot] = what, target[on]
         slot_time[slot] = time + total[kind[on], size]
         after[ring] += 1

@@ -30,9 +30,9 @@ LEFT, COUNT, END, GIVEN, LENIENT, HEAP = range(6)
 have been applied, whether the component rule is off, entries of the heap."""
 
 SOURCE, TARGET, CLASS, LEVEL, SCOPE, FREE, CURSOR, CURSOR_OF_RULE = range(8)
-"""Columns of links. CLASS: the first class of its kind. LEVEL: by cost. SCOPE: where the set `inside` of its target's
-component begins, over cheaper links. FREE: when it becomes idle. CURSOR: what lies before it in its source's order is
-of no use to the link; CURSOR_OF_RULE: the same by the component rule."""
+"""Columns of links. CLASS: the first class of its kind. LEVEL: by cost. SCOPE: the first word of the set `inside`
+of its target's component over cheaper links. FREE: when it becomes idle. CURSOR: what lies before it in its source's
+order is of no use to the link; CURSOR_OF_RULE: of no use by the component rule."""
 LINK_ROW = 8
 
 BASE, LENGTH, LACKS = range(3)
@@ -51,11 +51,11 @@ MANY = 1 << 30
 class EventNetwork(NamedTuple):
     """What does not depend on chunks.
 
-    first: [D + 1], the links into each device. scopes: [D * levels], where the set `inside` of the component of each
-    device begins, by level. ahead_first: [D + 1], ahead_word, ahead: the devices that each device has links to, as the
-    number of a word of the set `woken` and bits in it. total, busy: [C], picoseconds until a transfer has arrived, and
-    until its link is free. sizes: how many chunk sizes there are. reserved: [L + 1], the reserved intervals of each
-    link; starts, ends. shift, mask: of sets of devices.
+    first: [D + 1], the links into each device. scopes: [D * levels], the first word of the set `inside` of the
+    component of each device, by level. ahead_first: [D + 1], ahead_word, ahead: the devices that each device has links
+    to, as the number of a word of the set `woken` and bits in it. total, busy: [C], picoseconds until a transfer has
+    arrived, and until its link is free. sizes: how many chunk sizes there are. reserved: [L + 1], the reserved
+    intervals of each link; starts, ends. shift, mask: of sets of devices.
     """
 
     first: Sequence[int]

@@ -38,7 +38,7 @@ class UrgencyOrder(NamedTuple):
     """The order of the tasks of each link.
 
     position: [n]. tasks: int64[tasks with a link], by link, then by position; the tasks of link l begin at first[l].
-    first_word: [L], where the words of each link's set of ready positions begin; shift, mask: see compiled.py.
+    first_word: [L], the first word of each link's set of ready positions; shift, mask: see compiled.py.
     """
 
     position: Sequence[int]

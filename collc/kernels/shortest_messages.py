@@ -36,7 +36,7 @@ class SendTable(NamedTuple):
 
 class SendWork(NamedTuple):
     """free: [L], when each link is free. ready: by slot, when the device has the chunk, or a switch is free for it
-    again. buffers: [D + 1], where the slots of the buffer of each device begin in `taken`, which has when each is free,
+    again. buffers: [D + 1], the first slot of the buffer of each device in `taken`, which has when each is free,
     the first of them first (a heap). start: by hop, the result.
     """
 

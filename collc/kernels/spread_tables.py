@@ -1,8 +1,8 @@
 """The tables of rarest-first spreading (rarest_first.py), and when links and the slots of switches are reserved.
 
 D devices, K chunks, P paths, H hops of all paths, L links, S chunk sizes, C classes of slow paths, W words for a set of
-chunks. All tables are parts of one array, `memory`, and begin where `SpreadLayout` says: a call counts the references
-of all arrays that it is given, which would take most of the time.
+chunks. All tables are parts of one array, `memory`; `SpreadLayout` has the first cell of each: a call counts the
+references of all arrays that it is given, which would take most of the time.
 
 Events wait in a heap of (time, number): number d * K + k: chunk k arrives at device d; D * K + d * K + k: a slot of
 switch d holds chunk k; 2 * D * K + l: a path over link l may be able to start. Reserved intervals that are not over are
@@ -46,7 +46,7 @@ Constant tables: source, slow, non_minimal: [P], where a path begins, its class,
 the non-minimal ones. first: [P + 1], its hops; link: [H]; start, busy: [S * H]. total: [S * P]. ports: [D + 1],
 the last links into each device; fastest: of each port, its fastest class; over: [ports + 1], its paths in
 `path`. serve_work: [D], work of looking for what a device can get. fed_first, fed: the receivers of paths from
-a device. used_first, used: those of paths over a link. offset_first, offset: picoseconds after which paths
+a device. used_first, used: the receivers of paths over a link. offset_first, offset: picoseconds after which paths
 enter a link. ends: [L], the device at the end of a link. kind, rank: [D]; of equal devices the one of lower
 rank comes first. switch: [D], number of a repeater. buffer: [D], slots of a limited buffer, or -1. woken_first,
 woken: links over which a path may be able to start if a slot of a switch becomes free. sums: [D], whether a chunk

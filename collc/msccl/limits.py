@@ -52,7 +52,7 @@ class LimitUse:
     hint: str
 
     @property
-    def exceeded(self) -> bool:
+    def is_exceeded(self) -> bool:
         """Whether the program needs more than the runtime allows."""
         return self.needed > self.limit
 
@@ -85,7 +85,7 @@ def exceeded_limits(program: Program) -> list[LimitUse]:
         LimitUse("GPUs", len(gpus), MOST_RANKS, "use fewer NPUs"),
         LimitUse("threadblocks of one channel on one GPU", _most_on_a_channel(program), limits.per_channel, split),
     ]
-    return [use for use in uses if use.exceeded]
+    return [use for use in uses if use.is_exceeded]
 
 
 def check_merged_limits(program: Program, channels: int) -> None:
@@ -104,7 +104,7 @@ def check_merged_limits(program: Program, channels: int) -> None:
         most["nodes"] = max(most["nodes"], 2 + len(program.gpus) + moving)
         most["offset"] = max(most["offset"], max(gpu.input_chunks, gpu.output_chunks) * program.instances - 1)
     for use in (_steps(most["steps"], program.profile), last_offset(most["offset"]), _elements(most["nodes"])):
-        if use.exceeded:
+        if use.is_exceeded:
             raise use.error()
 
 
@@ -146,3 +146,10 @@ def _most_on_a_channel(program: Program) -> int:
         receives = Counter(tb.channel for tb in gpu.threadblocks if tb.receive >= 0)
         most = max(most, *sends.values(), *receives.values(), 0)
     return most
+
+
+PLAN_STARTS: Final = 2**31 - 1
+"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
+
+PLAN_END: Final = 2**32 - 2**22
+"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""

@@ -196,7 +196,7 @@ class Program:
     def memory_slot(self, rank: int, slot: Slot, instances: int = 1) -> Slot:
         """The slot; in place, the one name of the memory that input and output of a rank share.
 
-        instances: those of the program, if `repeat` has run.
+        instances: of the program, if `repeat` has run.
         """
         if slot.buffer == "s" or not self.placement.in_place:
             return slot

@@ -42,7 +42,7 @@ CONNECT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Where tasks run.
+    """The processes or the cluster that run tasks.
 
     jobs: processes; None: one for each core. memory: bytes of each; None: an equal part of 90 % of what is free.
     scheduler: the address of a Dask scheduler, to use its workers in place of processes.

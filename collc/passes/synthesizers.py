@@ -92,7 +92,7 @@ def _symmetric() -> ModulePlanner:
     return ModulePlanner(lambda module, effort, _: symmetric_module(module, effort), estimate_symmetric)
 
 
-def _overlapped() -> ModulePlanner:
+def _overlap_planner() -> ModulePlanner:
     from collc.synthesis.auto.estimates import estimate_overlapped
     from collc.synthesis.overlapped import overlap
 
@@ -163,7 +163,7 @@ _RECORDS: Final = (
         "overlapped",
         "reductions, also of groups and with copies beside them; no switches",
         COMMON,
-        _overlapped,
+        _overlap_planner,
     ),
     Synthesizer(
         "exchange",

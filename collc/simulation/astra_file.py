@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 
 SHAPES: Final = ("Ring", "FullyConnected", "Switch")
 """Names of topologies in a network file."""
@@ -65,9 +65,9 @@ def _span(source: SourceFile, node: Any) -> Span:  # noqa: ANN401
 def _columns(source: SourceFile, root: Any) -> dict[str, list[Any]]:  # noqa: ANN401
     """The items of each key, as nodes of PyYAML with their positions; equally many of all keys."""
     columns: dict[str, list[Any]] = {}
-    keys = f"the keys are {listed(_KEYS)}"
+    keys = f"the keys are {phrase(_KEYS)}"
     if root is None or root.id != "mapping":
-        raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {listed(_KEYS)}")
+        raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {phrase(_KEYS)}")
     for key, value in root.value:
         name = key.value if key.id == "scalar" else "?"
         if name not in _KEYS:
@@ -98,7 +98,7 @@ def _dimension(source: SourceFile, *nodes: Any) -> AstraDimension:  # noqa: ANN4
     shape, npus, *rates = (str(node.value) if node.id == "scalar" else "?" for node in nodes)
     spans = [_span(source, node) for node in nodes]
     if shape not in SHAPES:
-        hint = did_you_mean(shape, SHAPES, f"there are {listed(SHAPES)}")
+        hint = did_you_mean(shape, SHAPES, f"there are {phrase(SHAPES)}")
         raise _file_error(f"there is no topology '{shape[:80]}'", spans[0], hint)
     count = int(npus) if npus.isascii() and npus.isdigit() and len(npus) < 10 else -1
     if not 2 <= count <= MAX_NPUS:

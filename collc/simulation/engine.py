@@ -43,8 +43,8 @@ class Deadlock(Exception):
 class Simulation:
     """What happened. All times are in units of `unit` picoseconds.
 
-    start, end: int64[tasks]. hops: when messages entered links; those of a timing that is not aware of congestion have
-    none. carried: all hops, also under such a timing. queued: int64[links], how long messages waited for each in all.
+    start, end: int64[tasks]. hops: when messages entered links; none under a timing that is not aware of congestion.
+    carried: all hops, also under such a timing. queued: int64[links], how long messages waited for each in all.
     """
 
     network: Network
@@ -57,7 +57,7 @@ class Simulation:
     queued: Int64Array
 
     @property
-    def sent(self) -> Int64Array:
+    def sent_bytes(self) -> Int64Array:
         """int64[links]: bytes that each link carried."""
         return self._totals[0]
 
@@ -107,9 +107,9 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     OverflowError if a time does not fit in 64 bits.
     """
     hops = passed = Hops.of(network, graph, timing)
-    rows, duration = PortRows.same(len(hops.link)), graph.duration
+    rows, duration = PortRows.without_ports(len(hops.link)), graph.duration
     if not timing.aware:
-        duration, passed = durations_alone(network, graph, timing), Hops.none(len(graph))
+        duration, passed = durations_alone(network, graph, timing), Hops.empty(len(graph))
     elif network.has_endpoints:
         passed, rows = with_ports(network, hops, timing)
     _check_range(passed.busy, passed.delay, duration)
@@ -168,7 +168,7 @@ def _task_table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64
 def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskProgress:
     tasks = len(graph)
 
-    def none(count: int) -> MutableSequence[int]:
+    def none_yet(count: int) -> MutableSequence[int]:
         return numbers(np.full(count, -1, np.int64), large)
 
     waits: Int64Array = np.bincount(graph.edges.after, minlength=tasks).astype(np.int64)
@@ -176,16 +176,16 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
         waits=numbers(waits, large),
         ready=zeros(tasks, large),
         asked=zeros(tasks, large),
-        start=none(tasks),
-        end=none(tasks),
-        begin=none(hops),
-        taken=none(hops),
+        start=none_yet(tasks),
+        end=none_yet(tasks),
+        begin=none_yet(hops),
+        taken=none_yet(hops),
         hop=zeros(tasks, large),
         free=zeros(links, large),
-        freed_order=none(links),
-        first=none(links),
-        last=none(links),
-        behind=none(tasks),
+        freed_order=none_yet(links),
+        first=none_yet(links),
+        last=none_yet(links),
+        behind=none_yet(tasks),
         waited=zeros(links, large),
         issued=zeros(tasks, large),
         counters=zeros(3, large),

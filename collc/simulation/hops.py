@@ -1,7 +1,7 @@
 """The hops of messages: which links and which ports of NPUs they take, and how long they occupy them.
 
 A message occupies the injection of an NPU with limits that sends or forwards it for size / rate, and enters its link
-as soon as its turn has come, where it may queue. It occupies the ejection of the NPU that it reaches for size / rate
+as soon as its turn has come: it may queue there. It occupies the ejection of the NPU that it reaches for size / rate
 before it has arrived. If nothing else is on its way, a message takes as long as without limits.
 """
 
@@ -20,7 +20,7 @@ from collc.ten.network import LinkKind, Network
 
 @dataclass(frozen=True, eq=False)
 class Hops:
-    """The hops of all messages: those of task k from offsets[k] to offsets[k + 1].
+    """The hops of all messages. Task k has the hops from offsets[k] to offsets[k + 1].
 
     link: int32[hops]. size: int64[hops], bytes. busy, delay: int64[hops], how long the message occupies the link and
     how long it takes to the other end. begin, injected: int64[hops], when it enters, and when the sender, an NPU with
@@ -38,14 +38,14 @@ class Hops:
     arrived: Int64Array
 
     @staticmethod
-    def none(tasks: int) -> Hops:
-        """Those of tasks without hops."""
+    def empty(tasks: int) -> Hops:
+        """The hops of tasks that have none."""
         empty = np.zeros(0, np.int64)
         return Hops(np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), *[empty] * 6)
 
     @staticmethod
     def of(network: Network, graph: TaskGraph, timing: Timing) -> Hops:
-        """Those of a graph. Raises ValueError if a link that is used has no bandwidth or latency."""
+        """The hops of the messages of a graph. Raises ValueError if a link that is used has no bandwidth or latency."""
         offsets, link = graph.routes.of_tasks(graph.route)
         size = np.repeat(graph.size, np.diff(offsets))
         busy, delay = _hop_times(network, link, size, timing)
@@ -83,7 +83,7 @@ def durations_alone(network: Network, graph: TaskGraph, timing: Timing) -> Int64
         links = graph.routes.links[graph.routes.offsets[route] : graph.routes.offsets[route + 1]]
         used: list[int] = network.kind[links].tolist()
         kinds = [network.kinds[kind] for kind in used]
-        route_times.append(timing.alone(int(sizes[number % len(sizes)]), kinds))
+        route_times.append(timing.time_alone(int(sizes[number % len(sizes)]), kinds))
     duration = graph.duration.copy()
     duration[messages] = np.array(route_times, np.int64)[pair_of]
     return duration
@@ -100,8 +100,8 @@ class PortRows:
     received: Int64Array
 
     @staticmethod
-    def same(hops: int) -> PortRows:
-        """Those of hops without ports."""
+    def without_ports(hops: int) -> PortRows:
+        """The rows of hops without ports."""
         every = np.arange(hops, dtype=np.int64)
         return PortRows(every, every, every)
 

@@ -12,9 +12,8 @@ from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.limited import Ports
-from collc.ten.message_hops import MessageHops
 from collc.ten.network import Network
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import MessageHops, Transfers
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ def tasks_of_transfers(network: Network, demand: Demand, rows: Transfers, edges:
 
 
 def transfer_edges(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> Edges:
-    """The arrivals for which each transfer waits: those of its chunk, or of the hop before in the same message.
+    """The arrivals for which each transfer waits: of its chunk, or of the hop before in its message.
 
     ends: int64[transfers], when each arrives in the schedule. Raises as `chunk_edges`.
     """

@@ -31,7 +31,7 @@ class Timing(ABC):
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """How long `size` bytes occupy a link, and how long they take to its other end."""
 
-    def alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
+    def time_alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
         """How long `size` bytes take over links of these kinds if nothing else is on them.
 
         That is as long as over one link with the sum of the latencies and the smallest bandwidth.

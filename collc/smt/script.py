@@ -86,7 +86,7 @@ class Script:
     def count_one_more(self, counts: Sequence[str], term: str, most: int) -> list[str]:
         """Count one term more: terms for "at least 1, 2, ..., `most` are true".
 
-        counts: the same for the terms that were counted before.
+        counts: these terms for what was counted before.
         """
         self._counters += 1
         counted: list[str] = []

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, Span
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.source.parsing.expressions import Node
 
 MAX_PROBLEMS = 200
@@ -50,7 +50,7 @@ class Problems:
             self.failures += 1
             self.add(*(error.diagnostics if isinstance(error, SourceError) else ()))
         if len(self.found) >= MAX_PROBLEMS:
-            self.stop()  # nobody reads more; to find them takes long where near names are sought for each
+            self.stop()  # nobody reads more, and the search for near names takes long
 
     @contextmanager
     def collect_all(self) -> Generator[None]:
@@ -74,7 +74,7 @@ def fail(code: str, message: str, span: Span | None, *notes: Note | None, hint: 
 def unknown_name_error(code: str, what: str, name: str, known: Iterable[str], span: Span) -> SourceError:
     """The error for a name that is none of the known ones; what: what it should be, such as "reduction"."""
     names = list(known)
-    return fail(code, f"unknown {what} '{name}'", span, hint=did_you_mean(name, names, f"there are {listed(names)}"))
+    return fail(code, f"unknown {what} '{name}'", span, hint=did_you_mean(name, names, f"there are {phrase(names)}"))
 
 
 def check_single(first: Node | None, node: Node, code: str, message: str) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from collc.base.diagnostics import Note, SourceError, Span
+from collc.source.parsing import expressions as ex
+from collc.source.problems import fail
 
 
 class Kind(StrEnum):
@@ -62,31 +67,14 @@ NUMBERS: Final = frozenset({Kind.INT, Kind.FLOAT, Kind.NUMBER})
 QUANTITIES: Final = frozenset({Kind.BYTES, Kind.TIME, Kind.RATE})
 
 NAMED: Final[dict[str, Type]] = {
-    "int": INT,
-    "float": FLOAT,
-    "bool": BOOL,
-    "string": STRING,
-    "bytes": BYTES,
-    "time": TIME,
-    "rate": RATE,
-    "npu": NPU,
-    "group": GROUP,
-    "topology": TOPOLOGY,
-    "list": Type(Kind.LIST, ANY),
-    "set": Type(Kind.SET, ANY),
-    "range": RANGE,
-}
+    str(named.kind): named for named in (INT, FLOAT, BOOL, STRING, BYTES, TIME, RATE, NPU, GROUP, TOPOLOGY)
+} | {"list": Type(Kind.LIST, ANY), "set": Type(Kind.SET, ANY), "range": RANGE}
 """Types that a program can name."""
 
 
 def list_of(item: Type) -> Type:
     """The type of a list."""
     return Type(Kind.LIST, item)
-
-
-def set_of(item: Type) -> Type:
-    """The type of a set."""
-    return Type(Kind.SET, item)
 
 
 def item_type(container: Type) -> Type | None:
@@ -148,7 +136,22 @@ _QUOTIENTS: Final = {(Kind.BYTES, Kind.RATE): TIME, (Kind.BYTES, Kind.TIME): RAT
 _WHOLE: Final = frozenset({Kind.INT, Kind.NUMBER})
 
 
-def binary_type(operator: str, left: Type, right: Type) -> Type | None:
+_VERBS: Final = {"+": "adds {0} and {1}", "-": "subtracts {1} from {0}"}
+
+
+def binary_type(node: ex.Binary, left: Type, right: Type) -> Type:
+    """The type of `left operator right`. Raises SourceError E0210 if the operator is not defined for the two types."""
+    kind = operation_type(node.operator, left, right)
+    if kind is not None:
+        return kind
+    message = f"'{node.operator}' is not defined for {left} and {right}"
+    if node.operator in _VERBS:
+        message = f"this {_VERBS[node.operator].format(left, right)}"
+    notes = [Note(f"this is {k}", n.span) for k, n in ((left, node.left), (right, node.right))]
+    raise fail("E0210", message, node.span, *notes, hint=_unit_hint(left, right))
+
+
+def operation_type(operator: str, left: Type, right: Type) -> Type | None:
     """The type of `left operator right`, None if the operator is not defined for the two types."""
     a, b = left.kind, right.kind
     if operator in ("and", "or"):
@@ -195,25 +198,96 @@ def _type_of_two_alike(operator: str, left: Type, right: Type) -> Type | None:
             return None
 
 
-def unary_type(operator: str, operand: Type) -> Type | None:
-    """The type of `operator operand`, None if the operator is not defined for it."""
-    if operator == "not":
-        return BOOL if fits(operand, BOOL) else None
-    if operand.kind is Kind.ANY:
+def unary_type(node: ex.Unary, operand: Type) -> Type:
+    """The type of `operator operand`. Raises SourceError E0210 if the operator is not defined for it."""
+    if node.operator == "not" and fits(operand, BOOL):
+        return BOOL
+    if operand.kind is Kind.ANY and node.operator != "not":
         return ANY
-    if operator == "~":
-        return INT if operand.kind in (Kind.INT, Kind.NUMBER) else None
-    return operand if operand.kind in NUMBERS | QUANTITIES else None
+    if node.operator == "~" and operand.kind in _WHOLE:
+        return INT
+    if node.operator in ("-", "+") and operand.kind in NUMBERS | QUANTITIES:
+        return operand
+    raise fail("E0210", f"'{node.operator}' is not defined for {operand}", node.span)
 
 
-def are_comparable(operator: str, left: Type, right: Type) -> bool:
-    """Whether a comparison operator is defined for two types."""
+def check_comparison(node: ex.Comparison, place: int, left: Type, right: Type) -> None:
+    """Raise SourceError E0210 if an operator of a comparison is not defined for the two types around it."""
+    operator = node.operators[place]
     if Kind.ANY in (left.kind, right.kind):
-        return True
+        return
+    a, b = left.kind, right.kind
     if operator in ("in", "not in"):
         item = item_type(right)
-        return item is not None and join(left, item) is not None
-    if operator in ("==", "!="):
-        return join(left, right) is not None
-    a, b = left.kind, right.kind
-    return (a in NUMBERS and b in NUMBERS) or (a == b and a in QUANTITIES | {Kind.STRING})
+        defined = item is not None and join(left, item) is not None
+    elif operator in ("==", "!="):
+        defined = join(left, right) is not None
+    else:
+        defined = (a in NUMBERS and b in NUMBERS) or (a == b and a in QUANTITIES | {Kind.STRING})
+    if not defined:
+        ends = node.operands[place : place + 2]
+        notes = [Note(f"this is {kind}", end.span) for kind, end in zip((left, right), ends, strict=True)]
+        message = f"'{operator}' is not defined for {left} and {right}"
+        raise fail("E0210", message, ends[0].span.to(ends[1].span), *notes)
+
+
+def collection_type(kind: Kind, items: Iterable[tuple[Type, Span]]) -> Type:
+    """The type of a list or set with items of some types. Raises SourceError E0216 if they do not go together."""
+    item: Type = ANY
+    for given, span in items:
+        joint = join(item, given)
+        if joint is None or not holds(kind, given):
+            message = f"{item} and {given} in one {kind}" if joint is None else f"a {kind} does not hold {given}"
+            raise fail("E0216", message, span)
+        item = joint
+    return Type(kind, item)
+
+
+def check_index(node: ex.Index, base: Type) -> None:
+    """Raise SourceError E0214 if a value that is not a part of a topology cannot have these indices."""
+    if base.kind not in (Kind.TOPOLOGY, Kind.GROUP, Kind.LIST):
+        raise fail("E0214", f"{base} takes no index", node.span)
+    if len(node.indices) != 1:
+        hint = "a list of lists is indexed as a[i][j]" if base.kind is Kind.LIST else ""
+        raise fail("E0214", f"{base} takes one index, not {len(node.indices)}", node.span, hint=hint)
+
+
+def loop_type(clause: ex.ForClause, iterable: Type) -> Type:
+    """The type of a loop variable. Raises SourceError E0213 if a loop cannot iterate over the values of a type."""
+    item = item_type(iterable)
+    if item is None:
+        hint = f"write 0..{clause.iterable.span.text}" if iterable.kind in _WHOLE else ""
+        raise fail("E0213", f"a for loop cannot iterate over {iterable}", clause.iterable.span, hint=hint)
+    return item
+
+
+def check_place(node: ex.Expr, given: Type) -> None:
+    """Raise SourceError E0211 if a chunk cannot be at a value of this type."""
+    if not fits(given, DEVICES) and not fits(given, GROUP):
+        raise fail("E0211", f"a chunk is at an npu, a group or a set of NPUs, not at {given}", node.span)
+
+
+def _unit_hint(left: Type, right: Type) -> str:
+    kinds = {left.kind, right.kind}
+    if kinds & NUMBERS and kinds & {Kind.BYTES}:
+        return "a size needs a unit, as in 1MiB"
+    if kinds & NUMBERS and kinds & {Kind.TIME}:
+        return "a time needs a unit, as in 0.5us"
+    return "a rate needs a unit, as in 50GiB/s" if kinds & NUMBERS and kinds & {Kind.RATE} else ""
+
+
+def wrong_type(given: Type, wanted: Type, what: str, node: ex.Expr, *notes: Note) -> SourceError:
+    """The error E0211 for a value whose type does not fit; what: its role."""
+    hint = ""
+    if wanted == INT and given == FLOAT:
+        divided = isinstance(node, ex.Binary) and node.operator == "/"
+        hint = "'//' is the division that rounds down to an int" if divided else "ceil(...) rounds up to a whole number"
+    elif wanted.kind in QUANTITIES and given.kind in NUMBERS:
+        hint = _unit_hint(wanted, given)
+    elif wanted == GROUP and given == NPU:
+        hint = "a group of one NPU is [npu]"
+    elif wanted == NPU and given == GROUP:
+        hint = "one NPU of a group is g[0]"
+    elif wanted == GROUP and given == TOPOLOGY:
+        hint = f"the group of all its NPUs is {node.span.text}.npus"
+    return fail("E0211", f"{what} must be of type {wanted}, not {given}", node.span, *notes, hint=hint)

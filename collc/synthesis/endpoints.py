@@ -90,17 +90,17 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
     schedule = module.schedule
     assert schedule is not None
     if len(schedule) > MOST_TRANSFERS:
-        message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} supported where NPUs have limits"
+        message = f"{len(schedule):,} transfers are more than the {MOST_TRANSFERS:,} supported if NPUs have limits"
         raise NoSchedule(Diagnostic("S0206", message, hint="use fewer chunks, or fewer NPUs"))
     if schedule.transfers.messages is not None:
-        message = "messages that queue ('allow congestion') cannot be planned beside other runs where NPUs have limits"
+        message = "messages that queue ('allow congestion') cannot be planned beside other runs if NPUs have limits"
         hint = "give all runs algorithms with 'using', or leave out the limits"
         raise NoSchedule(Diagnostic("S0206", message, hint=hint))
     refuse_buffers(module.network)
     rows = schedule.transfers
     starts = _PortOrders(module, rows, network).best()
     if starts is None:
-        message = "the order of its transfers cannot be kept where NPUs send and receive one transfer after another"
+        message = "the order of its transfers cannot be kept if NPUs send and receive one transfer after another"
         raise NoSchedule(Diagnostic("S0206", f"{module.algorithm or 'the schedule'}: {message}"))
     moved = rows.at(np.array(starts, np.int64))
     return replace(module, network=network, schedule=RowSchedule(schedule.model, moved))
@@ -109,7 +109,7 @@ def retimed_for_endpoints(module: Module, network: Network) -> Module:
 def refuse_buffers(network: Network) -> None:
     """Raise NoSchedule S0206 if switches of a network whose NPUs have limits have limited buffers."""
     if network.has_limited_buffers:
-        message = "limits of NPUs are not supported where switches have limited buffers"
+        message = "limits of NPUs are not supported if switches have limited buffers"
         raise NoSchedule(Diagnostic("S0206", message, hint="leave out 'buffer', or the limits"))
 
 

@@ -8,13 +8,14 @@ for resource-constrained project scheduling", EJOR 1992).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collc.kernels.compiled import compiled, is_compiled, numbers, word_shape, zeros
+from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.synthesis.timeline import Timeline, interval_table
 from collc.ten.arrays import Int32Array, Int64Array
 
@@ -35,6 +36,9 @@ LONG = 1_000_000
 
 BATCH = 1 << 20
 """Tasks between two calls of `stop`."""
+
+TASK_WORK = 3
+"""Work of a task in a schedule, as WorkMeter counts it in plain Python; about that of growing a tree to it, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +93,21 @@ class _OneWay:
 
 
 def best_starts(
-    tasks: Tasks, reserved: dict[int, Timeline], stop: Callable[[], bool], turns: int = TURNS, is_further: bool = False
+    tasks: Tasks, reserved: dict[int, Timeline], effort: Effort, turns: int = TURNS, is_further: bool = False
 ) -> tuple[int, Int64Array] | None:
     """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that.
 
     The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
-    at most; at most one of many tasks. is_further: whether as many tasks were scheduled before, so that it may pay to
-    compile the kernel.
+    at most; at most one of many tasks. effort: counts the work, and may stop it. is_further: whether as many tasks were
+    scheduled before, so that it may pay to compile the kernel.
     """
     from collc.kernels.overlapped_lists import list_schedule
 
     most_plain = COMPILED_AGAIN if is_further else COMPILED
     compile_it = len(tasks) >= (WORTH_CALLING if is_compiled(list_schedule) else most_plain)
+    if len(tasks) >= most_plain:
+        effort.work.add_compiler()
+    work = TASK_WORK * len(tasks) // (COMPILED_TIMES if len(tasks) >= most_plain else 1)
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
     least = int(loads.max())
@@ -109,36 +116,36 @@ def best_starts(
     rank = np.arange(len(tasks), dtype=np.int32)
     best: tuple[int, Int64Array] | None = None
     for _ in range(1 + (turns if len(tasks) < LONG else min(turns, 1))):
-        start = _starts(forward, rank, reserved, stop)
+        effort.work.add(work)
+        start = _starts(forward, rank, reserved, effort)
         if start is None:
             break
         end = int((start + tasks.total).max(initial=0))
         if best is not None and end >= best[0]:
             break
         best = end, start
-        if end <= least or not turns or stop():
+        if end <= least or not turns or effort.stop():
             break
-        mirrored = _starts(backward, _ranked(-(start + tasks.total)), {}, stop)
+        effort.work.add(work)
+        mirrored = _starts(backward, _ranks_by(-(start + tasks.total)), {}, effort)
         if mirrored is None:
             break
         whole = int((mirrored + tasks.busy).max(initial=0))
         start = whole - mirrored - tasks.busy
         if not reserved and whole < best[0]:
             best = whole, start
-        rank = _ranked(start)
+        rank = _ranks_by(start)
     return best
 
 
-def _ranked(key: Int64Array) -> Int32Array:
+def _ranks_by(key: Int64Array) -> Int32Array:
     """int32[n]: the position of each in ascending order of key."""
     rank = np.empty(len(key), np.int32)
     rank[np.argsort(key, kind="stable")] = np.arange(len(key), dtype=np.int32)
     return rank
 
 
-def _starts(
-    side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], stop: Callable[[], bool]
-) -> Int64Array | None:
+def _starts(side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], effort: Effort) -> Int64Array | None:
     """int64[n]: when each task enters its link, the one of lowest rank first; None if stopped."""
     from collc.kernels.overlapped_lists import list_schedule
 
@@ -147,7 +154,7 @@ def _starts(
     progress = _progress(side, words, order.first_word, reserved)
     more = True
     while more:
-        if stop():
+        if effort.stop():
             return None
         more = run(side.table, order, progress, progress.counters[1] + BATCH)
     return np.asarray(progress.start, np.int64)

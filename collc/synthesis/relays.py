@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.graph.digraph import Digraph
+from collc.graph.digraph import Digraph, reachable_vertices
 from collc.graph.paths import Edge, nearest_path
-from collc.graph.reachability import reachable_vertices
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -62,7 +61,7 @@ class Relays:
             if missing:
                 path = nearest_path(self._edges.__getitem__, tree, missing)
                 if path is None:
-                    raise self._unreachable(min(missing), chunk)
+                    raise self._no_path_error(min(missing), chunk)
                 relays |= set(path[1:-1])
                 tree.update(path)
                 missing.discard(path[-1])
@@ -74,7 +73,7 @@ class Relays:
     def _load(self, device: int) -> None:
         """Counts a chunk that a device relays."""
         self._loads[device] += 1
-        for edges, position in self._into[device]:
+        for edges, position in self._edges_into[device]:
             edge = edges[position][2]
             edges[position] = device, int(self._length[edge]) * (16 + self._loads[device]) // 16, edge
 
@@ -89,7 +88,7 @@ class Relays:
         return edges
 
     @cached_property
-    def _into(self) -> list[list[tuple[list[Edge], int]]]:
+    def _edges_into(self) -> list[list[tuple[list[Edge], int]]]:
         """For each device the lists of edges in which edges into it are, and their positions there."""
         into: list[list[tuple[list[Edge], int]]] = [[] for _ in self._edges]
         for edges in self._edges:
@@ -97,7 +96,7 @@ class Relays:
                 into[target].append((edges, position))
         return into
 
-    def _unreachable(self, device: int, chunk: int) -> SourceError:
+    def _no_path_error(self, device: int, chunk: int) -> SourceError:
         name, chunk_name = self._network.shown_name(device), self._demand.chunk_name(chunk)
         message = f"no path of links leads to {name}, which must receive chunk {chunk_name}"
         return SourceError(Diagnostic("S0103", message, hint="add links, or leave the NPU out of the group"))

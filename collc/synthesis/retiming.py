@@ -31,7 +31,7 @@ Waits = list[list[tuple[int, int]]]
 """For each transfer, (another transfer, w): it starts at least w picoseconds after the other."""
 
 
-def retimed(module: Module) -> Module:
+def retime(module: Module) -> Module:
     """A module with a schedule for `store`, turned into one for `pipelined`: never longer, and shorter if possible.
 
     Chunks enter and leave switches in the order of the schedule. If a switch has a limited buffer, starts stay.
@@ -93,12 +93,12 @@ class _Visits:
     ends: list[int]
     rows: list[int]
 
-    def before(self, row: int) -> list[int]:
+    def row_before(self, row: int) -> list[int]:
         """The transfer before another one, as a list; [] for the first."""
         position = self.rows.index(row)
         return self.rows[max(0, position - 1) : position]
 
-    def until(self, time: int) -> list[int]:
+    def rows_until(self, time: int) -> list[int]:
         """The transfers that have ended by a time, in order."""
         return self.rows[: bisect_right(self.ends, time)]
 
@@ -136,11 +136,11 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
     waits: Waits = [[] for _ in ends]
     multicast: list[bool] = network.multicast.tolist()
     reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
-    held = _held(demand.chunks, rows.chunk, network.source[rows.link])
+    held = _is_held_at_start(demand.chunks, rows.chunk, network.source[rows.link])
     for k, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if there[k] in arrivals:
             # All arrivals if the chunk is reduced or a switch, which may hold several copies, sends; else the first.
-            before = arrivals[there[k]].until(start[k])
+            before = arrivals[there[k]].rows_until(start[k])
             needed = before if reduced[k] or source >= network.npu_count else before[: not held[k]]
             waits[k] += [(a, total[a]) for a in needed]
         if source >= network.npu_count and not multicast[source - network.npu_count]:
@@ -149,18 +149,18 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
             waits[k] += [(d, busy[d]) for d in rows_out if d != k and left[d] <= start[k]]
         if target >= network.npu_count:
             into, out = arrivals[here[k]], departures.get(here[k], none)
-            waits[k] += [(d, busy[d] - total[k]) for d in out.until(ends[k])[-1:]]
-            waits[k] += [(a, total[a]) for a in into.until(start[k])[-1:]]
+            waits[k] += [(d, busy[d] - total[k]) for d in out.rows_until(ends[k])[-1:]]
+            waits[k] += [(a, total[a]) for a in into.rows_until(start[k])[-1:]]
             if reduced[k]:  # a switch passes partials on in the order of their arrivals
                 waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
-                waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in into.before(k)]
+                waits[k] += [(a, total[a] - total[k] + (ends[a] < ends[k])) for a in into.row_before(k)]
         elif reduced[k]:  # what an NPU sent before a partial arrived is sent without it
             out = departures.get(here[k], none)
             waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
     return waits
 
 
-def _held(table: ChunkTable, chunk: Int32Array, device: Int32Array) -> list[bool]:
+def _is_held_at_start(table: ChunkTable, chunk: Int32Array, device: Int32Array) -> list[bool]:
     """Whether each device holds each chunk at the start."""
     sets, width = table.sets, int(max(table.sets.members.max(initial=0), device.max(initial=0))) + 1
     keys = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * width + sets.members

@@ -34,7 +34,7 @@ def along_shortest_paths(task: Task) -> Schedule:
     conditions = conditions_of(task)
     trees = _trees(conditions)
     offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
-    messages = _Messages.joined(
+    messages = _Messages.join(
         [
             _messages(conditions, trees, order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]])
             for low in range(0, len(offsets) - 1, TREES)
@@ -66,7 +66,7 @@ class _Messages:
     link: Int32Array
 
     @staticmethod
-    def joined(parts: list[_Messages]) -> _Messages:
+    def join(parts: list[_Messages]) -> _Messages:
         """All messages of several parts."""
         names = ("level", "row", "sender", "receiver", "hops")
         columns = {

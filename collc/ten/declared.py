@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from collc.base.units import format_bytes, format_time
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Op, Run, Standard
 from collc.ten.schedule import LATEST_KEY, StepSchedule
@@ -33,7 +33,7 @@ def contradiction(run: Run) -> Contradiction | None:
         return None
     shape = shapes().get(standard.kind)
     if shape is None:
-        message = f"there is no standard collective '{standard.kind}': there are {listed(shapes())}"
+        message = f"there is no standard collective '{standard.kind}': there are {phrase(shapes())}"
         return Contradiction("kind", message)
     wrong = _wrong_op(standard, table, reduces=shape.reduces)
     if wrong or len(run.group) == 0:

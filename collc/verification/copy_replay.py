@@ -120,9 +120,12 @@ def _first_state(module: Module, network: Network, clock: Clock) -> CopyState:
 
 
 def _slots(network: Network, clock: Clock) -> Int64Array:
-    """int64: the most transfers of each kind and size that are under way together, if links carry one at once."""
+    """int64: for each kind and size, a power of two that is at least the most transfers that are under way together, if
+    links carry one at once.
+    """
     links = np.bincount(network.kind, minlength=len(network.kinds))
-    return np.maximum(1, (clock.total // clock.busy + 2) * links[:, None]).reshape(-1)
+    most = np.maximum(1, (clock.total // clock.busy + 2) * links[:, None]).reshape(-1)
+    return 1 << np.ceil(np.log2(np.minimum(most, 2 * MOST_SLOTS))).astype(np.int64)
 
 
 def _bits(sets: HolderSets, words: int) -> UInt64Array:

@@ -28,7 +28,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, Transfers
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.factored_check import is_proved
+from collc.verification.factored_check import representatives_of
 from collc.verification.valid_transfers import clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
 
@@ -171,6 +171,12 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     return findings.verdict(queued)
 
 
+def is_proved(module: Module, schedule: FactoredSchedule) -> bool:
+    """Whether a factored schedule is right because the chunks of its representatives are."""
+    representatives = representatives_of(module, schedule)
+    return representatives is not None and verify_schedule(representatives).ok
+
+
 def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:
     check = ChunkCheck(module, transfers, clock, findings)
     chunks = len(module.demand.chunks)
@@ -182,7 +188,7 @@ def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: 
         order = np.argsort(transfers.chunk, kind="stable").astype(np.int32)
         doubtful, slots = np.arange(chunks), np.empty((0, 4), np.int64)
     for count, chunk in enumerate(doubtful.tolist()):
-        if count >= _ENOUGH and findings.any:
+        if count >= _ENOUGH and findings.has_offenders:
             break
         check.check(chunk, order[offsets[chunk] : offsets[chunk + 1]].astype(np.intp))
     found = np.array(check.intervals, np.int64).reshape(-1, 4)

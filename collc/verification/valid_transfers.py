@@ -8,10 +8,9 @@ import numpy as np
 
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.limited import Ports
-from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, QueuedMessages, Schedule, Transfers
+from collc.ten.schedule import Clock, MessageHops, QueuedMessages, Schedule, Transfers
 from collc.verification.verdict import SHOWN, Findings, at
 
 LATEST = 2**62
@@ -139,7 +138,7 @@ def _report(module: Module, chunk: int, link: int, start: int, relayed: int, los
         findings.add("causality", "V0102", start, f"{what}: a device of it was removed", "devices that are there")
     elif lost:
         expected = "a partial that arrives at an NPU"
-        findings.add("causality", "V0110", start, f"{what}: it cannot be kept apart where it arrives", expected)
+        findings.add("causality", "V0110", start, f"{what}: it cannot be kept apart on arrival", expected)
     else:
         sender = findings.device(int(network.source[link]))
         expected = f"a link into {sender}" if network.source[link] < network.npu_count else "an NPU as sender"

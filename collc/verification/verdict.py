@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, Note
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Note, Outcome
 from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network
@@ -28,14 +27,14 @@ class Verdict:
     checks: dict[str, Outcome]
     diagnostics: tuple[Diagnostic, ...]
 
-    def failed(self) -> tuple[str, ...]:
+    def failed_checks(self) -> tuple[str, ...]:
         """The checks that failed."""
         return tuple(name for name, outcome in self.checks.items() if outcome == "failed")
 
     @property
     def ok(self) -> bool:
         """Whether nothing failed."""
-        return not self.failed()
+        return not self.failed_checks()
 
 
 def checks_of(network: Network) -> tuple[str, ...]:
@@ -94,7 +93,7 @@ class Findings:
         return Verdict(outcomes, tuple(reported))
 
     @property
-    def any(self) -> bool:
+    def has_offenders(self) -> bool:
         """Whether there is an offender."""
         return any(self.offenders.values())
 

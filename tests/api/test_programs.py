@@ -63,7 +63,7 @@ def test_products_and_failures() -> None:
     ring = collc.Network.from_links([(0, 1), (1, 2), (2, 0)], 3, **LINK)
     product = ring * collc.Network.of("fully_connected", 2, **LINK)
     assert product.elaborate().link_count == 2 * 3 + 3 * 2
-    assert product.without("npu 5").elaborate().present.sum() == 5
+    assert product.without_parts("npu 5").elaborate().present.sum() == 5
 
 
 def test_a_demand_of_ones_own() -> None:

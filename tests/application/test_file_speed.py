@@ -11,7 +11,7 @@ import pytest
 from collc.application.compile.output_files import write_files
 from collc.application.emit import file_times
 from collc.application.emit.file_times import Runtime, plan_speed_notes, simulated_file, switched_notes, write_file
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import open_draft
 from collc.base.units import format_time
 from collc.msccl.options import MscclOptions, Protocol
 from collc.source.elaboration.elaborate import load_program
@@ -77,7 +77,7 @@ def test_the_buffer_is_that_of_the_schedule(tmp_path: Path, collective: Callable
     for kind, instances in cases:
         options = MscclOptions(instances=instances)
         write_file(module, options, kind, tmp_path / "f")
-        assert simulated_file(tmp_path / "f", kind, module.network, module.demand, options).sent.sum() == sent
+        assert simulated_file(tmp_path / "f", kind, module.network, module.demand, options).sent_bytes.sum() == sent
 
 
 PROGRAM = """
@@ -101,7 +101,7 @@ def test_files_of_unwound_switches_are_simulated_over_them(tmp_path: Path) -> No
     request = load_program(tmp_path / "p.coll", {}, None).schedules[0]
     network = request.network
     module = scheduled(unwound(network, joined=True), request.demand)
-    with drafting() as draft:
+    with open_draft() as draft:
         target = (tmp_path, draft)
         notes = write_files(module, network, request.emits, target, lambda _share, _phase: None, lambda _: "").notes
         draft.publish()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collc.base import atomic_files
-from collc.base.atomic_files import drafting, path_inside, write_file
+from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import SourceError, UsageError
 from collc.base.interrupts import cleanup_on_termination
 
@@ -29,12 +29,12 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
 def test_nothing_changes_until_it_is_published(tmp_path: Path) -> None:
     kept = tmp_path / "a.ten"
     kept.write_text("before")
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(kept).write_text("after")
         assert kept.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["a.ten"]
     assert kept.read_text() == "before"
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(kept).write_text("after")
         draft.new(tmp_path / "new" / "b.ten").write_text("b")
         assert draft.publish() == [kept, tmp_path / "new" / "b.ten"]
@@ -43,7 +43,7 @@ def test_nothing_changes_until_it_is_published(tmp_path: Path) -> None:
 
 
 def test_files_are_as_readable_as_others(tmp_path: Path) -> None:
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(tmp_path / "a").write_text("")
         draft.publish()
     (tmp_path / "b").write_text("")
@@ -53,14 +53,14 @@ def test_files_are_as_readable_as_others(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with drafting() as draft, pytest.raises(UsageError, match="cannot write"):
+    with open_draft() as draft, pytest.raises(UsageError, match="cannot write"):
         draft.new(tmp_path / "a.ten")
 
 
 def test_a_file_with_the_name_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     for path in (tmp_path / "a" / "b.ten", tmp_path / "a" / "c" / "b.ten"):
-        with drafting("try another") as draft, pytest.raises(UsageError, match="cannot write") as caught:
+        with open_draft("try another") as draft, pytest.raises(UsageError, match="cannot write") as caught:
             draft.new(path)
         (message,) = caught.value.diagnostics
         assert message.message == f"cannot write {path}: {tmp_path / 'a'} is a file, not a folder"
@@ -130,12 +130,12 @@ def names(folder: Path) -> list[str]:
 HELD = """
 import signal, sys, time
 from pathlib import Path
-from collc.base.atomic_files import drafting
+from collc.base.atomic_files import open_draft
 from collc.base.interrupts import cleanup_on_termination
 for name in ("SIGTERM", "SIGHUP"):  # the parent process may ignore them, and a child inherits that
     if hasattr(signal, name):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-with cleanup_on_termination(), drafting() as draft:
+with cleanup_on_termination(), open_draft() as draft:
     draft.new(Path(sys.argv[1])).write_text("half")
     print("held", flush=True)
     time.sleep(60)
@@ -169,11 +169,11 @@ def test_the_next_run_removes_the_files_of_a_killed_one(tmp_path: Path) -> None:
     process.wait(30)
     left = names(tmp_path)
     assert len(left) == 2
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(tmp_path / "b.xml").write_text("another target")
         draft.publish()
     assert names(tmp_path) == sorted([*left, "b.xml"])
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(target).write_text("whole")
         draft.publish()
     assert names(tmp_path) == [".a[1].xml.mine.draft.xml", "a[1].xml", "b.xml"]
@@ -184,7 +184,7 @@ def test_the_next_run_removes_the_files_of_a_killed_one(tmp_path: Path) -> None:
 def test_a_run_keeps_the_files_that_another_is_writing(tmp_path: Path) -> None:
     target = tmp_path / "a.xml"
     process = holding(target)
-    with drafting() as draft:
+    with open_draft() as draft:
         mine, again = draft.new(target), draft.new(target)
         assert mine.exists()
         again.write_text("mine")
@@ -201,7 +201,7 @@ def test_a_file_removed_as_abandoned_is_created_again(tmp_path: Path, monkeypatc
     """Another run locks the new file first: it assumes that a killed run has left it, and removes it."""
     answers = iter([False, True])
     monkeypatch.setattr(atomic_files, "try_lock", lambda _handle: next(answers))
-    with drafting() as draft:
+    with open_draft() as draft:
         draft.new(tmp_path / "a.xml").write_text("mine")
         draft.publish()
     assert (tmp_path / "a.xml").read_text() == "mine"

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import SimulationSettings, simulate_file
-from collc.application.verify.file_verification import Expectation, verify_file
-from collc.application.verify.trace_verification import verify_traces
+from collc.application.verify.file_verification import Expectation, verify_file, verify_traces
 from collc.base.diagnostics import SourceError
 from collc.base.units import serialization_time
 from collc.chakra import reader
@@ -91,7 +90,7 @@ def test_traces_take_the_time_of_the_schedule(case, tmp_path):
     more = (traced.time_ps - schedule.time_ps) // 1000
     assert more == reductions if reductions is not None else 1 <= more <= traced.simulation.network.npu_count
     assert traced.workload == schedule.workload
-    assert traced.simulation.sent.sum() == schedule.simulation.sent.sum()
+    assert traced.simulation.sent_bytes.sum() == schedule.simulation.sent_bytes.sum()
     report = verify_file(folder / "s", Expectation())
     assert dict(report.checks) == {"contract": "ok", "deadlock": "ok", "result": "ok"}
     against = Expectation(program=tmp_path / "p.coll", schedule="s")

@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 
 from collc.base.atomic_files import check_folder
-from collc.base.diagnostics import UsageError
-from collc.base.messages import Diagnostic, SourceFile, Span
-from collc.base.rendering import render
+from collc.base.diagnostics import Diagnostic, SourceFile, Span, UsageError, render
 from collc.base.tables import Table
 from collc.command.cli import main
 from collc.command.options import COMMANDS

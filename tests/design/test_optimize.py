@@ -10,8 +10,19 @@ from scipy.optimize import minimize
 
 from collc.design.convex import LinearTime
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, NetworkDimension, NoDesign, NoDesignReason, Objective, Row
-from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum
+from collc.design.problem import (
+    DesignProblem,
+    NetworkDimension,
+    NoDesign,
+    NoDesignReason,
+    Objective,
+    Row,
+    TimeExpression,
+    collective_time,
+    constant,
+    largest,
+    weighted_sum,
+)
 from tests.cpu_time import at_most
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 

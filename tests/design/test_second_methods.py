@@ -10,8 +10,16 @@ from numpy.typing import NDArray
 
 from collc.design.comparison import by_message, smart
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, NetworkDimension, NoDesign, Objective, Row
-from collc.design.time_expression import TimeExpression, collective_time, weighted_sum
+from collc.design.problem import (
+    DesignProblem,
+    NetworkDimension,
+    NoDesign,
+    Objective,
+    Row,
+    TimeExpression,
+    collective_time,
+    weighted_sum,
+)
 from tests.design.test_optimize import random_problem
 
 Floats = NDArray[np.float64]

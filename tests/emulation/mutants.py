@@ -219,10 +219,8 @@ def mutated_plan(text: bytes | str, draw: random.Random) -> tuple[str, str]:
 
 def _change_plan(plan: Json, draw: random.Random) -> str:
     """One change of a random operation, or of what the plan says of all of them."""
-    if draw.random() < 0.03:
-        doubled = not plan.get("use_double_scratch_buffer", False)
-        plan["use_double_scratch_buffer"] = doubled
-        return f"double scratch {doubled}"
+    if draw.random() < 0.1:
+        return draw.choice(_PLAN_CHANGES)(plan, draw)
     gpu = draw.choice(plan["gpus"])
     filled = [block for block in gpu["threadblocks"] if block["ops"]]
     if not filled:
@@ -243,6 +241,55 @@ def _change_plan(plan: Json, draw: random.Random) -> str:
         other = draw.randrange(len(ops))
         ops[at], ops[other] = ops[other], ops[at]
     return f"{op['name']}: {name}"
+
+
+def _double_scratch(plan: Json, _: random.Random) -> str:
+    doubled = not plan.get("use_double_scratch_buffer", False)
+    plan["use_double_scratch_buffer"] = doubled
+    return f"double scratch {doubled}"
+
+
+def _no_credits(plan: Json, _: random.Random) -> str:
+    """Nobody says that it has begun: the first signal and the first wait of every threadblock are missing."""
+    for block in (block for gpu in plan["gpus"] for block in gpu["threadblocks"]):
+        for name in ("signal", "wait"):
+            first = next((at for at, op in enumerate(block["ops"]) if op["name"] == name), None)
+            if first is not None:
+                del block["ops"][first]
+    return "no credits"
+
+
+def _switch_group(plan: Json, draw: random.Random) -> str:
+    """Another group of ranks, buffer or order of the switch channels of a gpu."""
+    gpu = draw.choice(plan["gpus"])
+    channels = [one for one in gpu["channels"] if one["channel_type"] == "switch"]
+    if not channels:
+        return "none"
+    one = draw.choice(channels)
+    group, how = one["rank_groups"][0], draw.randrange(5)
+    if how == 0:
+        group["ranks"].pop()
+    elif how == 1:
+        group["ranks"].reverse()
+    elif how == 2:
+        group["size"] = 9
+    elif how == 3:
+        one["buffer_type"] = draw.choice("ios")
+    else:
+        gpu["channels"] = [row for row in gpu["channels"] if row not in channels] + channels[::-1]
+    return "switch group"
+
+
+def _shared_channel(plan: Json, draw: random.Random) -> str:
+    """A threadblock uses a channel of another one, or of itself twice."""
+    blocks = [block for block in draw.choice(plan["gpus"])["threadblocks"] if block["channels"]]
+    if blocks:
+        mine, other = draw.choice(blocks)["channels"][0], draw.choice(blocks)["channels"][0]
+        mine["channel_ids"][0] = other["channel_ids"][-1]
+    return "shared channel"
+
+
+_PLAN_CHANGES = (_double_scratch, _no_credits, _switch_group, _switch_group, _shared_channel)
 
 
 def _entry(op: Json, draw: random.Random) -> Json | None:
@@ -290,6 +337,11 @@ def _relax(op: Json, _: random.Random) -> None:
         op["name"] = "rlx" + op["name"]
 
 
+def _channel_type(op: Json, draw: random.Random) -> None:
+    if "channel_type" in op:
+        op["channel_type"] = draw.choice(("memory", "port"))
+
+
 def _rename(op: Json, draw: random.Random) -> None:
     for names in _ALIKE:
         if op["name"] in names:
@@ -303,5 +355,6 @@ _OP_CHANGES: dict[str, Callable[[Json, random.Random], None]] = {
     "buffer": _place,
     "list": _lists,
     "relaxed": _relax,
+    "type of channel": _channel_type,
     "another operation": _rename,
 }

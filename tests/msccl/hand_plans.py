@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 def buff(kind, index, size=1):
     return {"type": kind, "index": index, "size": size}
@@ -184,3 +186,10 @@ GOOD = {
 
 def ops(found, rank=0, tb=0):
     return found["gpus"][rank]["threadblocks"][tb]["ops"]
+
+
+def plan_file(folder, plan):
+    """The path of a file with a plan."""
+    path = folder / "plan.json"
+    path.write_text(plan if isinstance(plan, str) else json.dumps(plan))
+    return path

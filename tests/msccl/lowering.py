@@ -45,6 +45,17 @@ def scheduled(network: Network, demand: Demand, model: LinkModel = LinkModel.STO
     return join(solve(module, lambda task: tacos(task, Effort())))
 
 
+FAST, SLOW = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(700_000, Fraction(50 * 10**9))
+
+
+def linked_nodes(count=2, size=3):
+    """Nodes that are fully connected inside; GPU k of a node is linked to GPU k of all others."""
+    pairs = [(a, b) for a in range(count * size) for b in range(count * size) if a != b]
+    links = [(a, b, FAST) for a, b in pairs if a // size == b // size]
+    links += [(a, b, SLOW) for a, b in pairs if a // size != b // size and a % size == b % size]
+    return support.network(count * size, links)
+
+
 def switch_nodes(count: int, size: int) -> Network:
     """Nodes with a switch each that adds and multicasts; GPU k of all nodes is linked to switch k between them."""
     fast, slow = (LinkKind(350_000, Fraction(rate * 10**9)) for rate in (450, 50))

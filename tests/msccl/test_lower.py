@@ -211,7 +211,7 @@ def test_what_a_switch_passes_on_twice_is_sent_twice(tmp_path):
     program = lower(through_switch(1))
     assert_right(program, tmp_path)
     assert sorted((m.source, m.target) for m in program.messages) == [(0, 1), (0, 2)]
-    assert "1 messages are sent again by GPUs where a switch forwards a chunk more than once" in program.notes
+    assert "1 messages are sent again by GPUs, since a switch forwards each message once" in program.notes
 
 
 def test_who_has_the_chunk_already_sends_it_again(tmp_path):

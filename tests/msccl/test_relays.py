@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compile.plan_choice import fastest_plan
+from collc.application.emit.file_times import fastest_plan
 from collc.base.diagnostics import CheckFailed
-from collc.emit.mscclpp import write_plan
+from collc.emit.msccl import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Placement, Profile

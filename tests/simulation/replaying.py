@@ -68,7 +68,7 @@ def replay(network: Network, demand: Demand, schedule: Schedule, model: LinkMode
     start = found.hops.begin if network.has_endpoints else found.start  # a message waits for its NPU, then enters
     order = np.lexsort((rows.chunk, rows.link, start))
     replayed = replace(rows, start=start, messages=_alone(rows, start)).select(order)
-    return Replay(model, replayed, found.end[order], found.busy, found.sent)
+    return Replay(model, replayed, found.end[order], found.busy, found.sent_bytes)
 
 
 def _alone(rows: Transfers, start: Int64Array) -> QueuedMessages | None:

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import simulate
 from collc.simulation.routing import shortest_routes
 from collc.simulation.tasks import DONE, Edges, TaskGraph
@@ -128,7 +127,7 @@ def test_a_message_alone_takes_no_longer_than_without_limits() -> None:
 def test_limits_do_not_count_as_links() -> None:
     net = limited(ring(4, LINK), Endpoint(memory=Fraction(30 * 10**9)))
     found = simulate(net, messages(net, [(0, 1, 10**6), (0, 3, 10**6)], []), ExactTiming())
-    assert len(found.queued) == len(found.busy) == len(found.sent) == net.link_count
+    assert len(found.queued) == len(found.busy) == len(found.sent_bytes) == net.link_count
     assert found.utilisation(1).max() <= 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, SourceError, SourceFile
-from collc.base.wording import near
+from collc.base.wording import closest_name
 from collc.source import load_program
 from collc.source.elaboration.containers import distinct
 from collc.source.limits import MAX_CHARACTERS
@@ -85,7 +85,7 @@ def test_near_names_are_those_of_the_whole_distance() -> None:
     for name in words[::4] + words[-9:]:
         limit = 1 if len(name) <= 4 else 2
         found = sorted((distance(name, other), other) for other in words if other != name)
-        assert near(name, words) == (found[0][1] if found[0][0] <= limit else None), name
+        assert closest_name(name, words) == (found[0][1] if found[0][0] <= limit else None), name
 
 
 def test_a_long_string_takes_no_memory_for_each_character() -> None:

@@ -89,7 +89,7 @@ def test_negative_indices_in_a_loop_say_in_which_iteration(value: str, code: str
     assert found.code == code
     assert found.message.startswith(wrong)
     notes = [note.message for note in found.notes]
-    assert notes == ([f"where i = {int('i][1' in value)}"] if "npu" not in value else [])
+    assert notes == ([f"with i = {int('i][1' in value)}"] if "npu" not in value else [])
 
 
 def test_a_negative_root_is_out_of_range(tmp_path: Path) -> None:

@@ -12,9 +12,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collc.base.wording import near
+from collc.base.wording import closest_name
 from collc.source.elaboration.arithmetic import compute, log2_of
-from collc.source.types import ANY, BYTES, FLOAT, GROUP, INT, NPU, RATE, STRING, TIME, binary_type, fits, join, list_of
+from collc.source.types import (
+    ANY,
+    BYTES,
+    FLOAT,
+    GROUP,
+    INT,
+    NPU,
+    RATE,
+    STRING,
+    TIME,
+    fits,
+    join,
+    list_of,
+    operation_type,
+)
 
 QUANTITIES = (INT, FLOAT, BYTES, TIME, RATE)
 UNITS = {INT: (0, 0), FLOAT: (0, 0), BYTES: (1, 0), TIME: (0, 1), RATE: (1, -1)}
@@ -25,7 +39,7 @@ UNITS = {INT: (0, 0), FLOAT: (0, 0), BYTES: (1, 0), TIME: (0, 1), RATE: (1, -1)}
 def test_units_of_products_and_quotients(left: object, right: object) -> None:
     """The type of each allowed product and quotient has the units of physics."""
     for name, sign in (("*", 1), ("/", -1)):
-        result = binary_type(name, left, right)  # type: ignore[arg-type]
+        result = operation_type(name, left, right)  # type: ignore[arg-type]
         expected = tuple(a + sign * b for a, b in zip(UNITS[left], UNITS[right], strict=True))  # type: ignore[index]
         known = {UNITS[q] for q in QUANTITIES}
         if result is not None:
@@ -36,7 +50,7 @@ def test_units_of_products_and_quotients(left: object, right: object) -> None:
 
 @pytest.mark.parametrize(("left", "right"), list(product((BYTES, TIME, RATE, STRING, INT), repeat=2)))
 def test_sums_are_of_one_kind(left: object, right: object) -> None:
-    assert (binary_type("-", left, right) is not None) == (left == right and left != STRING)  # type: ignore[arg-type]
+    assert (operation_type("-", left, right) is not None) == (left == right and left != STRING)  # type: ignore[arg-type]
 
 
 def test_fits() -> None:
@@ -87,6 +101,6 @@ def test_log2_of_fractions(x: Fraction) -> None:
 
 
 def test_near_names() -> None:
-    assert near("bandwith", ["bandwidth", "latency"]) == "bandwidth"
-    assert near("rnig", ["ring", "line"]) == "ring"
-    assert near("x", ["abc"]) is None
+    assert closest_name("bandwith", ["bandwidth", "latency"]) == "bandwidth"
+    assert closest_name("rnig", ["ring", "line"]) == "ring"
+    assert closest_name("x", ["abc"]) is None

@@ -17,10 +17,9 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import Core, core_kinds
-from collc.synthesis.exchange.line_rounds import odd_ring_exchange
+from collc.synthesis.exchange.cores import Core, core_kinds, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
-from collc.synthesis.retiming import retimed
+from collc.synthesis.retiming import retime
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Demand, Op
@@ -204,7 +203,7 @@ def test_what_is_sent_before_a_partial_arrives_is_still_sent_without_it() -> Non
     demand = demand_of([(MiB, [0, 1, 2], [0, 1], Op.SUM)])
     begin = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
     rows = Transfers.of(np.zeros(3, np.int32), np.arange(3, dtype=np.int32), np.array([0, begin, begin]), True)
-    module = retimed(Module("m", net, demand, schedule=RowSchedule(LinkModel.STORE, rows)))
+    module = retime(Module("m", net, demand, schedule=RowSchedule(LinkModel.STORE, rows)))
     assert verify_schedule(module).ok
     earlier = time_of(module)
     assert earlier == begin + int(Clock.of(net, demand, LinkModel.PIPELINED).total[1, 0])

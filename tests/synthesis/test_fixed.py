@@ -183,7 +183,7 @@ def test_a_reduction_does_not_pass_an_npu_with_a_contribution_of_its_own():
 def test_two_reductions_do_not_meet_between_their_ends():
     net = network(4, [(2, 1), (3, 1), (1, 0)])
     hand = sends([(0, 2, 0, 0), (0, 3, 0, 1)], reduce=True)
-    with pytest.raises(SourceError, match=r"passes npu\[1\], where another contribution arrives"):
+    with pytest.raises(SourceError, match=r"passes npu\[1\], at which another contribution arrives"):
         lay_out(net, demand_of([(MiB, [0, 2, 3], [0], Op.SUM)]), 0, hand, STORE)
 
 

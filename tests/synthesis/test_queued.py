@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.application.compile.build_input import BuildInput
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.schedule_build import build_schedule
+from collc.application.compile.planning import BuildInput
 from collc.application.settings import Settings
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import SourceFile
@@ -93,7 +93,7 @@ def test_forwarded_messages_pay_their_bytes_once_without_congestion(network: str
     module = right(compiled(f"{network}(8, {LINK})", run, options=PIPELINED))
     found = simulated_module(module, AstraTiming(aware=False))
     assert found.time == cycles
-    assert found.sent.sum() == simulated_module(module, AstraTiming()).sent.sum()
+    assert found.sent_bytes.sum() == simulated_module(module, AstraTiming()).sent_bytes.sum()
 
 
 def _planned(network: str, run: str, synthesizer: str) -> Module:
@@ -115,7 +115,7 @@ def test_what_switches_pass_on_pays_its_bytes_once_without_congestion(synthesize
     assert unaware.time == 20_531
     assert len(unaware.graph) == 56
     assert len(aware.graph) == (64 if (synthesizer, run) == ("pccl", "all_gather") else 112)
-    assert unaware.sent.tolist() == aware.sent.tolist()
+    assert unaware.sent_bytes.tolist() == aware.sent_bytes.tolist()
     assert unaware.busy.tolist() == aware.busy.tolist()
 
 

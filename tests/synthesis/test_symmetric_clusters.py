@@ -15,9 +15,9 @@ from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
 from collc.passes.synthesizers import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric.class_timetable import ClassTimes, Routes
 from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.level_plan import levels_of
-from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.factored_schedule import FactoredSchedule
@@ -26,7 +26,7 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
-from collc.verification.factored_check import is_proved
+from collc.verification.schedule_check import is_proved
 from tests import support
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled, unlisted

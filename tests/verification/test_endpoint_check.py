@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
@@ -45,7 +44,7 @@ def test_an_npu_that_sends_too_much_is_named(model: LinkModel) -> None:
     assert prove_properties(good).outcomes["endpoints"] == "proved"
     bad = module(net, demand, [0, 1, 2], [0, apart, 2 * apart - 1], model)
     verdict = verify_schedule(bad)
-    assert verdict.failed() == ("endpoints",)
+    assert verdict.failed_checks() == ("endpoints",)
     assert verdict.diagnostics[0].code == "V0202"
     assert verdict.diagnostics[0].message == (
         "endpoints: npu[0] sends 0:x[0] over npu[0] -> npu[3] (link 2) from 41.943039us, but sends 0:x[0] over "
@@ -84,7 +83,7 @@ def test_messages_that_queue_do_not_hide_what_an_npu_cannot_send() -> None:
         messages = QueuedMessages(np.arange(3, dtype=np.int32), np.zeros(3, np.int64), np.array(injected, np.int64))
         rows = Transfers.of(rows.chunk, rows.link, rows.start, rows.reduce, rows.relayed, messages)
         verdict = verify_schedule(replace(made, schedule=RowSchedule(LinkModel.STORE, rows)))
-        assert set(failed) <= set(verdict.failed())
+        assert set(failed) <= set(verdict.failed_checks())
         assert bool(failed) != verdict.ok
 
 
@@ -97,7 +96,7 @@ def test_an_npu_that_receives_too_much_is_named() -> None:
     assert verify_schedule(good).ok
     assert prove_properties(good).outcomes["endpoints"] == "proved"
     bad = module(net, demand, [3, 4, 5], [0, apart - 1, 2 * apart], LinkModel.PIPELINED)
-    assert verify_schedule(bad).failed() == ("endpoints",)
+    assert verify_schedule(bad).failed_checks() == ("endpoints",)
     assert "npu[0] receives 0:x[2, 0]" in verify_schedule(bad).diagnostics[0].message
     assert prove_properties(bad).outcomes["endpoints"] == "refuted"
 

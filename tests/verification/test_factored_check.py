@@ -19,8 +19,8 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.factored_check import is_proved
-from collc.verification.factored_sums import are_translations
+from collc.verification.factored_check import are_translations
+from collc.verification.schedule_check import is_proved
 from tests.support import all_gather, all_reduce, all_to_all, reduce_scatter, switched
 from tests.synthesis.clusters import fat_tree, pods, rails, unlisted
 

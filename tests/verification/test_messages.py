@@ -38,7 +38,7 @@ GOOD: list[Row] = [(0, 0, True, 0, 0), (0, 1, True, 1, 0), (1, 1, True, 0, 1)]
 def test_an_npu_forwards_a_partial_and_does_not_add_it() -> None:
     assert set(verify_schedule(module_of(GOOD)).checks.values()) == {"ok"}
     added = module_of([(start, link, reduce, -1, ready) for start, link, reduce, _, ready in GOOD])
-    assert verify_schedule(added).failed() == ("reductions",)
+    assert verify_schedule(added).failed_checks() == ("reductions",)
 
 
 @pytest.mark.parametrize("large", [0, 100])
@@ -48,7 +48,7 @@ def test_a_message_that_waits_is_reported_as_allowed(large: int) -> None:
     late: list[Row] = [(0, 0, True, 2, 0), (1, 1, True, 0, 0), (2, 1, True, 2, 1)]
     assert verify_schedule(module_of(late), large).checks["congestion_free"] == "allowed"
     assert verify_schedule(module_of(late), large).ok
-    failed = verify_schedule(module_of(rows), large).failed()
+    failed = verify_schedule(module_of(rows), large).failed_checks()
     assert "congestion_free" in failed
 
 
@@ -84,5 +84,5 @@ def test_hops_of_a_message_occupy_slots_of_switches() -> None:
         (1, out[2], True, 0, 1),
         (2, out[2], True, 1, 1),
     ]
-    assert verify_schedule(module_of(rows, net)).failed() == ("switches",)
+    assert verify_schedule(module_of(rows, net)).failed_checks() == ("switches",)
     assert verify_schedule(module_of(rows, switched(3))).ok

@@ -94,7 +94,7 @@ MESSAGES = {
     "V0104": f"causality: {CHUNK} has -\\d+ bytes",
     "V0105": "causality: (transfers have no duration: links of .* have no bandwidth|a transfer takes longer than)",
     "V0107": f"causality: {CHUNK} on {LINK} {TIME}: it cannot relay what came over",
-    "V0110": f"causality: {CHUNK} on {LINK} {TIME}: it cannot be kept apart where it arrives",
+    "V0110": f"causality: {CHUNK} on {LINK} {TIME}: it cannot be kept apart on arrival",
     "V0202": rf"endpoints: \S+ sends {CHUNK} over {LINK} from [\d.]+\w+, but sends {CHUNK} over {LINK} until ",
     "V0201": f"congestion_free: {LINK} is given {CHUNK} {TIME}, but carries {CHUNK} until ",
     "V0301": f"delivered: .* never gets {CHUNK}",
@@ -167,7 +167,7 @@ def messages(module: Module) -> dict[str, str]:
     texts: dict[str, str] = {}
     for diagnostic in verdict.diagnostics:
         texts.setdefault(diagnostic.message.partition(":")[0], diagnostic.message)
-    assert set(texts) == set(verdict.failed())
+    assert set(texts) == set(verdict.failed_checks())
     return texts
 
 
@@ -241,7 +241,7 @@ def test_two_chunks_on_a_link_at_once_are_found() -> None:
     rows = [(s * step, (i + s) % n, i, False) for s in range(n - 1) for i in range(n)]
     rows += [(0, i, i, False) for i in range(n)]
     verdict = verify_schedule(replace(module, schedule=RowSchedule(LinkModel.STORE, transfers(rows))))
-    assert verdict.failed() == ("congestion_free",)
+    assert verdict.failed_checks() == ("congestion_free",)
 
 
 def test_recursive_doubling_passes_and_a_partial_sent_as_final_fails() -> None:
@@ -299,7 +299,7 @@ def test_a_slot_may_be_reused_when_its_chunk_leaves() -> None:
 def test_all_runs_must_be_delivered_whatever_the_module_says(large: int) -> None:
     module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, transfers([])))
     for planned in (frozenset(), frozenset({0}), None):
-        assert verify_schedule(replace(module, planned=planned), large).failed() == ("delivered",)
+        assert verify_schedule(replace(module, planned=planned), large).failed_checks() == ("delivered",)
 
 
 def step_table_module(rng: np.random.Generator) -> Module:
@@ -350,7 +350,7 @@ def test_reduce_scatter_through_a_switch_that_reduces() -> None:
     assert verify_schedule(good, large=0).ok
     plain = replace(good, network=switched(3))
     assert "does not reduce" in str(verify_schedule(plain).diagnostics)
-    assert set(verify_schedule(plain).failed()) >= {"switches", "delivered"}
+    assert set(verify_schedule(plain).failed_checks()) >= {"switches", "delivered"}
 
 
 def test_plain_and_compiled_checks_agree_on_an_all_reduce() -> None:

@@ -16,7 +16,7 @@ from collc.application.settings import Progress
 from collc.application.sweep.sweep_case import RESULTS, Outcome, Rows, SweepCase, lost_outcome
 from collc.application.sweep.sweep_table import SweepPlot, SweepTable, check_format, checked_plot, write_chart
 from collc.base.diagnostics import Diagnostic, Exit, SourceError, UsageError
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import did_you_mean, phrase, plural
 from collc.parallel.processes import Lost, Processes, results_of
 from collc.passes.synthesizers import searching_synthesizers
 
@@ -33,7 +33,7 @@ class SweepSettings:
     definitions: by param, the texts of its values. algorithms, seeds, chunks: the values of each; () for what the
     program says. schedule: the only one to compile. trials, threads, time_limit, link_model: of all cases.
     output: the table. plot: a chart of it. timings: whether the table has the CPU seconds of each case, which differ
-    from run to run. processes: where cases run.
+    from run to run. processes: that run the cases.
     """
 
     definitions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -141,12 +141,12 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    from collc.source.textbook_names import textbook_names
+    from collc.source.standard_library import textbook_names
 
     known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:
         if name not in known or name == "fixed":
-            hint = did_you_mean(name, known, f"there are {listed(known)}")
+            hint = did_you_mean(name, known, f"there are {phrase(known)}")
             raise UsageError(Diagnostic("U0102", f"there is no synthesizer or algorithm named '{name}'", hint=hint))
 
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.base.messages import Outcome
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import CheckFailed, Diagnostic, Outcome, SourceError, fold_repeated, render
 from collc.base.tables import html_table
 from collc.base.units import format_time, percent
-from collc.base.wording import listed, plural
+from collc.base.wording import phrase, plural
 
 
 def reasons_of(checks: Mapping[str, Outcome], reason: str = "", *, unreadable: bool = False) -> dict[str, str]:
@@ -21,7 +19,7 @@ def reasons_of(checks: Mapping[str, Outcome], reason: str = "", *, unreadable: b
     if unreadable:
         reason = "the file cannot be read"
     elif failed:
-        reason = f"not reached: {listed(failed)} failed"
+        reason = f"not reached: {phrase(failed)} failed"
     return {name: reason for name, outcome in checks.items() if outcome == "skipped"}
 
 

@@ -6,7 +6,7 @@ Compared by pre- and postconditions only.
 from __future__ import annotations
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, UsageError
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.ten.declared import contradiction
 from collc.ten.demand import Op, Run, Standard
 from collc.ten.module import Module
@@ -22,7 +22,7 @@ def collective_named(name: str, more: tuple[str, ...] = ()) -> str:
     names = {known.replace("_", ""): known for known in (*by_rule, *more)}
     kind = names.get(name.replace("_", "").replace("-", "").lower())
     if kind is None:
-        hint = did_you_mean(name, names.values(), f"there are {listed(names.values())}")
+        hint = did_you_mean(name, names.values(), f"there are {phrase(names.values())}")
         raise UsageError(Diagnostic("U0111", f"there is no collective named '{name}'", hint=hint))
     return kind
 

@@ -11,9 +11,8 @@ from math import prod
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile, Span
-from collc.base.wording import listed
-from collc.machines.fabrics import Attachment, Fabric
-from collc.machines.host_groups import HostGroup, HostGroups, checked_groups
+from collc.base.wording import phrase
+from collc.machines.fabrics import Attachment, Fabric, HostGroup, HostGroups, checked_groups
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
     MAX_HOSTS,
@@ -174,7 +173,7 @@ def _yaml(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     default = [fields for fields in topologies if _text(fields.get("cluster_default")).lower() in {"true", "yes"}]
     if part is not None and not named and not inside:
         names = [_text(fields.get("topology")) for fields in topologies]
-        raise option_error(f"{source.name} has no topology '{part}'", f"--part takes {listed(names)}")
+        raise option_error(f"{source.name} has no topology '{part}'", f"--part takes {phrase(names)}")
     fields = (named or inside or default or topologies)[0]
     if "tree" in fields:
         return _yaml_switches(source, fields["tree"], lists)
@@ -271,7 +270,7 @@ def _yaml_switches(source: SourceFile, tree: Any, lists: _HostLists) -> list[_Sw
         span = line_span(source, item.start_mark.line + 1)
         unknown = [name for name in fields if name not in {"switch", "children", "nodes"}]
         if "switch" not in fields or unknown:
-            known = listed(("switch", "children", "nodes"))
+            known = phrase(("switch", "children", "nodes"))
             raise flaw(f"a switch has {known}, not {unknown[0] if unknown else 'no name'}", span)
         nodes, below = (lists.hosts(_text(fields.get(name)), span) for name in ("nodes", "children"))
         switches.append(_Switch(_text(fields["switch"]), nodes, below, span))

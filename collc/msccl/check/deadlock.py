@@ -48,7 +48,7 @@ def check_deadlock(program: FileProgram, findings: Findings) -> int | None:
     safe = None if not halts else 0 if MAX_COUNT in halts else total * (effective // (max(halts) + 1))
     inside = [merge for merge in halts if least <= merge <= most]
     if inside:
-        findings.add(_finding(program, halts[max(inside)], max(inside), safe))
+        findings.add(_deadlock_finding(program, halts[max(inside)], max(inside), safe))
     return safe
 
 
@@ -81,7 +81,7 @@ def _mismatch(program: FileProgram, sent: int, taken: int) -> Finding:
     return Finding("result", "X0130", text, location, f"one {takes} per {moves[:-1]}")
 
 
-def _finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int | None) -> Finding:
+def _deadlock_finding(program: FileProgram, halts: list[Blocked], merge: int, safe: int | None) -> Finding:
     cycle, closed = _cycle(halts)
     also = tuple((_describe(program, halt), program.step_location(halt.step)) for halt in cycle[1:SHOWN_CYCLE])
     first = cycle[0]

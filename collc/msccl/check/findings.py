@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceFile, Span, UsageError
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceFile, Span, UsageError
 
 Check = Literal["contract", "result", "deadlock", "race"]
 CHECKS: Final[tuple[Check, ...]] = ("contract", "result", "deadlock", "race")
@@ -121,7 +120,7 @@ def diagnostics(findings: Findings, path: Path) -> tuple[Diagnostic, ...]:
     return tuple(out)
 
 
-def unreadable(path: Path, error: OSError) -> UsageError:
+def unreadable_file(path: Path, error: OSError) -> UsageError:
     """The error for a file that can't be opened."""
     message = f"cannot read {path}: {error.strerror or error}"
     return UsageError(Diagnostic("X0100", message, hint="check the name and the folder"))

@@ -32,10 +32,10 @@ def check_races(program: FileProgram, layout: MemoryLayout, findings: Findings) 
     for number in events.unordered_pairs(list(zip(first, second, strict=True))):
         racing.setdefault((int(step[first[number]]), int(step[second[number]])), int(slot[before[rows[number]]]))
     for steps, place in racing.items():
-        findings.add(_finding(program, layout, *steps, place))
+        findings.add(_race_finding(program, layout, *steps, place))
 
 
-def _finding(program: FileProgram, layout: MemoryLayout, first: int, second: int, slot: int) -> Finding:
+def _race_finding(program: FileProgram, layout: MemoryLayout, first: int, second: int, slot: int) -> Finding:
     gpu = int(program.step_gpu[first])
     placement = "in place" if layout.inplace else "out of place"
     names = [

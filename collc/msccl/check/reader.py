@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed
-from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
+from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable_file
 from collc.msccl.check.model import BUFFERS, CAPACITY, FileProgram, Profile, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
 from collc.msccl.interpreter.operations import STEP_KINDS
@@ -66,7 +66,7 @@ def parse_file(path: Path, profile: Profile, findings: Findings) -> FileProgram 
     try:
         return Reader(profile, findings).read(path)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_file(path, error) from error
 
 
 class Reader:

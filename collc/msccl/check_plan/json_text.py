@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 
 MAX_BYTES: Final = 2**28
@@ -142,7 +142,7 @@ class _Finder:
         return replace(location, line=self._text.count("\n", 0, position) + 1, column=position - begin + 1)
 
     def _position_of(self, position: int, name: str | int) -> int:
-        """Where a member of the object or list at a position begins; -1 if there is none."""
+        """The position at which a member of an object or list begins; -1 if there is none. position: of the object."""
         if position < 0 or self._text[position : position + 1] not in ("{", "["):
             return -1
         if position not in self._parts:
@@ -223,7 +223,7 @@ class Fields:
         """One of some texts."""
         value = self.text(name)
         if value not in known:
-            raise self.error(f'{name} "{value}"', listed(known, "or"), name)
+            raise self.error(f'{name} "{value}"', phrase(known, "or"), name)
         return value
 
 

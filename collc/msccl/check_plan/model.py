@@ -32,7 +32,7 @@ PACKETS: Final = 3
 
 The flag is the number of the launch, so that readers wait for them. Each packet is written once in a launch: a reader
 could not tell a second one. With two scratch buffers a launch uses the one that the launch before did not, and a packet
-is written where two launches before lay another one.
+is written to the bytes of one of two launches before.
 """
 
 MAX_OP_BUFFERS: Final = 10

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from collc.base.diagnostics import CheckFailed
-from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable
+from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable_file
 from collc.msccl.check_plan.json_text import (
     ALL_CHANNEL_TYPES,
     BUFFERS,
@@ -60,7 +60,7 @@ def parse_plan(path: Path, findings: Findings, nodes: Nodes | None = None) -> Pl
     except PlanError as error:
         findings.add(error.finding, breaks=True)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_file(path, error) from error
     return None
 
 

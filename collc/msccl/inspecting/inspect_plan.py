@@ -103,10 +103,10 @@ def _box(op: Operation) -> DrawnStep:
     peers = [f"with GPU {ranges(sorted({channel[2] for channel in op.over}))}"] if op.over else []
     numbers = [f"semaphores {ranges(sorted(op.semaphores))}"] if op.semaphores else []
     tip = ", ".join([f"{op.location.step}: {op.name}", *moves, *peers, *numbers])
-    return DrawnStep(_short(op), op.name, op.name in (*SIGNALS, "sem_release"), tip)
+    return DrawnStep(_label(op), op.name, op.name in (*SIGNALS, "sem_release"), tip)
 
 
-def _short(op: Operation) -> str:
+def _label(op: Operation) -> str:
     if op.moves:
         target = op.moves[0].targets[-1]
         count = f"\u00d7{target.size}" if target.size > 1 else ""
@@ -118,7 +118,7 @@ def _short(op: Operation) -> str:
 
 
 def _slots(op: Operation, *slots: SlotRange) -> str:
-    """Slots as text; those of another GPU name it."""
+    """Slots as text; slots of another GPU name it."""
     return " + ".join(
         f"{BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.location.gpu else "") for s in slots
     )

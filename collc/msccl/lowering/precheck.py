@@ -51,7 +51,7 @@ def precheck(network: Network, demand: Demand, options: MscclOptions) -> None:
     channels_per_instance(options)
     longest = max((len(slots) for slots in (*layout.inputs, *layout.outputs)), default=0)
     use = last_offset(longest * options.instances - 1)
-    if use.exceeded:
+    if use.is_exceeded:
         raise use.error()
 
 

@@ -57,7 +57,7 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
     if options.profile is Profile.RCCL:
         notes.append(_RCCL_NOTE)
     if resent:
-        notes.append(f"{resent} messages are sent again by GPUs where a switch forwards a chunk more than once")
+        notes.append(f"{resent} messages are sent again by GPUs, since a switch forwards each message once")
     return select(replace(program, placement=placement, notes=tuple(notes)), layout)
 
 
@@ -149,7 +149,7 @@ class _GpuSelection:
     apart: dict[tuple[int, int], Slot] = field(default_factory=dict[tuple[int, int], Slot])
 
     def home(self, message: Message, current: Slot | None) -> Slot:
-        """The first slot for what a message brings. current: that of what it is added to, None for a copy."""
+        """The first slot for what a message brings. current: the slot of what it is added to, None for a copy."""
         if message.chunk in self.outputs:
             return Slot("o", self.outputs[message.chunk])
         if current is not None and current.buffer == "s":

@@ -62,7 +62,7 @@ class GpuPlan:
             "output_chunks": output_chunks,
             "scratch_chunks": self.routes.room(rank),
             "channels": [
-                {"channel_type": kind, "connected_to": [over.other(rank) for over in self.of_kind(kind)]}
+                {"channel_type": kind, "connected_to": [over.peer_of(rank) for over in self.of_kind(kind)]}
                 for kind in KINDS
                 if kind == "memory" or self.of_kind(kind)
             ]
@@ -95,7 +95,7 @@ def gpu_plans(program: Program, routes: Routes) -> list[GpuPlan]:
     plans: list[GpuPlan] = []
     switches = _switch_channels(program)
     for gpu in program.gpus:
-        channels = sorted(used[gpu.rank], key=lambda over, rank=gpu.rank: (over.other(rank), over.number))
+        channels = sorted(used[gpu.rank], key=lambda over, rank=gpu.rank: (over.peer_of(rank), over.number))
         mine = [channel for channel in switches if gpu.rank in channel[1]]
         plans.append(GpuPlan(program, gpu, routes, channels, mine))
         for number, tb in enumerate(gpu.threadblocks):
@@ -328,7 +328,7 @@ def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
     waits: list[Connection] = []
     for step in steps:
         if step.switch is not None:
-            begun = [one for one in block.quiet if one.other(block.plan.gpu.rank) in step.switch.ranks]
+            begun = [one for one in block.quiet if one.peer_of(block.plan.gpu.rank) in step.switch.ranks]
             block.quiet.difference_update(begun)
             waits += sorted(begun)
         for connection in [over[message] for message in (step.receive, step.send) if message >= 0]:

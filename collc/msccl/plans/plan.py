@@ -1,6 +1,6 @@
 """From a scheduled module to an MSCCL++ execution plan: one-sided puts, signals and waits instead of connections.
 
-A message lands in the slot where its receiver wants it, an operand of a sum in the slot of the sum or in a scratch slot
+A message lands in the slot of its receiver for it, an operand of a sum in the slot of the sum or in a scratch slot
 of its own. No slot is the target of two puts in one run, and each receiver signals its sender once that it has begun,
 so that no run of the plan overwrites data of the run before: no further credits are needed. Threadblocks of a GPU wait
 for one another with semaphores, one for each pair. If threadblocks by flow, as in an MSCCL file, need more than there
@@ -52,7 +52,7 @@ _REGIONS: Final = 512
 """It numbers memory with 9 bits."""
 
 _PACKETS: Final = 2 << 20
-"""The largest message of a plan of packets in bytes, unless it is given: that of the plans in MSCCL++."""
+"""The largest message of a plan of packets in bytes, unless it is given: as in the plans of MSCCL++."""
 
 _OFFSETS: Final = 2**32 - 1
 """Largest offset in a buffer in bytes."""

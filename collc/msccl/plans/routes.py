@@ -21,7 +21,7 @@ class Connection(NamedTuple):
     number: int
     kind: str = "memory"
 
-    def other(self, rank: int) -> int:
+    def peer_of(self, rank: int) -> int:
         """The GPU at the other end."""
         return self.high if rank == self.low else self.low
 
@@ -54,7 +54,7 @@ class Routes:
 def routes_of(program: Program, node: Sequence[int]) -> Routes:
     """Channels and target slots for all messages of a program with threadblocks.
 
-    A message lands in the slot where its receiver wants it. An operand of a sum lands in the slot of the sum if that is
+    A message lands in the slot of its receiver for it. An operand of a sum lands in the slot of the sum if that is
     empty, else in a scratch slot of its own. Ports join GPUs of two nodes. They are safe from scratch only, since the
     runtime leaves out where an input or output begins in its allocation (docs/msccl-contract.md, section 6.2). node: by
     rank.

@@ -59,7 +59,7 @@ SHOWN: Final = 8
 
 
 def check_choices(dtype: str, op: str | None) -> None:
-    """Raise UsageError (X0200) for an unknown type or reduction; op None: that of the file."""
+    """Raise UsageError (X0200) for an unknown type or reduction; op None: the file's."""
     if dtype not in DTYPES or (op is not None and op not in OPS):
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
         what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"

@@ -10,11 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.wording import did_you_mean, listed, plural
+from collc.base.wording import did_you_mean, phrase, plural
 from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.values import ListArray, Value
+from collc.source.elaboration.values import Frame, ListArray, Value
 from collc.source.host_lists import expanded_hosts, is_host_range
 from collc.source.parsing.expressions import Argument, Expr
 from collc.source.problems import fail
@@ -39,7 +38,7 @@ def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: S
         rates.append(None if rate is None else Fraction(rate))
     mode = given.get("endpoint", DEFAULT_MODE)
     if mode not in MEMORY_TRAFFIC:
-        hint = did_you_mean(mode, MEMORY_TRAFFIC, f"there are {listed(MEMORY_TRAFFIC)}")
+        hint = did_you_mean(mode, MEMORY_TRAFFIC, f"there are {phrase(MEMORY_TRAFFIC)}")
         raise fail("E0326", f"unknown kind of endpoint '{mode}'", places.get("endpoint", span), hint=hint)
     if "endpoint" in given and rates[2] is None:
         hint = f'give the rate of the memory too: memory: 300GB/s, endpoint: "{mode}"'
@@ -96,13 +95,13 @@ def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator)
         except ValueError:
             labels.append(text)
         except OverflowError as error:
-            raise fail("E0329", f"{error}, where {plural(count, 'label')} would fit", node.span) from None
+            raise fail("E0329", f"{error}, but there must be {plural(count, 'label')}", node.span) from None
         if len(labels) > count:
             break
     if len(labels) != count:
         given = f"more than {plural(count, 'label')}" if len(labels) > count else plural(len(labels), "label")
         hint = "one for each device or copy, the last index counting fastest"
-        raise fail("E0329", f"{given} where {count} would fit", node.span, hint=hint)
+        raise fail("E0329", f"{given}, but there must be {count}", node.span, hint=hint)
     return tuple(labels)
 
 

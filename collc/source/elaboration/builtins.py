@@ -9,28 +9,11 @@ from typing import Final
 import numpy as np
 
 from collc.base.wording import plural
+from collc.source import types as ty
 from collc.source.elaboration import arithmetic as exact
-from collc.source.elaboration.containers import flatten_lists
-from collc.source.elaboration.frames import Frame, as_rows
-from collc.source.elaboration.values import Data, Interval, ListArray, Value, is_column
+from collc.source.elaboration.values import Data, Frame, Interval, Value, is_column
 from collc.source.parsing.expressions import Call
 from collc.source.problems import fail
-from collc.source.types import (
-    ANY,
-    BOOL,
-    FLOAT,
-    GROUP,
-    INT,
-    NPU,
-    NUMBER,
-    NUMBERS,
-    QUANTITIES,
-    Kind,
-    Type,
-    fits,
-    item_type,
-    join,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +25,15 @@ class Builtin:
     value, None for the common type of the numbers that it is given. least, most: number of arguments.
     """
 
-    value: Callable[[Call, list[Value], Type, Frame], Value | None]
+    value: Callable[[Call, list[Value], ty.Type, Frame], Value | None]
     wanted: str
-    accepts: Callable[[int, Type], bool]
-    result: Type | None = None
+    accepts: Callable[[int, ty.Type], bool]
+    result: ty.Type | None = None
     least: int = 1
     most: int = 1
 
 
-def call_type(call: Call, types: Sequence[Type]) -> Type:
+def call_type(call: Call, types: Sequence[ty.Type]) -> ty.Type:
     """The type of a call of a builtin function whose arguments have some types. Raises SourceError."""
     name, count = call.function.name, len(call.arguments)
     function = BUILTINS[name]
@@ -62,22 +45,22 @@ def call_type(call: Call, types: Sequence[Type]) -> Type:
         raise fail("E0212", f"{name} takes {wants}, not {count}", call.span)
     for place, (argument, given) in enumerate(zip(call.arguments, types, strict=True)):
         alone = count == 1 or function.result is not None
-        if alone and given.kind is not Kind.ANY and not function.accepts(place, given):
+        if alone and given.kind is not ty.Kind.ANY and not function.accepts(place, given):
             raise fail("E0211", f"{name} takes {function.wanted}, not {given}", argument.span)
     if function.result is not None:
         return function.result
-    kind = ANY
-    for given in types if count > 1 else [item_type(types[0]) or types[0]]:
-        joint = join(kind, given)
+    kind = ty.ANY
+    for given in types if count > 1 else [ty.item_type(types[0]) or types[0]]:
+        joint = ty.join(kind, given)
         if joint is None:
             raise fail("E0210", f"{name} is not defined for {kind} and {given}", call.span)
         kind = joint
-    if kind.kind not in NUMBERS | QUANTITIES | {Kind.ANY}:
+    if kind.kind not in ty.NUMBERS | ty.QUANTITIES | {ty.Kind.ANY}:
         raise fail("E0211", f"{name} takes numbers, not {kind}", call.span)
     return kind
 
 
-def _length(_call: Call, values: list[Value], kind: Type, _frame: Frame) -> Value:
+def _length(_call: Call, values: list[Value], kind: ty.Type, _frame: Frame) -> Value:
     data = values[0].data
     if isinstance(data, Interval):
         count = exact.compute("-", data.high, data.low)
@@ -91,7 +74,7 @@ def _operands(name: str, values: list[Value]) -> list[Data] | None:
     None if the single collection differs between iterations.
     """
     only = values[0]
-    if len(values) > 1 or item_type(only.type) is None:
+    if len(values) > 1 or ty.item_type(only.type) is None:
         return [value.data for value in values]
     if only.varies:
         return None
@@ -103,11 +86,11 @@ def _operands(name: str, values: list[Value]) -> list[Data] | None:
     return only.data.uniform_items().tolist()
 
 
-def _extreme(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value | None:
+def _extreme(call: Call, values: list[Value], kind: ty.Type, _frame: Frame) -> Value | None:
     name = call.function.name
     operands = _operands(name, values)
     if operands is None:
-        return _reduce_lists(name, values[0], frame)
+        return None
     if not operands:
         raise fail("E0224", f"{name} of an empty collection", call.span)
     result, *others = operands
@@ -119,61 +102,42 @@ def _extreme(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value
             result = np.minimum(*pair) if name == "min" else np.maximum(*pair)
         else:
             result = min(result, data) if name == "min" else max(result, data)
-    is_float = kind.kind in (Kind.FLOAT, Kind.NUMBER)
-    return Value(FLOAT if is_float else kind, exact.to_float(result) if is_float else exact.narrow_integers(result))
+    is_float = kind.kind in (ty.Kind.FLOAT, ty.Kind.NUMBER)
+    return Value(ty.FLOAT if is_float else kind, exact.to_float(result) if is_float else exact.narrow_integers(result))
 
 
-def _sum(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value | None:
+def _sum(call: Call, values: list[Value], kind: ty.Type, _frame: Frame) -> Value | None:
     operands = _operands(call.function.name, values)
     if operands is None:
-        return _reduce_lists("sum", values[0], frame)
+        return None
     result: Data = 0
     for data in operands:
         result = exact.compute("+", result, data)
-    kind = INT if kind.kind is Kind.ANY else kind
-    return Value(kind, exact.to_float(result) if kind.kind in (Kind.FLOAT, Kind.TIME, Kind.RATE) else result)
+    kind = ty.INT if kind.kind is ty.Kind.ANY else kind
+    return Value(kind, exact.to_float(result) if kind.kind in (ty.Kind.FLOAT, ty.Kind.TIME, ty.Kind.RATE) else result)
 
 
-def _reduce_lists(name: str, lists: Value, frame: Frame) -> Value | None:
-    """sum, min or max of a list that differs between iterations; None if its items are no int64 numbers."""
-    if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
-        return None
-    rows, items = flatten_lists(as_rows(lists, frame).data)
-    lengths = lists.data.lengths
-    if not exact.is_machine(items) or len(items) * exact.size_of(items) > 2**62:
-        return None
-    if name == "sum":
-        result = np.zeros(len(lengths), np.int64)
-        np.add.at(result, rows, items)
-    elif (lengths == 0).any():
-        return None
-    else:
-        function = np.minimum if name == "min" else np.maximum
-        result = function.reduceat(items, np.cumsum(lengths) - lengths)
-    return Value(item_type(lists.type) or INT, result)
-
-
-def _log2(call: Call, values: list[Value], _kind: Type, frame: Frame) -> Value:
+def _log2(call: Call, values: list[Value], _kind: ty.Type, frame: Frame) -> Value:
     data = values[0].data
     row = exact.first_row(data <= 0)
     if row >= 0:
         raise fail("E0224", f"log2 of {exact.item(data, row)} is not defined", call.span, frame.note(row))
     if not is_column(data):
         result = exact.log2_of(data)
-        return Value(INT if isinstance(result, int) else FLOAT, result)
+        return Value(ty.INT if isinstance(result, int) else ty.FLOAT, result)
     known = {x: exact.log2_of(x) for x in set(data.tolist())}
     numbers = np.array([known[x] for x in data.tolist()], object)
     whole = all(isinstance(x, int) for x in known.values())
-    return Value(INT, numbers.astype(np.int64)) if whole else Value(FLOAT, exact.to_float(numbers))
+    return Value(ty.INT, numbers.astype(np.int64)) if whole else Value(ty.FLOAT, exact.to_float(numbers))
 
 
-def _is_pow2(_call: Call, values: list[Value], kind: Type, _frame: Frame) -> Value:
+def _is_pow2(_call: Call, values: list[Value], kind: ty.Type, _frame: Frame) -> Value:
     data = exact.as_objects(values[0].data)
     result = (data > 0) & ((data & (data - 1)) == 0)
     return Value(kind, np.asarray(result, np.bool_) if is_column(result) else bool(result))
 
 
-def _index(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value | None:
+def _index(call: Call, values: list[Value], kind: ty.Type, frame: Frame) -> Value | None:
     group, npu = values
     if group.varies:
         return None
@@ -187,25 +151,27 @@ def _index(call: Call, values: list[Value], kind: Type, frame: Frame) -> Value |
     return Value(kind, ranks if npu.varies else int(ranks[0]))
 
 
-def _is_collection(_place: int, given: Type) -> bool:
-    return item_type(given) is not None
+def _is_collection(_place: int, given: ty.Type) -> bool:
+    return ty.item_type(given) is not None
 
 
-def _is_number(_place: int, given: Type) -> bool:
-    return given.kind in NUMBERS
+def _is_number(_place: int, given: ty.Type) -> bool:
+    return given.kind in ty.NUMBERS
 
 
 _EXTREME: Final = Builtin(
-    _extreme, "numbers", lambda _, t: item_type(t) is not None or t.kind in NUMBERS | QUANTITIES, most=64
+    _extreme, "numbers", lambda _, t: ty.item_type(t) is not None or t.kind in ty.NUMBERS | ty.QUANTITIES, most=64
 )
 
 BUILTINS: Final[dict[str, Builtin]] = {
-    "len": Builtin(_length, "a list, set, range or group", _is_collection, INT),
+    "len": Builtin(_length, "a list, set, range or group", _is_collection, ty.INT),
     "min": _EXTREME,
     "max": _EXTREME,
     "sum": Builtin(_sum, "a list or set of numbers", _is_collection),
-    "ceil": Builtin(lambda _c, v, kind, _f: Value(kind, exact.ceiling(v[0].data)), "a number", _is_number, INT),
-    "log2": Builtin(_log2, "a number", _is_number, NUMBER),
-    "is_pow2": Builtin(_is_pow2, "an int", lambda _, given: fits(given, INT), BOOL),
-    "index": Builtin(_index, "a group and an npu", lambda n, given: fits(given, NPU if n else GROUP), INT, 2, 2),
+    "ceil": Builtin(lambda _c, v, kind, _f: Value(kind, exact.ceiling(v[0].data)), "a number", _is_number, ty.INT),
+    "log2": Builtin(_log2, "a number", _is_number, ty.NUMBER),
+    "is_pow2": Builtin(_is_pow2, "an int", lambda _, given: ty.fits(given, ty.INT), ty.BOOL),
+    "index": Builtin(
+        _index, "a group and an npu", lambda n, given: ty.fits(given, ty.NPU if n else ty.GROUP), ty.INT, 2, 2
+    ),
 }

@@ -10,15 +10,16 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.source import limits
 from collc.source.elaboration.arithmetic import as_whole, concatenate_columns, promote
-from collc.source.elaboration.frames import Frame, as_rows
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import (
     INT64,
     Column,
     Data,
+    Frame,
     Interval,
     ListArray,
     Value,
+    as_rows,
     column,
     concatenated_contents,
     is_column,
@@ -26,7 +27,7 @@ from collc.source.elaboration.values import (
     single_list,
 )
 from collc.source.problems import fail
-from collc.source.types import ANY, GROUP, Kind, Type, fits, holds, item_type, join
+from collc.source.types import ANY, GROUP, Kind, Type, fits, item_type
 from collc.ten.arrays import Int64Array
 
 
@@ -88,15 +89,9 @@ def common_home(values: list[Value], span: Span, kind: str = "collection") -> To
     return homes[0] if homes else None
 
 
-def collection_of(values: list[Value], kind: Kind, span: Span) -> Value:
-    """A uniform list or set of uniform values. Raises SourceError."""
-    item: Type = ANY
-    for value in values:
-        joint = join(item, value.type)
-        if joint is None or not holds(kind, value.type):
-            many = f"{item} and {value.type} in one {kind}"
-            raise fail("E0216", many if joint is None else f"a {kind} does not hold {value.type}", span)
-        item = joint
+def collection_of(values: list[Value], kind: Type, span: Span) -> Value:
+    """A uniform list or set of uniform values. kind: its type. Raises SourceError."""
+    item = kind.item or ANY
     home = common_home(values, span)
     if values and isinstance(values[0].data, ListArray):
         limits.check_count("items of a list", sum(item_count(v.data) for v in values), span)
@@ -104,7 +99,7 @@ def collection_of(values: list[Value], kind: Kind, span: Span) -> Value:
     else:
         content = column([promote(v, item).data for v in values], item.kind)
     lists = single_list(content)
-    return Value(Type(kind, item), sorted_unique(lists) if kind is Kind.SET else lists, home)
+    return Value(kind, sorted_unique(lists) if kind.kind is Kind.SET else lists, home)
 
 
 def concatenated_lists(left: Value, right: Value, kind: Type, span: Span) -> Value:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import SourceError, Span
-from collc.base.wording import did_you_mean, listed, nearest, plural
+from collc.base.wording import did_you_mean, nearest, phrase, plural
 from collc.source import limits
 from collc.source.elaboration.attributes import (
     LINK_ATTRIBUTES,
@@ -22,7 +22,6 @@ from collc.source.elaboration.attributes import (
     labels_of,
 )
 from collc.source.elaboration.evaluate import Evaluator, row_by_row
-from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.topologies import UNKNOWN_RATES, TopologyBuilder
 from collc.source.elaboration.topology_parts import (
     MAX_NAMES,
@@ -33,7 +32,7 @@ from collc.source.elaboration.topology_parts import (
     part_named,
 )
 from collc.source.elaboration.topology_values import Topology, TopologyPart
-from collc.source.elaboration.values import npu_numbers
+from collc.source.elaboration.values import Frame, npu_numbers
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.problems import fail
@@ -156,7 +155,7 @@ def _links_from(network: Network, sources: list[int]) -> str:
         return ""
     targets = [network.device_name(int(d)) for d in np.unique(network.target[network.source == sources[0]])]
     name = network.device_name(sources[0])
-    return f"links from {name} lead to {listed(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
+    return f"links from {name} lead to {phrase(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
 
 
 class _LinkChanges:
@@ -369,6 +368,6 @@ class _DeviceNames:
             return
         shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
         close = did_you_mean(node.name, shapes)
-        known = listed([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
+        known = phrase([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
         hint = f"{close} '{base.name}' has {known}".strip()
         raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.resources import standard_library
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.graph.dimensions import with_axes
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import WorkloadBuilder
+from collc.source.elaboration.values import Frame
 from collc.source.imports import load_source_files
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary
@@ -129,7 +129,7 @@ class DesignBuilder:
             raise fail("E0912", message, node.workload.span)
         sizes = [axis.size for axis in self.network.axes] or [npus]
         if group_parts(sizes, workload.tensor) is None:
-            message = f"the {workload.tensor} NPUs of 'tensor' do not fit dimensions of {listed(map(str, sizes))} NPUs"
+            message = f"the {workload.tensor} NPUs of 'tensor' do not fit dimensions of {phrase(map(str, sizes))} NPUs"
             hint = "the group takes whole dimensions from the first on, and of one more a part that divides it"
             raise fail("E0916", message, node.workload.span, hint=hint)
         weight = Fraction(1)
@@ -239,9 +239,7 @@ class DesignBuilder:
     def binary(self, node: Binary, frame: Frame) -> tuple[Type, Coefficients]:
         """A sum, or a product with a number."""
         (left_type, left), (right_type, right) = self.linear(node.left, frame), self.linear(node.right, frame)
-        kind = binary_type(node.operator, left_type, right_type)
-        if kind is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {left_type} and {right_type}", node.span)
+        kind = binary_type(node, left_type, right_type)
         match node.operator:
             case "+" | "-":
                 return kind, left + right if node.operator == "+" else left - right

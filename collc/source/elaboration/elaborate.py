@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.source.checking.check import check_files
-from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder, table_prices
-from collc.source.elaboration.file_context import FileContext, ProgramContext
+from collc.source.elaboration.file_context import FileContext, ProgramContext, as_parameter, parameter_type
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value
@@ -118,7 +117,7 @@ def _only_name(context: FileContext, source: Path | SourceFile) -> str:
     if len(found) == 1:
         return found[0]
     hint = f"name one of them, as in {source}:{found[0]}" if found else "as in: topology pod = dgx_h100(4)"
-    names = f"{len(found)} topologies ({listed(found[:8])})" if found else "no topology without parameters"
+    names = f"{len(found)} topologies ({phrase(found[:8])})" if found else "no topology without parameters"
     raise SourceError(Diagnostic("U0151", f"{source} has {names}", hint=hint))
 
 
@@ -151,7 +150,7 @@ def _named_topology(context: FileContext, name: str) -> Network:
     topology = context.topology_named(name)
     if topology is None:
         known = [n.name.name for n in context.file.declarations("topology") if isinstance(n, s.TopologyInstance)]
-        hint = did_you_mean(name, known, f"it has {listed(known)}")
+        hint = did_you_mean(name, known, f"it has {phrase(known)}")
         message = f"{context.file.source.name} has no topology '{name}' without parameters"
         raise SourceError(Diagnostic("U0133", message, hint=hint))
     return topology.network

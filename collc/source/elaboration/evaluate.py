@@ -5,14 +5,15 @@ If an expression has no array form, it raises NotVectorised and is evaluated for
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from collc.base.diagnostics import SourceError, Span
 from collc.source import limits
+from collc.source import types as ty
 from collc.source.elaboration.arithmetic import arithmetic, compare_values, promote, sign
 from collc.source.elaboration.builtins import BUILTINS, call_type
 from collc.source.elaboration.containers import (
@@ -29,7 +30,6 @@ from collc.source.elaboration.containers import (
     slice_numbers,
     sorted_unique,
 )
-from collc.source.elaboration.frames import Frame, as_rows, loop_frame
 from collc.source.elaboration.topology_parts import (
     IndexSlice,
     PartIndex,
@@ -42,47 +42,41 @@ from collc.source.elaboration.topology_parts import (
 from collc.source.elaboration.topology_values import Topology, TopologyPart, product
 from collc.source.elaboration.values import (
     Data,
+    Frame,
     Interval,
     ListArray,
     Value,
+    as_rows,
     is_column,
+    loop_frame,
     npus,
     single_list,
     stacked_rows,
 )
 from collc.source.parsing import expressions as ex
-from collc.source.parsing.syntax import With
+from collc.source.parsing import syntax as s
 from collc.source.problems import fail
-from collc.source.types import (
-    ANY,
-    BOOL,
-    BYTES,
-    DEVICES,
-    FLOAT,
-    INT,
-    NAMED,
-    NPU,
-    RANGE,
-    STRING,
-    TOPOLOGY,
-    Kind,
-    Type,
-    are_comparable,
-    binary_type,
-    holds,
-    item_type,
-    join,
-    list_of,
-    set_of,
-    unary_type,
-)
-from collc.ten.arrays import BoolArray
+from collc.ten.arrays import BoolArray, Int64Array
 
 Result = TypeVar("Result")
 
 
 class NotVectorised(Exception):
     """Raised for an expression that must be evaluated separately for each iteration."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BodyRows:
+    """The items that statements of a body produced: links, chunks or sends.
+
+    row: int64[items], ascending, the iteration that produced each. table: int64[items, columns], the items.
+    """
+
+    row: Int64Array
+    table: Int64Array
+
+
+StatementHandler = Callable[[s.Statement, Frame], BodyRows | None]
 
 
 class Evaluator(ex.ExpressionVisitor[Frame, Value]):
@@ -92,7 +86,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         """The topology with a name: an instance or a template without parameters; None if there is none."""
         raise NotImplementedError
 
-    def construct_topology(self, node: ex.Call | With | ex.Without, frame: Frame) -> Topology:
+    def construct_topology(self, node: ex.Call | s.With | ex.Without, frame: Frame) -> Topology:
         """The topology of `ring(8)`, `unwound(t)`, `t with { ... }` or `t without { ... }`. Raises SourceError."""
         raise NotImplementedError
 
@@ -111,27 +105,26 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             raise fail("E0223", f"'{node.span.text}' has no value here", node.span, hint=hint)
         return value
 
-    def coerce(self, node: ex.Expr, frame: Frame, wanted: Type, what: str) -> Value:
+    def coerce(self, node: ex.Expr, frame: Frame, wanted: ty.Type, what: str) -> Value:
         """The value, converted to a type; what: its role in messages. Raises SourceError."""
         return coerce(self.value(node, frame), wanted, node.span, what, frame)
 
     def whole_number(self, node: ex.Expr, frame: Frame, what: str) -> int:
         """An int that is the same in all iterations. Raises SourceError."""
-        value = self.coerce(node, frame, INT, what)
+        value = self.coerce(node, frame, ty.INT, what)
         if value.varies:
             raise fail("E0303", f"{what} must not depend on a loop variable", node.span)
         return int(value.data)
 
     def condition(self, node: ex.Expr, frame: Frame) -> bool | BoolArray:
         """The value of a condition: a bool, or one an iteration."""
-        return self.coerce(node, frame, BOOL, "a condition").data
+        return self.coerce(node, frame, ty.BOOL, "a condition").data
 
     def loop(self, clauses: tuple[ex.ForClause, ...], condition: ex.Expr | None, frame: Frame) -> Frame:
         """The frame of `for i in r, j in q if c`."""
         for clause in clauses:
             iterable = self.value(clause.iterable, frame)
-            if item_type(iterable.type) is None:
-                raise fail("E0213", f"a for loop cannot iterate over {iterable.type}", clause.iterable.span)
+            ty.loop_type(clause, iterable.type)
             frame = loop_frame(frame, clause.name.name, iterable, clause.span)
             limits.check_loop_depth(frame.depth, clause.span)
         return self.guarded_frame(condition, frame)
@@ -144,6 +137,43 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if is_column(mask):
             return frame.select_rows(mask)
         return frame if mask or frame.rows is None else frame.select_rows(np.zeros(frame.rows, np.bool_))
+
+    def execute_body(
+        self, statements: Sequence[s.Statement], frame: Frame, handle: StatementHandler, columns: int
+    ) -> BodyRows:
+        """The items that a body produces in all iterations of a frame, ordered by iteration, then by statement.
+
+        frame: a frame of the body's own (see Frame.inner), to which `let` statements add names. handle: executes all
+        statements other than loops, conditions and lets. columns: of the items. Raises SourceError.
+        """
+        parts = [BodyRows(np.empty(0, np.int64), np.empty((0, columns), np.int64))]
+
+        def execute(body: Sequence[s.Statement], inner: Frame, own: Frame) -> None:
+            rows = self.execute_body(body, own, handle, columns)
+            parts.append(rows if inner is frame else BodyRows(inner.rows_in(frame)[rows.row], rows.table))
+
+        for statement in statements if frame.rows != 0 else ():
+            match statement:
+                case s.Let():
+                    frame.names[statement.name.name] = self.value(statement.value, frame)
+                case s.For():
+                    inner = self.loop(statement.clauses, statement.condition, frame)
+                    execute(statement.body, inner, inner.inner())
+                case s.If():
+                    mask = self.condition(statement.condition, frame)
+                    if not is_column(mask):
+                        execute(statement.then if mask else statement.otherwise, frame, frame.inner())
+                        continue
+                    for chosen, body in ((mask, statement.then), (~mask, statement.otherwise)):
+                        inner = frame.select_rows(chosen)
+                        execute(body, inner, inner)
+                case _:
+                    parts += [rows for rows in [handle(statement, frame)] if rows is not None]
+        row, table = np.concatenate([p.row for p in parts]), np.concatenate([p.table for p in parts])
+        if not row.any():
+            return BodyRows(row, table)
+        order = np.argsort(row, kind="stable")
+        return BodyRows(row[order], table[order])
 
     def _open(self, node: ex.Expr, frame: Frame) -> Value:
         """Like `value`, but a part of a topology stays a TopologyPart, to which members and indices can be applied."""
@@ -162,27 +192,12 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         return result
 
     def _visit_literal(self, node: ex.Expr) -> Value:
-        match node:
-            case ex.IntLiteral():
-                return Value(INT, node.value)
-            case ex.FloatLiteral():
-                return Value(FLOAT, node.value)
-            case ex.QuantityLiteral():
-                kind = NAMED[str(node.dimension)]
-                return Value(kind, int(node.value) if kind == BYTES else node.value)
-            case ex.NumberList():
-                return Value(list_of(INT), single_list(node.numbers))
-            case ex.StringLiteral():
-                return Value(STRING, node.value)
-            case ex.BoolLiteral():
-                return Value(BOOL, node.value)
-            case _:
-                raise fail("E0211", "'*' is only allowed as an index", node.span)
+        return literal_value(node)
 
-    def _visit_with(self, node: ex.Call | With | ex.Without, frame: Frame) -> Value:
+    def _visit_with(self, node: ex.Call | s.With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
-        return Value(TOPOLOGY, self.construct_topology(node, frame))
+        return Value(ty.TOPOLOGY, self.construct_topology(node, frame))
 
     _visit_without = _visit_with
 
@@ -193,48 +208,45 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         topology = self.topology_named(node.name)
         if topology is None:
             raise fail("E0201", f"unknown value '{node.name}'", node.span)
-        return Value(TOPOLOGY, topology)
+        return Value(ty.TOPOLOGY, topology)
 
     def _visit_binary(self, node: ex.Binary, frame: Frame) -> Value:
         left = self.value(node.left, frame)
         if node.operator in ("and", "or"):
-            return self._short_circuit(node, coerce(left, BOOL, node.left.span, f"'{node.operator}'", frame), frame)
+            return self._short_circuit(node, coerce(left, ty.BOOL, node.left.span, f"'{node.operator}'", frame), frame)
         right = self.value(node.right, frame)
-        kind = binary_type(node.operator, left.type, right.type)
-        if kind is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {left.type} and {right.type}", node.span)
-        if kind.kind is Kind.TOPOLOGY:
-            return Value(TOPOLOGY, product(left.data, right.data, node.span))
-        if kind.kind is Kind.SET:
+        kind = ty.binary_type(node, left.type, right.type)
+        if kind.kind is ty.Kind.TOPOLOGY:
+            return Value(ty.TOPOLOGY, product(left.data, right.data, node.span))
+        if kind.kind is ty.Kind.SET:
             return combine_sets(node.operator, left, right, kind, frame, node.span)
-        if kind.kind in (Kind.LIST, Kind.STRING):
+        if kind.kind in (ty.Kind.LIST, ty.Kind.STRING):
             return self._concatenate(node, left, right, kind)
         return arithmetic(node, left, right, kind, frame)
 
-    def _concatenate(self, node: ex.Binary, left: Value, right: Value, kind: Type) -> Value:
+    def _concatenate(self, node: ex.Binary, left: Value, right: Value, kind: ty.Type) -> Value:
         if left.varies or right.varies:
             raise NotVectorised
-        if kind.kind is Kind.STRING:
+        if kind.kind is ty.Kind.STRING:
             limits.check_count("characters of a string", len(left.data) + len(right.data), node.span)
-            return Value(STRING, left.data + right.data)
+            return Value(ty.STRING, left.data + right.data)
         return concatenated_lists(left, right, kind, node.span)
 
     def _short_circuit(self, node: ex.Binary, left: Value, frame: Frame) -> Value:
         """`and` and `or`: the right side is evaluated only in the iterations in which the left side does not decide."""
         decided = node.operator == "or"
         if not is_column(left.data):
-            return left if left.data is decided else self.coerce(node.right, frame, BOOL, f"'{node.operator}'")
+            return left if left.data is decided else self.coerce(node.right, frame, ty.BOOL, f"'{node.operator}'")
         open_rows = left.data if not decided else ~left.data
         result = left.data.copy()
         if open_rows.any():
             inner = frame.select_rows(open_rows)
-            result[open_rows] = self.coerce(node.right, inner, BOOL, f"'{node.operator}'").data
-        return Value(BOOL, result)
+            result[open_rows] = self.coerce(node.right, inner, ty.BOOL, f"'{node.operator}'").data
+        return Value(ty.BOOL, result)
 
     def _visit_unary(self, node: ex.Unary, frame: Frame) -> Value:
         value = self.value(node.operand, frame)
-        if unary_type(node.operator, value.type) is None:
-            raise fail("E0210", f"'{node.operator}' is not defined for {value.type}", node.span)
+        ty.unary_type(node, value.type)
         return sign(node.operator, value)
 
     def _visit_comparison(self, node: ex.Comparison, frame: Frame) -> Value:
@@ -242,11 +254,9 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         values = [self._given_value(operand, frame) for operand in node.operands]
         for k, operator in enumerate(node.operators):
             left, right = values[k], values[k + 1]
-            if not are_comparable(operator, left.type, right.type):
-                place = node.operands[k].span.to(node.operands[k + 1].span)
-                raise fail("E0210", f"'{operator}' is not defined for {left.type} and {right.type}", place)
+            ty.check_comparison(node, k, left.type, right.type)
             result = result & self._compare(operator, left, right, frame, node.span)
-        return Value(BOOL, result if is_column(result) else bool(result))
+        return Value(ty.BOOL, result if is_column(result) else bool(result))
 
     def _compare(self, operator: str, left: Value, right: Value, frame: Frame, span: Span) -> Data:
         if operator in ("in", "not in"):
@@ -260,11 +270,11 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
 
     def _visit_range(self, node: ex.Range, frame: Frame) -> Value:
         low, high = self.value(node.low, frame), self.value(node.high, frame)
-        if low.type.kind is high.type.kind is Kind.BYTES and not (low.varies or high.varies):
-            return Value(Type(Kind.RANGE, low.type), Interval(low.data, high.data))
+        if low.type.kind is high.type.kind is ty.Kind.BYTES and not (low.varies or high.varies):
+            return Value(ty.Type(ty.Kind.RANGE, low.type), Interval(low.data, high.data))
         what = "an end of a range"
-        ends = [coerce(v, INT, n.span, what, frame).data for v, n in ((low, node.low), (high, node.high))]
-        return Value(RANGE, Interval(*ends))
+        ends = [coerce(v, ty.INT, n.span, what, frame).data for v, n in ((low, node.low), (high, node.high))]
+        return Value(ty.RANGE, Interval(*ends))
 
     def _visit_call(self, node: ex.Call, frame: Frame) -> Value:
         name = node.function.name
@@ -285,29 +295,28 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             raise fail("E0215", f"{base.type} has no members", node.member.span)
         if name == "npus":
             return devices_of(part, node.span)
-        return Value(DEVICES, member_of(part, name, node.member.span), part.home)
+        return Value(ty.DEVICES, member_of(part, name, node.member.span), part.home)
 
     def _base(self, node: ex.Expr, frame: Frame) -> Value:
         """The base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, ex.Name):
             topology = self.topology_named(node.name)
             found = frame.find(node.name) if topology is not None else None
-            if topology is not None and (found is None or found.type.kind is not Kind.TOPOLOGY):
-                return Value(TOPOLOGY, topology)
+            if topology is not None and (found is None or found.type.kind is not ty.Kind.TOPOLOGY):
+                return Value(ty.TOPOLOGY, topology)
         return self._open(node, frame)
 
     def _visit_index(self, node: ex.Index, frame: Frame) -> Value:
         base = self._open(node.base, frame)
-        if base.type.kind is Kind.FAMILY:
+        if base.type.kind is ty.Kind.FAMILY:
             return base.data.member(self, node, frame)
         if isinstance(base.data, TopologyPart):
             found = index_part(base.data, self.part_indices(node, frame), node.span)
-            return self._check_present(found, node) if isinstance(found, Value) else Value(DEVICES, found, found.home)
-        if len(node.indices) != 1:
-            raise fail("E0214", f"{base.type} takes one index, not {len(node.indices)}", node.span)
+            return (
+                self._check_present(found, node) if isinstance(found, Value) else Value(ty.DEVICES, found, found.home)
+            )
+        ty.check_index(node, base.type)
         index = node.indices[0]
-        if not isinstance(base.data, ListArray | Topology) or base.type.kind is Kind.SET:
-            raise fail("E0214", f"{base.type} takes no index", node.span)
         if isinstance(base.data, Topology):
             return self._npu_of(base.data, index, node, frame)
         if isinstance(index, ex.Star):
@@ -317,11 +326,11 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _item(self, base: Value, index: Value, node: ex.Expr, frame: Frame) -> Value:
         """`base[index]` of a list or group; node: the index as it is written."""
         span = node.span
-        if index.type.kind is Kind.RANGE or index.type.kind in (Kind.LIST, Kind.SET):
+        if index.type.kind is ty.Kind.RANGE or index.type.kind in (ty.Kind.LIST, ty.Kind.SET):
             if base.varies or index.varies:
                 raise NotVectorised
             return selected_items(base, index, span)
-        index = coerce(index, INT, span, "an index", frame)
+        index = coerce(index, ty.INT, span, "an index", frame)
         lists: ListArray = base.data
         lengths = lists.lengths
         bad = (np.asarray(index.data) < 0) | (np.asarray(index.data) >= lengths)
@@ -347,7 +356,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             raise fail(
                 "E0318", f"'{topology.name}' has no NPU {wrong}: the NPUs are 0 .. {count - 1}", index.span, note
             )
-        value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(NPU, data, topology)
+        value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(ty.NPU, data, topology)
         return self._check_present(value, node)
 
     def _check_present(self, value: Value, node: ex.Expr) -> Value:
@@ -381,11 +390,11 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if isinstance(node, ex.Star):
             return None
         value = self.value(node, frame)
-        if value.type.kind in (Kind.RANGE, Kind.LIST, Kind.SET):
+        if value.type.kind in (ty.Kind.RANGE, ty.Kind.LIST, ty.Kind.SET):
             if value.varies:
                 raise NotVectorised
             return IndexSlice(slice_numbers(value, node.span), star=False)
-        data = coerce(value, INT, node.span, "an index", frame).data
+        data = coerce(value, ty.INT, node.span, "an index", frame).data
         if is_column(data) and data.dtype == object:
             raise fail("E0318", "indices of devices must be less than 2^63", node.span)
         if frame.rows is not None and is_column(data):
@@ -394,14 +403,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
 
     def _visit_collection(self, node: ex.Collection, frame: Frame) -> Value:
         values = [self._given_value(item, frame) for item in node.items]
+        of = ty.collection_type(ty.Kind(node.kind), [(v.type, i.span) for v, i in zip(values, node.items, strict=True)])
         if frame.rows is None or not any(v.varies for v in values):
-            return collection_of(values, Kind(node.kind), node.span)
-        kind = ANY
-        for value, item in zip(values, node.items, strict=True):
-            joint = join(kind, value.type)
-            if joint is None:
-                raise fail("E0216", f"{kind} and {value.type} in one {node.kind}", item.span)
-            kind = joint
+            return collection_of(values, of, node.span)
+        kind = of.item or ty.ANY
         if any(isinstance(v.data, ListArray | Interval) for v in values):
             raise NotVectorised
         columns = [as_rows(promote(v, kind), frame).data for v in values]
@@ -410,21 +415,37 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         start = np.arange(rows, dtype=np.int64) * width
         lists = ListArray(start, start + width, content, uniform=False)
         home = common_home(values, node.span)
-        if node.kind == "set":
-            return Value(set_of(kind), sorted_unique(lists), home)
-        return Value(list_of(kind), lists, home)
+        return Value(of, sorted_unique(lists) if node.kind == "set" else lists, home)
 
     def _visit_comprehension(self, node: ex.Comprehension, frame: Frame) -> Value:
         inner = self.loop(node.clauses, node.condition, frame)
         outer_rows = frame.rows
         count = inner.rows or 0
-        item = self._given_value(node.item, inner) if count else Value(ANY, np.empty(0, np.int64))
-        if not holds(Kind(node.kind), item.type):
-            raise fail("E0216", f"a {node.kind} does not hold {item.type}", node.item.span)
+        item = self._given_value(node.item, inner) if count else Value(ty.ANY, np.empty(0, np.int64))
+        kind = ty.collection_type(ty.Kind(node.kind), [(item.type, node.item.span)])
         rows = 1 if outer_rows is None else outer_rows
         lists = from_sorted_pairs(inner.rows_in(frame), as_rows(item, inner).data, rows, uniform=outer_rows is None)
-        kind = set_of(item.type) if node.kind == "set" else list_of(item.type)
         return Value(kind, sorted_unique(lists) if node.kind == "set" else lists, item.home)
+
+
+def literal_value(node: ex.Expr) -> Value:
+    """The value of a number, quantity, string or bool. Raises SourceError for a '*' that is no index."""
+    match node:
+        case ex.IntLiteral():
+            return Value(ty.INT, node.value)
+        case ex.FloatLiteral():
+            return Value(ty.FLOAT, node.value)
+        case ex.QuantityLiteral():
+            kind = ty.NAMED[str(node.dimension)]
+            return Value(kind, int(node.value) if kind == ty.BYTES else node.value)
+        case ex.NumberList():
+            return Value(ty.list_of(ty.INT), single_list(node.numbers))
+        case ex.StringLiteral():
+            return Value(ty.STRING, node.value)
+        case ex.BoolLiteral():
+            return Value(ty.BOOL, node.value)
+        case _:
+            raise fail("E0211", "'*' is only allowed as an index", node.span)
 
 
 def row_by_row(frame: Frame, action: Callable[[Frame], Result]) -> list[Result]:
@@ -445,7 +466,7 @@ def _out_of_range(base: Value, index: Value, row: int, node: ex.Expr, frame: Fra
     lengths = base.data.lengths
     size = int(lengths[row if len(lengths) > 1 else 0])
     number = int(index.data[row] if is_column(index.data) else index.data)
-    container, numbers = ("group", "ranks") if base.type.kind is Kind.GROUP else ("list", "indices")
+    container, numbers = ("group", "ranks") if base.type.kind is ty.Kind.GROUP else ("list", "indices")
     named = isinstance(node, ex.Name) and not index.varies
     message = f"'{node.span.text}' is {number}, but " if named else f"index {number} is out of range: "
     message += f"the {numbers} of the {container} are 0 .. {size - 1}" if size else f"the {container} is empty"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.wording import did_you_mean, listed, nearest, plural
+from collc.base.wording import did_you_mean, nearest, phrase, plural
 from collc.source.elaboration.topology_values import (
     Topology,
     TopologyCopies,
@@ -47,7 +47,7 @@ def member_of(part: TopologyPart, name: str, span: Span) -> TopologyPart:
         raise fail("E0315", f"'{entry.name}' is an array of copies", span, hint=hint)
     if name not in entry.members:
         known = [*entry.members, "npus"]
-        hint = did_you_mean(name, known, f"it has {listed(nearest(name, known, MAX_NAMES))}")
+        hint = did_you_mean(name, known, f"it has {phrase(nearest(name, known, MAX_NAMES))}")
         raise fail("E0316", f"'{entry.name}' has no member '{name}'", span, hint=hint)
     npu, switch = part.npu + entry.first_npu, part.switch + entry.first_switch
     return TopologyPart(part.home, entry.members[name], npu, switch, part.many)

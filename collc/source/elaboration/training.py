@@ -9,13 +9,12 @@ from typing import Final
 
 from collc.base.diagnostics import SourceError, Span
 from collc.base.reading import read_text
-from collc.base.wording import did_you_mean, listed
+from collc.base.wording import did_you_mean, phrase
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
-from collc.source.elaboration.frames import Frame
-from collc.source.limits import check_count
+from collc.source.elaboration.values import Frame
+from collc.source.limits import MAX_BYTES, check_count
 from collc.source.parsing.expressions import Binary, Call, Expr, Identifier, Name
-from collc.source.parsing.parse import MAX_BYTES
 from collc.source.parsing.syntax import Layer, LayerCollective, Loop, Repeat, Statement, Workload
 from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, NUMBERS, TIME
@@ -93,7 +92,7 @@ class WorkloadBuilder:
         for argument in node.times:
             name = argument.key
             if name not in times:
-                hint = did_you_mean(name, times, f"there are {listed(times)}")
+                hint = did_you_mean(name, times, f"there are {phrase(times)}")
                 message = f"a layer has no time '{name}'" if name else "the time of a layer needs a name"
                 raise fail("E0904", message, argument.span, hint=hint)
             times[name] = Fraction(self.context.coerce(argument.value, frame, TIME, f"'{name}'").data)
@@ -124,7 +123,7 @@ class WorkloadBuilder:
 def read_layers(path: Path, name: str, at: Span) -> list[training.TrainingLayer]:
     """The layers of a workload file with 12 columns a line and no header. Raises SourceError with the line and column.
 
-    at: where the program names the file.
+    at: the place of the name of the file in the program.
     """
     source = read_text(path, name, limit=MAX_BYTES, at=at)
     _check_is_workload(source.text, name, at)
@@ -200,10 +199,10 @@ def _row(words: list[Span]) -> training.TrainingLayer:
                 raise fail("E0907", f"'NONE' of {size.text} bytes", size, hint=hint)
             continue
         if kind.text.upper() not in _KINDS:
-            hint = did_you_mean(kind.text.upper(), ["NONE", *_KINDS], f"there are NONE, {listed(_KINDS)}")
+            hint = did_you_mean(kind.text.upper(), ["NONE", *_KINDS], f"there are NONE, {phrase(_KINDS)}")
             raise fail("E0907", f"unknown collective '{kind.text}'", kind, hint=hint)
         if not amount:
-            raise fail("E0907", f"{kind.text} of 0 bytes", size, hint="write NONE where there is no collective")
+            raise fail("E0907", f"{kind.text} of 0 bytes", size, hint="write NONE if there is no collective")
         group = "data" if phase == "weight_gradient" else "tensor"
         traffic.append(training.LayerTraffic(phase, group, _KINDS[kind.text.upper()], int(amount)))
     forward, inputs, weights = times
@@ -230,7 +229,7 @@ def loop_node(node: Expr, frame: Frame, evaluator: Evaluator) -> LoopNode:
             return LoopNode("time", name=name)
         case Name(name=name):
             known = (*LOOPS, *LOOP_TIMES)
-            hint = did_you_mean(name, known, f"there are {listed(known)}")
+            hint = did_you_mean(name, known, f"there are {phrase(known)}")
             raise fail("E0905", f"a training loop has no time '{name}'", node.span, hint=hint)
         case Binary(operator="+"):
             return LoopNode("add", tuple(loop_node(part, frame, evaluator) for part in (node.left, node.right)))

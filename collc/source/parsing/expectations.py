@@ -7,12 +7,11 @@ from functools import cache
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.base.wording import listed
+from collc.base.wording import phrase
 from collc.passes.synthesizers import COMMON
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import Automaton
 from collc.source.parsing.build import Builder
-from collc.source.parsing.table import load_table
+from collc.source.parsing.table import Automaton, load_table
 from collc.source.parsing.tokens import Token
 
 ANYWHERE: Final = frozenset({"let", "for", "if"})
@@ -92,7 +91,7 @@ def describe_terminals(terminals: AbstractSet[str]) -> str:
     signs = sorted(left - _CLASSES.keys(), key=lambda sign: (sign.isidentifier(), sign))
     words += [_CLASSES[kind] for kind in _CLASSES if kind in left]
     words += [f"'{sign}'" for sign in signs]
-    return listed(words, "or")
+    return phrase(words, "or")
 
 
 SIGN_HINTS: Final = {

@@ -222,5 +222,5 @@ class ExpressionVisitor(Generic[Scope, Result]):
         return self._visit_literal(node) if method is None else method(node, scope)
 
     def _visit_literal(self, node: Expr) -> Result:
-        """All other expressions: literals, and a '*' in a position where it has no meaning."""
+        """All other expressions: literals, and a '*' that is no index."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Recovery from syntax errors: finds all syntax errors of a file, and where parsing resumes after each."""
+"""Recovery from syntax errors: finds all syntax errors of a file, and the place at which parsing resumes after each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from unicodedata import normalize
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
-from collc.base.wording import did_you_mean, listed, near
+from collc.base.wording import closest_name, did_you_mean, phrase
+from collc.source.limits import MAX_ERRORS
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import STATEMENT_STARTS, Automaton, accepts_statement
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import (
     ANYWHERE,
@@ -24,12 +24,8 @@ from collc.source.parsing.expectations import (
     token_name,
     where_argument_stands,
 )
-from collc.source.parsing.literals import unit_hint
-from collc.source.parsing.table import Table
-from collc.source.parsing.tokens import Token
-
-MAX_ERRORS: Final = 50
-"""Errors that are reported of one file."""
+from collc.source.parsing.table import STATEMENT_STARTS, Automaton, Table, accepts_statement
+from collc.source.parsing.tokens import Token, unit_hint
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
@@ -310,7 +306,7 @@ class Recovery:
             return False
         first = self._first_on_line(position)
         if token.text not in all_statements():
-            return first and after.kind == t.NAME and near(token.text, all_statements()) is not None
+            return first and after.kind == t.NAME and closest_name(token.text, all_statements()) is not None
         return first or (before is not None and before.kind in ({"}", ")", "]", "{"} if mid_line else {"{"}))
 
     def _pop_to(self, token: Token) -> bool:
@@ -363,7 +359,7 @@ class Recovery:
             self._report_misplaced(token, bracket)
         elif begins and self._first_on_line(position):
             words = sorted(possible & all_statements())
-            quoted = listed(f"'{word}'" for word in words)
+            quoted = phrase(f"'{word}'" for word in words)
             hint = where_argument_stands(token.text, possible)
             hint = hint or did_you_mean(token.text, words, f"allowed here: {quoted}")
             self._report("E0102", f"'{token.text}' does not begin a statement", token, hint=hint)
@@ -403,7 +399,7 @@ class Recovery:
         if body == "file" and bracket is not None and bracket.kind == "{":
             where = "inside a block"
         hint = (
-            f"it belongs in {listed(map(_with_article, homes), 'or')}" if homes else "it belongs at the top of a file"
+            f"it belongs in {phrase(map(_with_article, homes), 'or')}" if homes else "it belongs at the top of a file"
         )
         self._report("E0103", f"'{token.text}' is not allowed {where}", token, hint=hint)
 

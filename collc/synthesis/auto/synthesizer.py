@@ -34,7 +34,7 @@ from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import NoShorter, exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.retiming import retimed
+from collc.synthesis.retiming import retime
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.factored_schedule import FactoredSchedule
@@ -427,7 +427,7 @@ def _retimed_candidate(name: str, stored: Module) -> Candidate:
 
 def _retime(module: Module) -> Module:
     """A module with a schedule for `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
-    moved = retimed(module)
+    moved = retime(module)
     return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
 
 

@@ -87,7 +87,7 @@ class _DeviceSet:
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]] | None:
-        """For each index of the array the smallest and the largest, where the set is all between them; of whole rows,
+        """For each index of the array the smallest and the largest, if the set is all between them; of whole rows,
         such as nodes, less than half may have been removed.
         """
         family = self._family

@@ -26,7 +26,7 @@ class TreeBatch:
     """Equal trees.
 
     root: number of the member. amount: how many trees. paths: for each member but the root, the path to it from a
-    member that has the data, in an order in which each path begins where an earlier one ended.
+    member that has the data, in an order in which each path begins at the end of an earlier one.
     """
 
     root: int

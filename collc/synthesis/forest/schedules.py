@@ -23,8 +23,8 @@ from collc.synthesis.forest.trees import Candidate
 from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.schedule import Transfers
-from collc.ten.translations import Translations
 
 GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""
@@ -94,6 +94,8 @@ class Portfolio:
             if self.best is not None and (count.time * unit >= self.best[0] or work > self._work):
                 continue
             self._spend(work)
+            if self._effort.work.is_exceeded:
+                break
             try:
                 trees, time = grown.trees(count, shallow)
             except SourceError as error:
@@ -117,7 +119,7 @@ class Portfolio:
             self._schedule(forest, steps, TURNS)
 
     def _chunks_for(self, batches: Sequence[TreeBatch]) -> ForestProblem:
-        """The problem with chunks at the roots of trees; copies begin where they are held."""
+        """The problem with chunks at the roots of trees; copies begin at their holders."""
         return spread_chunks(self._problem, batches) if self._summed else self._problem
 
     def _spend(self, work: int) -> None:
@@ -139,6 +141,8 @@ class Portfolio:
         problem = self._chunks_for(forest.batches)
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
         self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
+        if self._effort.work.is_exceeded:
+            return False
         found, end = list_schedule(problem, transfers, steps, turns)
         self._runs.append((end, forest, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
@@ -273,7 +277,7 @@ def _copy_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
 def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], problem: ForestProblem) -> None:
     """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none.
 
-    An NPU outside the group gets the chunk once, also where several paths lead over it; a switch does for each path.
+    An NPU outside the group gets the chunk once, even if several paths lead over it; a switch does for each path.
     """
     for path in batch.paths:
         start = max(position for position, device in enumerate(path) if device in reached)
@@ -333,15 +337,11 @@ def list_schedule(
     moved = link >= 0
     busy, total = (np.where(moved, times[link], 0) for times in (problem.busy, problem.total))
     tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
-    found = best_starts(tasks, {}, _never, turns)
+    found = best_starts(tasks, {}, Effort(), turns)
     assert found is not None
     end, start = found
     chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]
     return Transfers.of(chunk[moved], link[moved], start[moved], reduced[moved]), end
-
-
-def _never() -> bool:
-    return False
 
 
 def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:

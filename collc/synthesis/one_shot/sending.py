@@ -36,7 +36,7 @@ class Times:
     spacing: int
     count: int
 
-    def after(self, delay: int) -> Times:
+    def shift(self, delay: int) -> Times:
         """The times some picoseconds later."""
         return Times(self.start + delay, self.spacing, self.count)
 
@@ -84,7 +84,7 @@ class Sending:
         return max(self._sets[message.chunks].busy[link] for link in message.links)
 
     def _arrival(self, message: Message) -> Times:
-        return self._times[message].after(sum(self._sets[message.chunks].total[link] for link in message.links))
+        return self._times[message].shift(sum(self._sets[message.chunks].total[link] for link in message.links))
 
     def _send(self, ready: int, message: Message) -> None:
         """Send a message as early as its links are free, and as no chunk meets itself in a switch."""
@@ -102,10 +102,10 @@ class Sending:
                 for (link, after), span in zip(entered, spans, strict=True)
             )
             if not wait:
-                wait = int(any(times.after(after).meet(others) for others, after in passed))
+                wait = int(any(times.shift(after).meet(others) for others, after in passed))
             if not wait:
                 break
-            times = times.after(wait)
+            times = times.shift(wait)
         for (link, after), span in zip(entered, spans, strict=True):
             insort(self._taken[link], (times.start + after, times.start + after + span))
         for others, after in passed:

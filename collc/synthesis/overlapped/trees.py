@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import MutableSequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.kernels.compiled import compiled, numbers
-from collc.synthesis.list_schedule import Tasks
+from collc.synthesis.list_schedule import TASK_WORK, Tasks
+from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -58,7 +59,7 @@ class TreeGrower:
 
         return LinksFromRoot(*map(self._numbers, (*network.out_links, network.target, network.source)))
 
-    def grow(self, chunks: Int32Array, weight: int, rounds: int, stop: Callable[[], bool]) -> ChunkTrees | None:
+    def grow(self, chunks: Int32Array, weight: int, rounds: int, effort: Effort) -> ChunkTrees | None:
         """Trees for some chunks, or None if stopped.
 
         weight: a link counts as longer by this many times its load. rounds: how often each tree is grown; from the
@@ -67,15 +68,17 @@ class TreeGrower:
         from collc.kernels.overlapped_trees import grow
 
         if self._large:
+            effort.work.add_compiler()
             grow = compiled(grow)
         devices, links = self._network.device_count, self._network.link_count
         rows = np.full((2, len(self._table), devices), -1, np.int32)
         load, order = self._numbers(np.zeros(links, np.int64)), self._numbers(np.zeros(devices, np.int64))
         costs = {size: self._numbers(self._costs(size)) for size in np.unique(self._clock.size_of).tolist()}
         for number, chunk in enumerate(np.tile(chunks, rounds).tolist()):
-            if number % BATCH == 0 and stop():
+            if number % BATCH == 0 and effort.stop():
                 return None
             seeds, members = self._ends(chunk)
+            effort.work.add(TASK_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))
             cost = costs[int(self._clock.size_of[chunk])]
             for side, wanting, found in zip((self._up, self._down), members, rows, strict=True):
                 if not len(wanting):

@@ -15,7 +15,7 @@ BATCH = 4096
 """Targets at most that are planned between two calls of `stop`."""
 
 VISITS = 100_000_000
-"""The same, times the links of the network, all of which a search for a path may look at."""
+"""Links at most that searches may look at between two calls of `stop`: targets times the links of the network."""
 
 
 @dataclass(frozen=True, eq=False)

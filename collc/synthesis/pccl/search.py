@@ -68,11 +68,11 @@ class PathSearch:
         )
 
     def schedule(
-        self, hops: int, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool
-    ) -> tuple[Schedule, int] | None:
-        """A schedule, and the work of finding it in plain Python; None if `stop` says so.
+        self, hops: int, order: PlanningOrder, stop: Callable[[int], bool], compile_it: bool
+    ) -> tuple[Schedule | None, int]:
+        """A schedule, None if `stop` says so, and the work of finding it in plain Python.
 
-        Both are the same with plain Python and with compiled code.
+        Both are the same with plain Python and with compiled code. stop: gets the work so far.
 
         hops: a target at most so far away is reached over any hops, others over hops that come nearer.
         """
@@ -84,8 +84,8 @@ class PathSearch:
         planned: Any = self._no_transfers() if compile_it else []
         links, buffers = self._timelines(planned, compile_it)
         for batch in order.batches(self.conditions):
-            if stop():
-                return None
+            if stop(int(work[0]) // WORK):
+                return None, int(work[0]) // WORK
             links, buffers, planned = plan(
                 numbers(batch, compile_it), limits, network, conditions, links, buffers, planned,
                 _scratch(self.conditions.task.network.device_count, compile_it), work,

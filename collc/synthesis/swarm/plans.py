@@ -22,7 +22,7 @@ class PathTransfers:
     end: int
 
 
-def pruned(problem: SwarmProblem, planned: PathTransfers) -> PathTransfers:
+def prune(problem: SwarmProblem, planned: PathTransfers) -> PathTransfers:
     """The transfers whose chunk goes, perhaps over further ones, to an NPU that wants it."""
     paths, conditions = problem.paths, problem.conditions
     ends: list[int] = conditions.task.network.target.tolist()

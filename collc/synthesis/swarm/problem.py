@@ -40,7 +40,7 @@ class SwarmProblem:
     slots_used: dict[int, Intervals]
 
     @property
-    def missing(self) -> int:
+    def missing_count(self) -> int:
         """How many chunks the devices must get, summed over all devices."""
         return sum(bits.bit_count() for bits in self.need)
 

@@ -35,6 +35,7 @@ from collc.kernels.spread_tables import (
 from collc.synthesis.swarm.path_classes import non_minimal_paths, path_class_numbers, path_classes_of
 from collc.synthesis.swarm.plans import PathTransfers
 from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.task import COMPILED_TIMES
 from collc.ten.arrays import BoolArray, Int64Array
 
 PATH_WORK: Final = 4
@@ -43,9 +44,6 @@ PATH_WORK: Final = 4
 SERVE_WORK: Final = 3
 PATHS_LOOKED_AT: Final = 10
 """The work of looking for what an NPU can get: SERVE_WORK, and 1 for every PATHS_LOOKED_AT paths."""
-
-COMPILED_TIMES: Final = 10
-"""How many times as fast compiled attempts are."""
 
 PAUSE: Final = 100_000
 """Work, in plain Python, after which the kernel returns, so that the search can be stopped."""
@@ -63,9 +61,9 @@ Tables = Mapping[str, Sequence[int]]
 class SpreadRule:
     """The choices of one attempt.
 
-    half_ratio: a class of slow paths begins where paths are at least `half_ratio` / 2 times as slow as the next faster
-    ones; 0: all paths are of one class. fresh: a component does not send a chunk over slow paths again until every
-    chunk has left its component once. tie_seed: tie-break seed; None: ties go to the lower number.
+    half_ratio: a class of slow paths begins with paths that are at least `half_ratio` / 2 times as slow as the next
+    faster ones; 0: all paths are of one class. fresh: a component does not send a chunk over slow paths again until
+    every chunk has left its component once. tie_seed: tie-break seed; None: ties go to the lower number.
     """
 
     half_ratio: int
@@ -286,7 +284,11 @@ class Spread:
             "touched": self._devices,
         }
         counters = [0] * COUNTERS
-        counters[MISSING], counters[NEEDED], counters[WORK] = problem.missing, int(self._need.sum()), PATH_WORK * count
+        counters[MISSING], counters[NEEDED], counters[WORK] = (
+            problem.missing_count,
+            int(self._need.sum()),
+            PATH_WORK * count,
+        )
         counters[NODES], counters[EVENTS] = nodes, events
         tables: Tables = {"": counters, **paths.tables, **state} | {name: [0] * size for name, size in room.items()}
         begins = dict(zip(tables, _begins(tables.values()), strict=False))

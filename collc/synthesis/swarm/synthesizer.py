@@ -16,11 +16,11 @@ from collc.base.memory import require_for_search
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, pruned
+from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, prune
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
-from collc.synthesis.swarm.spread import COMPILED_TIMES, PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
+from collc.synthesis.swarm.spread import PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
 from collc.synthesis.swarm.switch_paths import SwitchPaths
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 ROUNDS = 16
@@ -36,12 +36,10 @@ COMPILED_WORK = 200_000
 """Work of an attempt from which it is compiled."""
 
 COMPILED_ATTEMPT = 100_000
-"""The same, by `attempt_work`."""
+"""Work by `attempt_work` from which an attempt is compiled."""
 
-PLAIN_WORK, LOAD_WORK = 150_000, 100_000
-"""Work of attempts in plain Python after which further ones are compiled; where more is granted all are, and loading
-the compiler counts as LOAD_WORK.
-"""
+PLAIN_WORK = 150_000
+"""Work of attempts in plain Python after which further ones are compiled; where more is granted all are."""
 
 SHARED = 2
 """NPUs that want a chunk, on average, from which other NPUs may relay in the first attempts, too: that is often better
@@ -68,20 +66,20 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
     problem = swarm_problem(conditions)
-    require_for_search(COPY_BYTES * problem.missing, f"{problem.missing:,} copies of chunks")
+    require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
     effort.work.add(PATH_WORK * len(problem.paths.links))
     goal = task_bound(task).time if effort.bound is None else effort.bound
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + WORK * effort.trials
-    shared = problem.missing >= SHARED * len(conditions)
+    shared = problem.missing_count >= SHARED * len(conditions)
     for number, (rule, stores) in enumerate(_rules(problem, effort)):
         for wide in attempts.widths:
             first = number == 0 and (shared or not wide)
             used_up = not first and (effort.work.is_used_up or effort.work.spent >= most)
-            if effort.stop() or effort.work.is_too_much(0) or (best is not None and (best.end <= goal or used_up)):
+            if effort.stop() or (best is not None and (best.end <= goal or used_up)):
                 break
-            planned = attempts.planned(rule, wide, stores, best)
+            planned = attempts.plan_by(rule, wide, stores, best)
             if planned is not None and (best is None or planned.end < best.end):
                 best = planned
                 effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
@@ -131,14 +129,13 @@ class _Attempts:
         self._large = {
             with_relays
             for with_relays in self.widths
-            if (problem.missing + with_relays * relayed) * each >= COMPILED_WORK
+            if (problem.missing_count + with_relays * relayed) * each >= COMPILED_WORK
         }
         work = effort.work
         is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
         self._plain_work = PLAIN_WORK if is_long and self._can_be_compiled else 0
-        work.add(LOAD_WORK if self._plain_work else 0)
 
-    def planned(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
+    def plan_by(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
         """A schedule by a rule; None if it would be no better than the best so far.
 
         stores: plan for the link model `store`, then move the transfers earlier.
@@ -150,7 +147,7 @@ class _Attempts:
         planned = self._run(rule, most, (wide, stores), compile_it)
         if planned is None:
             return None
-        kept = pruned(self._problem, planned)
+        kept = prune(self._problem, planned)
         return moved_earlier(self._problem, kept) if stores else kept
 
     def _run(
@@ -158,10 +155,12 @@ class _Attempts:
     ) -> PathTransfers | None:
         work, times = self._effort.work, COMPILED_TIMES if compile_it else 1
         key = *variant, compile_it
+        if compile_it:
+            work.add_compiler()
         if key not in self._spreads:
             self._spreads[key] = Spread(self._variants[variant], compile_it)
         search = self._spreads[key]
-        left = None if work.most is None else times * (work.most - work.spent)
+        left = None if work.remainder is None else times * work.remainder
         planned = search.run(rule, most, self._effort.stop, left)
         work.add(search.work // times)
         self._plain_work += 0 if compile_it else search.work
@@ -182,8 +181,6 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
 
 
 def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
-    if effort.work.is_too_much(0):
-        return NoSchedule(Diagnostic("S0201", "it takes much more work than estimated"))
     if effort.stop():
         return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
     message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"

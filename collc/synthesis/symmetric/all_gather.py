@@ -7,13 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.symmetric_gather import MODULUS, SpreadGraph, SpreadState, spread_chunks
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
-from collc.synthesis.task import Effort
+from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
 COMPILED: Final = 2_000
@@ -35,7 +34,9 @@ def plan_all_gather(group: Group, chunks: int, times: GeneratorTimes, goal: int,
     Raises SourceError if the generators do not lead to all NPUs.
     """
     best: RepresentativePlan | None = None
+    work = (group.count - 1) * chunks * len(group.generators)
     for plan in _plans(group, chunks, times, goal, effort):
+        effort.work.add(work // (COMPILED_TIMES if work >= COMPILED else 1))
         if best is None or plan.end < best.end:
             best = plan
             effort.progress(min(1.0, goal / max(1, best.end)), "symmetric")

@@ -36,6 +36,7 @@ MOST_EXCHANGES: Final = 64
 def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Effort) -> RepresentativePlan:
     """The best plan, in steps or picoseconds as `times`; SourceError if the generators do not lead to all NPUs."""
     hops = short_paths(group, chunks, effort)
+    effort.work.add(int(hops.sum()))
     plan = _plan_in_steps(group, hops, effort)
     if times.step is not None:
         return plan

@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.automorphisms import opposite_links
-from collc.synthesis.symmetric.damage import Damage
-from collc.synthesis.symmetric.patched import GatherPatch
+from collc.synthesis.symmetric.patched import Damage, GatherPatch
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.module import Module
@@ -184,7 +183,7 @@ class SumPatch(GatherPatch):
     def _spread_given(self) -> None:
         """Spread the chunks that were given up, each from another undamaged node, over all nodes.
 
-        Of the elements that hold a chunk, the one that can send first does, to the node where it arrives first.
+        Of the elements that hold a chunk, the one that can send first does, to the node that it reaches first.
         """
         damage = self._damage
         chunks: list[tuple[int, int]] = [(part, owner) for part, owner in np.argwhere(self._given).tolist()]

@@ -1,7 +1,7 @@
 """Messages round an even ring of a Cayley graph, if half of the NPUs reach the opposite one in the other direction.
 
 In each direction, slots circulate: in a step every slot moves one link, so that each link carries one slot. A slot
-carries one message after another: where a message leaves it at its target, the next one enters. The distances of the
+carries one message after another: when a message has left it at its target, the next one enters. The distances of the
 messages that a slot carries form its sequence. NPUs are even or odd by their index along an axis, and slots have one
 of two sequences, by the parity of the NPU where they begin. A message of even distance ends at an NPU of equal parity,
 one of odd distance at an NPU of the other. Only even NPUs (in the other direction: odd ones) send the message over half

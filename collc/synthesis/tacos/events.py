@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collc.base.memory import require_for_search
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import strongly_connected
+from collc.graph.digraph import Digraph, strongly_connected
 from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.timeline import interval_table
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 FOREVER = 1 << 62
 
-BATCH = 1 << 17
+BATCH = 1 << 14
 """Transfers between two calls of `go_on`."""
 
 
@@ -128,8 +127,6 @@ class EventMatching:
         begin(self._network, chunks, sets, progress)
         verdict = kernels.RUNNING
         while verdict == kernels.RUNNING:
-            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing)):
-                return None
             verdict = run(
                 self._network,
                 chunks,
@@ -140,6 +137,8 @@ class EventMatching:
                 FOREVER if limit is None else limit,
                 BATCH,
             )
+            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing_count)):
+                return None
         if verdict == kernels.STUCK:
             raise AssertionError("a wanted chunk cannot be reached")
         if verdict == kernels.TOO_LONG:
@@ -180,7 +179,7 @@ class EventMatching:
         )
 
     def _scopes(self) -> Int64Array:
-        """int64[levels, devices]: where the set `inside` of the component of each device begins."""
+        """int64[levels, devices]: the first word of the set `inside` of the component of each device."""
         words, _, _ = word_shape(self._problem.count, self._large)
         rows = np.arange(self._levels.count)[:, None] * self._problem.devices
         return (rows + self._levels.component).astype(np.int64) * words
@@ -203,7 +202,7 @@ class EventMatching:
         from collc.kernels.matching_events import EventChunks
 
         problem = self._problem
-        device, chunk = problem.held
+        device, chunk = problem.initial_copies
         release = problem.release[chunk]
         order = np.lexsort((device, name[chunk], release))
         size = np.empty(problem.count, np.int64)
@@ -227,7 +226,7 @@ class EventMatching:
         wanted = np.zeros((problem.devices, problem.count), np.bool_)
         for group in np.unique(problem.want).tolist():
             wanted[np.ix_(problem.sets[group], name[problem.want == group])] = True
-        device, chunk = problem.held
+        device, chunk = problem.initial_copies
         wanted[device, name[chunk]] = False
         return wanted
 
@@ -239,14 +238,14 @@ class EventMatching:
         words, _, _ = word_shape(count, self._large)
         links = int(np.diff(self._problem.network.in_links[0]).max())
         lacks = wanted.sum(axis=1)
-        room = lacks + np.bincount(self._problem.held[0], minlength=devices)
+        room = lacks + np.bincount(self._problem.initial_copies[0], minlength=devices)
         table = np.stack([np.cumsum(room) - room, np.zeros(devices, np.int64), lacks], axis=1)
         return ChunkSets(
             devices=self._numbers(table.ravel()),
             have=zeros(devices * words, self._large),
             need=words_of(wanted, self._large),
             inside=zeros(self._levels.count * devices * words, self._large),
-            order=zeros(len(self._problem.held[0]) + self._problem.missing, self._large, np.int32),
+            order=zeros(len(self._problem.initial_copies[0]) + self._problem.missing_count, self._large, np.int32),
             spread=zeros(count, self._large),
             exact=zeros((links + 2) * words, self._large),
         )
@@ -256,7 +255,7 @@ class EventMatching:
         from collc.kernels.matching_events import FREE, LINK_ROW, TRANSFER_ROW, EventProgress
 
         problem = self._problem
-        classes, links, missing = problem.total.size, problem.network.link_count, problem.missing
+        classes, links, missing = problem.total.size, problem.network.link_count, problem.missing_count
         woken, _, _ = word_shape(problem.devices, self._large)
         network, level = problem.network, self._levels.of_link
         table = np.zeros((links, LINK_ROW), np.int64)

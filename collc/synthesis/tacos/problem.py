@@ -69,14 +69,14 @@ class CopyProblem:
         return int(self.total[self.network.kind[0], 0])
 
     @cached_property
-    def missing(self) -> int:
+    def missing_count(self) -> int:
         """How many chunks the devices must get, summed over all devices; at least one transfer each."""
         pairs, count = np.unique(np.stack([self.pre, self.want]), axis=1, return_counts=True)
         lacking = (len(self.sets.difference(want, pre)) for pre, want in pairs.T.tolist())
         return sum(chunks * devices for chunks, devices in zip(count.tolist(), lacking, strict=True))
 
     @cached_property
-    def held(self) -> tuple[Int32Array, Int32Array]:
+    def initial_copies(self) -> tuple[Int32Array, Int32Array]:
         """Who holds what at the start: (device, chunk), ascending."""
         sizes = self.sets.sizes[self.pre]
         chunk = np.repeat(np.arange(self.count, dtype=np.int32), sizes)

@@ -41,13 +41,13 @@ def matched_steps(
     tiles = skewed_tiles(problem.network, threads)
     network, progress = _arrays(problem, tiles)
     table = empty_table(min(limit, least), problem.network.link_count, problem)
-    left, steps = problem.missing, 0
+    left, steps = problem.missing_count, 0
     with ExitStack() as stack:
         widest = max(map(len, tiles.waves))
         pool = stack.enter_context(ThreadPoolExecutor(widest - 1)) if widest > 1 else None
         while left:
             more = min(tiles.depth, limit - steps)
-            if not more or not go_on(1 - left / problem.missing):
+            if not more or not go_on(1 - left / problem.missing_count):
                 return None
             if steps + more > len(table):
                 rows = min(limit, max(steps + more, len(table) + len(table) // 8))
@@ -63,6 +63,7 @@ def matched_steps(
                     left -= fifo(network, progress, low, high, *given)
                     left -= sum(future.result() for future in futures)
             steps += more
+    go_on(1.0)
     while steps and (table[steps - 1] == network.none).all():
         steps -= 1
     return table[:steps]
@@ -82,7 +83,7 @@ def _arrays(problem: CopyProblem, tiles: SkewedTiles) -> tuple[StepNetwork, Step
     name = empty_table(1, count, problem)[0]
     require_for_search(devices * count * (4 * name.itemsize + 1) // 4, f"{count:,} chunks on {devices:,} devices")
     first, number = network.in_links
-    device, chunk = problem.held
+    device, chunk = problem.initial_copies
     back = _near_holders(problem, tiles)
     position = np.empty(count, np.int64)
     position[back] = np.arange(count)
@@ -114,7 +115,7 @@ def _arrays(problem: CopyProblem, tiles: SkewedTiles) -> tuple[StepNetwork, Step
 
 def _near_holders(problem: CopyProblem, tiles: SkewedTiles) -> Int64Array:
     """int64[K]: the chunks in an order in which those of near holders are together."""
-    device, chunk = problem.held
+    device, chunk = problem.initial_copies
     rank = np.empty(problem.devices, np.int64)
     rank[tiles.near] = np.arange(problem.devices)
     holder = np.zeros(problem.count, np.int64)

@@ -13,11 +13,11 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.reductions.invert import as_trees
+from collc.synthesis.reductions.compose import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
 from collc.synthesis.tacos.step_table import empty_table, matched_steps
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.arrays import StepTable
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
@@ -38,13 +38,13 @@ Fitted on an All-Gather of DGX-1 with 6 chunks: 16 attempts find its optimum wit
 """
 
 NEAR = 100
-"""Where times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
+"""If times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
 
 MISSING_WORK = 5
 """Work for each chunk that a device must get, beside that of the links into the device."""
 
 RELAYED, FEW_TARGETS = 5, 2
-"""Where chunks go to at most FEW_TARGETS NPUs each, most hops are relays: an attempt takes RELAYED times the work."""
+"""If chunks go to at most FEW_TARGETS NPUs each, most hops are relays: an attempt takes RELAYED times the work."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -67,16 +67,16 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     """
     problem = copy_problem(task)
     goal = task_bound(task).time if effort.bound is None else effort.bound
-    if not problem.missing:
+    if not problem.missing_count:
         return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
-    work = attempt_work(problem)
+    if is_compiled(problem.devices, problem.missing_count):
+        effort.work.add_compiler()
     best: tuple[Schedule, int] | None = None
     for attempt in _attempts(problem, goal, effort):
         if effort.stop() or (best is not None and effort.work.is_used_up):
             break
         found = attempt.plan(None if best is None else best[1])
-        effort.work.add(work)
         if found is not None and (best is None or found[1] < best[1]):
             best = found
             effort.progress(min(1.0, goal / max(1, found[1])), f"tacos {attempt.name}")
@@ -90,11 +90,14 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     return RowSchedule(task.model, as_trees(best[0].transfers, task.network, task.demand, clock))
 
 
-def attempt_work(problem: CopyProblem) -> int:
-    """The work of one attempt, as WorkMeter counts it."""
+def attempt_work(problem: CopyProblem, in_steps: bool = False) -> int:
+    """The work of one attempt, as WorkMeter counts it; compiled if the problem is large."""
     degree = problem.network.link_count / max(1, problem.devices)
-    relayed = RELAYED if problem.missing <= FEW_TARGETS * problem.count else 1
-    return int(relayed * problem.missing * (MISSING_WORK + degree / 2))
+    if in_steps:
+        return int(problem.missing_count * degree / 2) // COMPILED_TIMES
+    relayed = RELAYED if problem.missing_count <= FEW_TARGETS * problem.count else 1
+    plain = int(relayed * problem.missing_count * (MISSING_WORK + degree / 2))
+    return plain // COMPILED_TIMES if is_compiled(problem.devices, problem.missing_count) else plain
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
@@ -104,7 +107,7 @@ def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Atte
         problem = replace(problem, busy=problem.total)
     if problem.uniform and problem.devices > SMALL:
         yield _step_attempt(problem, goal, effort)
-        if problem.missing > MOST_BY_EVENTS:
+        if problem.missing_count > MOST_BY_EVENTS:
             return
     yield from _event_attempts(problem, goal, effort)
 
@@ -119,10 +122,11 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
     least = -(-goal // problem.step)
 
     def plan(best: int | None) -> tuple[Schedule, int] | None:
-        limit = problem.missing if best is None else best // problem.step - 1
+        limit = problem.missing_count if best is None else best // problem.step - 1
         if limit < least:
             return None
-        table = matched_steps(problem, limit, least, effort.threads, _report_of(effort, "fifo"))
+        report = _report_of(effort, "fifo", attempt_work(problem, in_steps=True))
+        table = matched_steps(problem, limit, least, effort.threads, report)
         return None if table is None else _in_steps(problem, table)
 
     return _Attempt("fifo", plan)
@@ -132,11 +136,12 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     """The portfolio of rules for events; if all transfers take equal time, deadlines do not matter."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
-    matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing))
+    matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing_count))
 
     def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = matching.transfers(rule, None if best is None else best - 1, _report_of(effort, name))
+            report = _report_of(effort, name, attempt_work(problem))
+            rows = matching.transfers(rule, None if best is None else best - 1, report)
             return None if rows is None else _as_schedule(problem, rows)
 
         return _Attempt(name, plan)
@@ -152,11 +157,18 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
                     yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
 
 
-def _report_of(effort: Effort, name: str) -> Callable[[float], bool]:
-    """A function that reports the share that is planned, and returns whether the attempt may continue."""
+def _report_of(effort: Effort, name: str, work: int) -> Callable[[float], bool]:
+    """A function that reports the share that is planned, and returns whether the attempt may continue.
+
+    work: of the whole attempt, which is counted by this share.
+    """
+    counted = 0
 
     def go_on(share: float) -> bool:
+        nonlocal counted
         effort.progress(share, f"tacos {name}")
+        effort.work.add(int(share * work) - counted)
+        counted = int(share * work)
         return not effort.stop()
 
     return go_on

@@ -95,7 +95,7 @@ def _coordinates(network: Network) -> tuple[Int64Array, Int64Array]:
 
 
 def _shares(weight: Int64Array, low: int, high: int, threads: int) -> list[tuple[int, int]]:
-    """The tiles low .. high - 1 in ranges of about equal weight (weight[k]: that of all tiles before k)."""
+    """The tiles low .. high - 1 in ranges of about equal weight (weight[k]: the weight of all tiles before k)."""
     base, whole = int(weight[low]), int(weight[high] - weight[low])
     cuts = np.array([base + whole * k // threads for k in range(1, threads)], np.int64)
     cut: list[int] = (np.searchsorted(weight[low : high + 1], cuts) + low).tolist()

@@ -1,4 +1,7 @@
-"""The tokens of the text form: a cursor that reads them one at a time and reports errors with their positions."""
+"""The tokens of the text form: a cursor that reads them one at a time and reports errors with their positions.
+
+Schedules that exceed the limits of the text form are written in the binary form (`collc.ten.binary`).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,34 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
 from collc.base.units import UNITS, Dimension
 from collc.ten.arrays import Int32Array
-from collc.ten.text.limits import MOST_LETTERS
+from collc.ten.schedule import Schedule, StepSchedule
 from collc.ten.text.names import KEYWORDS, quote, word
+
+MOST_DEVICES: Final = 10_000_000
+MOST_LINKS: Final = 10_000_000
+MOST_CHUNKS: Final = 10_000_000
+MOST_MEMBERS: Final = 100_000_000
+"""Members of all holder sets of a run together, and of the groups of all runs."""
+MOST_INDICES: Final = 64
+"""Indices of a chunk family."""
+MOST_PHASES: Final = 8
+"""The greatest depth to which phases may be nested."""
+ANY_DEVICES: Final = 100_000
+"""Devices and steps that any file may have, however short."""
+MOST_TRANSFERS: Final = 200_000_000
+MOST_CELLS: Final = 1 << 28
+"""Steps x links of a step-by-link table."""
+
+
+def too_large_for_text(schedule: Schedule) -> str:
+    """Why the text of a schedule would exceed the limits of the reader; "" if it does not."""
+    if isinstance(schedule, StepSchedule) and schedule.chunk.size > MOST_CELLS:
+        steps, links = schedule.chunk.shape
+        return f"a schedule of {steps} steps on {links} links is too large for the text form"
+    if len(schedule) > MOST_TRANSFERS:
+        return f"a schedule of {len(schedule)} transfers is too large for the text form"
+    return ""
+
 
 LARGEST: Final = 2**63 - 1
 """The largest number, size or time: all of them fit in a signed 64-bit integer."""
@@ -34,7 +63,7 @@ _TOKEN: Final = re.compile(
 )
 _QUANTITY: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?:/([0-9]+))?([A-Za-z]+(?:/s)?)")
 _KINDS: Final = {
-    "string": "a quote string",
+    "string": "a quoted string",
     "quantity": "a quantity with a unit",
     "int": "a whole number",
     "number": "a number like %3",
@@ -72,7 +101,7 @@ class Cursor:
         blank = re.compile(r"[ \t\r\n]*+(?:#[^\n]*+[ \t\r\n]*+)*+").match(text, position)
         start = blank.end() if blank else position
         if text[start] == '"':
-            message = "this quote string does not end on its line, or has an escape that JSON does not have"
+            message = "this quoted string does not end on its line, or has an escape that JSON does not have"
         else:
             message = f"{text[start]!r} cannot occur in a .ten file"
         raise SourceError(Diagnostic("T0101", message, Span(self.file, start, start + 1)))
@@ -140,19 +169,19 @@ class Cursor:
         return text
 
     def string(self) -> str:
-        """Read a quote string and return its value."""
+        """Read a quoted string and return its value."""
         return str(json.loads(self.take("string")))
 
     def word(self) -> str:
-        """Read a name, quote or not, and return its value."""
+        """Read a name, quoted or not, and return its value."""
         span = self.span
         name = self.string() if self.kind == "string" else self.take("name")
-        if len(name) > MOST_LETTERS:
-            self.fail("T0108", f"a name has more than {MOST_LETTERS:,} characters", span)
+        if len(name) > 1000:  # every device, link and chunk has a label that repeats it
+            self.fail("T0108", "a name has more than 1,000 characters", span)
         return name
 
     def label(self) -> str:
-        """Read a name and return it as it occurs in labels: quote if it must be."""
+        """Read a name and return it as it occurs in labels: quoted if it must be."""
         return word(self.word())
 
     def integer(self, low: int, high: int, what: str) -> int:

@@ -21,7 +21,7 @@ _KEYWORDS: Final = """
     store strides sum switches ten uint16 uint32 unknown unwound
 """
 KEYWORDS: Final = frozenset(_KEYWORDS.split())
-"""Words of the format; a name that is one of them must be quote."""
+"""Words of the format; a name that is one of them must be quoted."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -32,7 +32,7 @@ def quote(text: str) -> str:
 
 
 def word(name: str) -> str:
-    """The name, quote if it is a keyword or not an identifier."""
+    """The name, quoted if it is a keyword or not an identifier."""
     return name if _NAME.fullmatch(name) and name not in KEYWORDS else quote(name)
 
 

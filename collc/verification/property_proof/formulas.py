@@ -51,8 +51,8 @@ class SwitchDepartures:
         number = switch - transfers.network.npu_count
         self.multicast = bool(transfers.network.multicast[number])
         self.reduces = bool(transfers.network.reduces[number])
-        arrivals = sorted(transfers.into[chunk, switch], key=lambda m: (m.start + m.total, m.link))
-        reduced = transfers.reduced(chunk)
+        arrivals = sorted(transfers.arrivals[chunk, switch], key=lambda m: (m.start + m.total, m.link))
+        reduced = transfers.is_reduction(chunk)
         self.copies = [m for m in arrivals if not (m.reduce and reduced)]
         self.partials = [m for m in arrivals if m.reduce and reduced]
         self.departures: list[Departure] = []
@@ -60,7 +60,7 @@ class SwitchDepartures:
         """Number of a partial -> the term that one of the departures so far has read it."""
         self._idle: dict[tuple[int, int], str] = {}
         """Numbers of a departure and of a copy -> the term that the copy has arrived and is not being read."""
-        for transfer in sorted(transfers.out_of[chunk, switch], key=lambda m: (m.start, m.link)):
+        for transfer in sorted(transfers.departures[chunk, switch], key=lambda m: (m.start, m.link)):
             self.departures.append(self._departure(transfer, transfer.reduce and reduced))
 
     def _departure(self, transfer: ScheduledTransfer, reduce: bool) -> Departure:
@@ -215,10 +215,10 @@ def _causality(transfers: ScheduledTransfers, _script: Script, times: TimeTerms)
     for transfer in transfers.all:
         yield times.le(times.number(0), transfer.t)
         if transfer.relayed >= 0:
-            came = transfers.into[transfer.chunk, transfer.source]
+            came = transfers.arrivals[transfer.chunk, transfer.source]
             yield any_of(times.le(times.arrival(m), transfer.t) for m in came if m.link == transfer.relayed)
         elif transfer.source not in transfers.holders(transfer.chunk):
-            came = transfers.into[transfer.chunk, transfer.source]
+            came = transfers.arrivals[transfer.chunk, transfer.source]
             yield any_of(times.le(times.arrival(m), transfer.t) for m in came if not m.kept)
 
 
@@ -234,8 +234,8 @@ def _delivery(transfers: ScheduledTransfers, _script: Script, _times: TimeTerms)
     """An arrival is enough, since causality shows that the sender held the chunk. Sums: `_reductions`."""
     for chunk in range(len(transfers.table)):
         held = set(transfers.holders(chunk))
-        for npu in transfers.wanted(chunk):
-            yield "true" if npu in held or any(not m.kept for m in transfers.into[chunk, npu]) else "false"
+        for npu in transfers.receivers(chunk):
+            yield "true" if npu in held or any(not m.kept for m in transfers.arrivals[chunk, npu]) else "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +248,12 @@ class _ReductionTerms:
     pre: tuple[int, ...]
 
     @property
-    def full(self) -> str:
+    def all_contributions(self) -> str:
         """All contributions."""
         return "#b" + "1" * len(self.pre)
 
     @property
-    def nothing(self) -> str:
+    def no_contribution(self) -> str:
         """No contribution."""
         return "#b" + "0" * len(self.pre)
 
@@ -278,42 +278,42 @@ class _ReductionTerms:
         parts: list[str] = []
         if device in self.pre:
             own = "".join("1" if npu == device else "0" for npu in self.pre)
-            parts.append(f"(ite {is_replaced(None)} {self.nothing} #b{own})")
+            parts.append(f"(ite {is_replaced(None)} {self.no_contribution} #b{own})")
         for m in arrivals:
             there = self.times.le(self.times.arrival(m), time) if time is not None else "true"
-            parts.append(f"(ite (and {there} (not {is_replaced(m)})) {self.value(m)} {self.nothing})")
+            parts.append(f"(ite (and {there} (not {is_replaced(m)})) {self.value(m)} {self.no_contribution})")
         return self.union(parts)
 
     def kept_value(self, link: int, time: str, arrivals: list[ScheduledTransfer]) -> str:
         """What came last over a link until a time, given the transfers that may have arrived."""
-        found = self.nothing
+        found = self.no_contribution
         for m in sorted((m for m in arrivals if m.link == link), key=lambda m: m.start):
             found = f"(ite {self.times.le(self.times.arrival(m), time)} {self.value(m)} {found})"
         return found
 
     def union(self, parts: list[str]) -> str:
         """The union of the contributions of some terms."""
-        found = self.nothing
+        found = self.no_contribution
         for part in parts:
-            found = part if found == self.nothing else f"(bvor {found} {part})"
+            found = part if found == self.no_contribution else f"(bvor {found} {part})"
         return found
 
     def leaving_value(self, departures: SwitchDepartures, transfer: ScheduledTransfer) -> str:
         """What a transfer carries out of a switch."""
         departure = next(d for d in departures.departures if d.transfer is transfer)
         terms = [*departure.copies, *departure.partials]
-        return self.union([f"(ite {q} {self.value(m)} {self.nothing})" for m, q in terms])
+        return self.union([f"(ite {q} {self.value(m)} {self.no_contribution})" for m, q in terms])
 
 
 def _reductions(transfers: ScheduledTransfers, script: Script, times: TimeTerms) -> Iterator[str]:
     for transfer in transfers.all:
-        if transfer.reduce and not transfers.reduced(transfer.chunk):
+        if transfer.reduce and not transfers.is_reduction(transfer.chunk):
             yield "false"
     by_chunk: dict[int, list[ScheduledTransfer]] = defaultdict(list)
     for transfer in transfers.all:
         by_chunk[transfer.chunk].append(transfer)
     for chunk in range(len(transfers.table)):
-        if transfers.reduced(chunk):
+        if transfers.is_reduction(chunk):
             yield from _sum(
                 _ReductionTerms(transfers, times, chunk, tuple(transfers.holders(chunk))), by_chunk[chunk], script
             )
@@ -322,7 +322,7 @@ def _reductions(transfers: ScheduledTransfers, script: Script, times: TimeTerms)
 def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], script: Script) -> Iterator[str]:
     transfers, chunk, times = total.transfers, total.chunk, total.times
     if not total.pre:
-        yield "false" if chunk_transfers or transfers.wanted(chunk) else "true"
+        yield "false" if chunk_transfers or transfers.receivers(chunk) else "true"
         return
     departures = {
         device: SwitchDepartures(transfers, script, times, chunk, device)
@@ -337,7 +337,7 @@ def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], scrip
     }
     for transfer in chunk_transfers:
         # Transfers that start no earlier cannot have arrived yet.
-        earlier = [m for m in transfers.into[chunk, transfer.source] if m.start < transfer.start]
+        earlier = [m for m in transfers.arrivals[chunk, transfer.source] if m.start < transfer.start]
         on = departures.get(transfer.source)
         if transfer.relayed >= 0:
             carried = total.kept_value(transfer.relayed, transfer.t, earlier)
@@ -348,41 +348,42 @@ def _sum(total: _ReductionTerms, chunk_transfers: list[ScheduledTransfer], scrip
         script.define(total.value(transfer), f"(_ BitVec {len(total.pre)})", carried)
     for transfer in chunk_transfers:
         value = total.value(transfer)
-        yield f"(not (= {value} {total.nothing}))"
+        yield f"(not (= {value} {total.no_contribution}))"
         if not transfer.reduce:
-            yield f"(= {value} {total.full})"
+            yield f"(= {value} {total.all_contributions})"
         elif not (transfer.kept or transfers.is_switch(transfer.target)):
             # What the receiver holds before: of what arrives at the same time, copies, and partials on lower links.
             others = [
                 m
-                for m in transfers.into[chunk, transfer.target]
+                for m in transfers.arrivals[chunk, transfer.target]
                 if m is not transfer
                 and (m.start + m.total, m.reduce, m.link) <= (transfer.start + transfer.total, True, transfer.link)
             ]
-            yield f"(= {total.nothing} (bvand {value} {total.at(transfer.target, times.arrival(transfer), others)}))"
+            held = total.at(transfer.target, times.arrival(transfer), others)
+            yield f"(= {total.no_contribution} (bvand {value} {held}))"
     for on in departures.values():
         yield from _disjoint_sums(total, on)
-    for npu in transfers.wanted(chunk):
-        yield f"(= {total.full} {total.at(npu, None, transfers.into[chunk, npu])})"
+    for npu in transfers.receivers(chunk):
+        yield f"(= {total.all_contributions} {total.at(npu, None, transfers.arrivals[chunk, npu])})"
 
 
 def _disjoint_sums(total: _ReductionTerms, departures: SwitchDepartures) -> Iterator[str]:
     """What is added up in a switch has no contribution twice."""
     if departures.reduces:
         for one, other in combinations(departures.partials, 2):
-            both = f"(= {total.nothing} (bvand {total.value(one)} {total.value(other)}))"
+            both = f"(= {total.no_contribution} (bvand {total.value(one)} {total.value(other)}))"
             yield f"(or {both} {departures.left_between(one, other)})"
 
 
 def _switches(transfers: ScheduledTransfers, script: Script, times: TimeTerms) -> Iterator[str]:
     network = transfers.network
     slots: dict[int, list[_SlotTerms]] = defaultdict(list)
-    for chunk, switch in sorted({*transfers.out_of, *transfers.into}):
+    for chunk, switch in sorted({*transfers.departures, *transfers.arrivals}):
         if not transfers.is_switch(switch):
             continue
         number = switch - network.npu_count
         limited = int(network.buffers[number]) >= 0
-        if network.multicast[number] and not limited and not transfers.reduced(chunk):
+        if network.multicast[number] and not limited and not transfers.is_reduction(chunk):
             continue
         departures = SwitchDepartures(transfers, script, times, chunk, switch)
         yield from departures.exclusive_reads()

@@ -82,7 +82,7 @@ class ScheduledTransfers:
         return source, target
 
     @cached_property
-    def into(self) -> dict[tuple[int, int], list[ScheduledTransfer]]:
+    def arrivals(self) -> dict[tuple[int, int], list[ScheduledTransfer]]:
         """Transfers by (chunk, target)."""
         found: dict[tuple[int, int], list[ScheduledTransfer]] = defaultdict(list)
         for transfer in self.all:
@@ -90,7 +90,7 @@ class ScheduledTransfers:
         return found
 
     @cached_property
-    def out_of(self) -> dict[tuple[int, int], list[ScheduledTransfer]]:
+    def departures(self) -> dict[tuple[int, int], list[ScheduledTransfer]]:
         """Transfers by (chunk, source)."""
         found: dict[tuple[int, int], list[ScheduledTransfer]] = defaultdict(list)
         for transfer in self.all:
@@ -101,11 +101,11 @@ class ScheduledTransfers:
         """The NPUs of the precondition of a chunk."""
         return self.table.sets[int(self.table.pre[chunk])].tolist()
 
-    def wanted(self, chunk: int) -> list[int]:
+    def receivers(self, chunk: int) -> list[int]:
         """The NPUs of the postcondition of a chunk."""
         return self.table.sets[int(self.table.post[chunk])].tolist()
 
-    def reduced(self, chunk: int) -> bool:
+    def is_reduction(self, chunk: int) -> bool:
         """Whether a chunk is a reduction."""
         return int(self.table.op[chunk]) != Op.COPY
 
