@@ -393,7 +393,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/synthesis": 1,
         "collc/tuning": 1,
         "docs": 14,
-        "tests": 68,
+        "tests": 63,
     },
     "bare participles and adverbs": {
         "collc/design": 5,
@@ -411,7 +411,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/graph": 8,
         "collc/kernels": 15,
         "collc/machines": 12,
-        "collc/msccl": 36,
+        "collc/msccl": 19,
         "collc/parallel": 2,
         "collc/pictures": 22,
         "collc/simulation": 5,
@@ -420,7 +420,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/synthesis": 180,
         "collc/ten": 6,
         "collc/tuning": 4,
-        "collc/verification": 10,
+        "collc/verification": 9,
     },
 }
 """Rule -> folder -> how many exceptions it may have."""

@@ -11,7 +11,7 @@ from collc.base.units import format_time
 from collc.msccl.options import MscclOptions
 from collc.msccl.plans.operations import Json
 from collc.msccl.plans.plan import plans_of
-from collc.msccl.simulating.plan_tasks import plan_time
+from collc.msccl.simulating import plan_time
 from collc.passes.context import PassContext
 from collc.simulation.engine import Deadlock
 from collc.simulation.routing import NoRoute

@@ -82,14 +82,14 @@ def read_tasks(
 
     if kind == "mscclpp":
         from collc.msccl.check_plan.reader import read_plan
-        from collc.msccl.simulating.plan_tasks import counted_chunks, plan_tasks
+        from collc.msccl.simulating import counted_chunks, plan_tasks
 
         plan = read_plan(path, Findings())
         chunks, apart = counted_chunks(plan), len(plan.chunks) if plan.collective == "scatter" else 1
         most = None if plan.largest is None else plan.largest // apart
         return FileTasks(plan_tasks(plan, chunks, network, chunks), chunks, most)
     from collc.msccl.check.reader import read_file
-    from collc.msccl.simulating.file_tasks import file_tasks
+    from collc.msccl.simulating import file_tasks
 
     program = read_file(path, profile.value, Findings())
     program = replace(program, proto=protocol or program.proto)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from collc.msccl.inspecting.inspection import DrawnStep, Inspection
+from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend
 from collc.pictures.picture import Picture, join_lines, mark, rect, text, text_width
 

@@ -102,7 +102,7 @@ def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationRepor
 
 def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate an MSCCL file. Raises as `simulate_file` does."""
-    from collc.msccl.simulating.file_tasks import file_tasks, sound_program
+    from collc.msccl.simulating import file_tasks, sound_program
 
     network, size = _network_and_size(path, settings)
     program = sound_program(path, settings.profile)
@@ -112,7 +112,7 @@ def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport
 
 def simulate_plan(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate an MSCCL++ plan. Raises as `simulate_file` does."""
-    from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+    from collc.msccl.simulating import plan_tasks, sound_plan
 
     network, size = _network_and_size(path, settings)
     plan, chunks = sound_plan(path)

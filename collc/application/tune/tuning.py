@@ -187,7 +187,7 @@ def _tasks(
 
 def _in_network(tasks: Sequence[TuningTask], request: ScheduleRequest) -> list[TuningTask]:
     """The tasks of synthesizers again, with switches that add and multicast, where a plan can use these (NVLS)."""
-    from collc.msccl.plans.switch_program import may_use_switches
+    from collc.msccl.plans.switches import may_use_switches
     from collc.passes.synthesizers import searching_synthesizers
 
     found: list[TuningTask] = []
