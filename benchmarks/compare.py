@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from collc.application.compare.comparing import Comparison, compare
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import CompileReport
 from collc.application.compile.planning import BuildInput
-from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.source.elaboration.elaborate import load_program

@@ -16,7 +16,7 @@ from benchmarks.case import Case, Result, Target, Watch
 from collc.application.compile.compile_report import ScheduleReport
 from collc.design.optimize import optimum
 from collc.design.problem import Objective
-from collc.design.schedule_traffic import schedule_problem
+from collc.design.training_time import schedule_problem
 from collc.source.elaboration.designs import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 

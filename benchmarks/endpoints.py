@@ -18,8 +18,7 @@ from typing import Final
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import SourceFile
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.timing import ExactTiming
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.bounds import ideal_bound
@@ -102,8 +101,7 @@ def rows(found: Sequence[Point]) -> Iterator[str]:
 
 def write_plot(found: Sequence[Point], path: Path) -> None:
     """Write the plot of all points as SVG."""
-    from collc.pictures.axes import Axis
-    from collc.pictures.charts import Series, line_chart
+    from collc.pictures.charts import Axis, Series, line_chart
 
     series = [
         Series(mode, [(one.memory, one.bandwidth) for one in found if one.mode == mode]) for mode in MEMORY_TRAFFIC

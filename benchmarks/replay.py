@@ -13,9 +13,9 @@ from typing import Final
 
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import CompileReport
 from collc.application.compile.planning import BuildInput
-from collc.application.compile.schedule_build import build_schedule
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
 from collc.emit.msccl import write_xml

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collc.api.programs import Demand, Network, Program
     from collc.api.schedules import LoweredProgram, load, lower, run, verify
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
-    from collc.application.design.design_report import DesignReport, DesignsReport
+    from collc.application.design.designs import DesignReport, DesignsReport
     from collc.application.run.file_runs import FileRuns
     from collc.application.verify.file_report import FileReport
     from collc.base.diagnostics import CheckFailed, CollcError, NoSchedule, SourceError, UsageError
@@ -56,8 +56,8 @@ _MODULES = {
     "CollcError": "collc.base.diagnostics",
     "CompileReport": "collc.application.compile.compile_report",
     "Demand": "collc.api.programs",
-    "DesignReport": "collc.application.design.design_report",
-    "DesignsReport": "collc.application.design.design_report",
+    "DesignReport": "collc.application.design.designs",
+    "DesignsReport": "collc.application.design.designs",
     "FileReport": "collc.application.verify.file_report",
     "FileRuns": "collc.application.run.file_runs",
     "LoweredProgram": "collc.api.schedules",

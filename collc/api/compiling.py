@@ -11,7 +11,7 @@ from collc.api import arguments
 from collc.api.arguments import Definition, with_keywords
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import CompileReport
-from collc.application.design.design_report import DesignsReport
+from collc.application.design.designs import DesignsReport
 from collc.application.design.designs import solve_designs as solve
 from collc.application.settings import Callbacks, Settings
 from collc.base.diagnostics import SourceFile

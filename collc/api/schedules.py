@@ -18,8 +18,7 @@ from collc.application.run.file_runs import FileRuns, RunOptions, run_program
 from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
 from collc.base.atomic_files import open_draft, write_file
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, SourceFile, Span
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Outcome, SourceError, SourceFile, Span
 from collc.base.options import OptionValue, check_values
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Destination

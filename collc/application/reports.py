@@ -6,8 +6,16 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
-from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, NoSchedule, SourceError
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import (
+    CheckFailed,
+    CollcError,
+    Diagnostic,
+    Exit,
+    NoSchedule,
+    SourceError,
+    fold_repeated,
+    render,
+)
 from collc.base.tables import Table, html_table
 from collc.base.wording import did_you_mean, phrase
 

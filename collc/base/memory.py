@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,3 +123,15 @@ def text_of_system(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Run a block without that search; a syntax tree has no cycles, and a large one is searched again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

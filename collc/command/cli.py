@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Final, NoReturn, TextIO
 
-from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, UsageError
+from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, UsageError, messages_as_json
 from collc.base.exit_codes import INTERRUPTED
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.memory import gibibytes, limited_memory, memory_limit
-from collc.base.rendering import messages_as_json
 from collc.base.trusted_folders import UntrustedFolder
 from collc.base.wording import did_you_mean, phrase
 from collc.command import commands, machine_commands

@@ -260,9 +260,9 @@ def show_command(chosen: argparse.Namespace) -> Output:
 def inspect_command(chosen: argparse.Namespace) -> Output:
     """`collc inspect`: the contents of an MSCCL file or an MSCCL++ plan."""
     from collc.application.file_kinds import call_for
-    from collc.application.rank_names import names_of_ranks
-    from collc.application.show.threadblock_picture import threadblock_picture
+    from collc.application.show.report_page import threadblock_picture
     from collc.base.atomic_files import write_file
+    from collc.emit.output import names_of_ranks
 
     contents: Inspection = call_for(chosen.file, "inspect", chosen.profile)
     names = names_of_ranks(chosen.file, len(contents.gpus))
@@ -292,7 +292,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
     from collc.base.atomic_files import write_file
     from collc.base.reading import read_text
     from collc.source.formatting.format import format_source
-    from collc.source.parsing.parse import MAX_BYTES
+    from collc.source.limits import MAX_BYTES
 
     code = Exit.DONE
     for path in chosen.files:
@@ -317,7 +317,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
 )
 def std_command(chosen: argparse.Namespace) -> Exit:
     """`collc std`: the standard library, or the source of one of its declarations."""
-    from collc.source.std_listing import std_entries, std_source
+    from collc.source.standard_library import std_entries, std_source
 
     if chosen.name is not None:
         print(std_source(chosen.name))

@@ -11,8 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from collc.base.diagnostics import Diagnostic, Exit
-from collc.base.rendering import fold_repeated, messages_as_json, printable, render
+from collc.base.diagnostics import Diagnostic, Exit, fold_repeated, messages_as_json, printable, render
 from collc.base.tables import Table
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.design.problem import DesignProblem
-from collc.design.time_expression import TimeExpression
+from collc.design.problem import DesignProblem, TimeExpression
 
 ALTERNATIVES: Final = ("equal", "message", "smart")
 """The closed forms, by their names in a comparison."""
@@ -52,7 +51,7 @@ class Alternative:
     allowed: bool = True
 
 
-def compared(
+def compare_designs(
     problem: DesignProblem, communication: Communication, bandwidth: tuple[float, ...]
 ) -> tuple[Alternative, ...]:
     """The optimum, at these bandwidths, and the closed forms that apply.
@@ -65,8 +64,9 @@ def compared(
     if (in_turn := smart(1.0, communication.tensor, communication.data)) is not None:
         shapes["smart"] = in_turn
     rates = {"optimum": bandwidth}
+    limits_sum = any(bool((row.coefficients == row.coefficients[0]).all() and row.limit > 0) for row in problem.rows)
     for name, shape in shapes.items():
-        size = sum(bandwidth) if _limits_sum(problem) else problem.cost(bandwidth) / problem.cost(shape)
+        size = sum(bandwidth) if limits_sum else problem.cost(bandwidth) / problem.cost(shape)
         rates[name] = tuple(size * share for share in shape)
     base_time = problem.time.value(rates["equal"])
     base_cost = problem.cost(rates["equal"])
@@ -75,7 +75,9 @@ def compared(
         time, cost = problem.time.value(own), problem.cost(own)
         speedup = base_time / time if time else 1.0
         per_cost = speedup * base_cost / cost if cost else 1.0
-        allowed = name == "optimum" or _satisfies(problem, own, time)
+        in_time = problem.deadline is None or time <= problem.deadline * (1 + 1e-9)
+        keeps = all(row.violation(np.array(own)) <= 1e-9 for row in problem.rows)
+        allowed = name == "optimum" or (keeps and in_time)
         found.append(Alternative(name, own, time, cost, speedup, per_cost, utilisation(communication, own), allowed))
     return tuple(found)
 
@@ -96,20 +98,6 @@ def utilisation(communication: Communication, bandwidth: Sequence[float]) -> tup
         size / rate / total if size and rate and total < float("inf") else 0.0
         for size, rate in zip(communication.bytes, bandwidth, strict=True)
     )
-
-
-def _limits_sum(problem: DesignProblem) -> bool:
-    """Whether a constraint limits the sum of all bandwidths."""
-    return any(bool((row.coefficients == row.coefficients[0]).all() and row.limit > 0) for row in problem.rows)
-
-
-def _satisfies(problem: DesignProblem, bandwidth: tuple[float, ...], time: float) -> bool:
-    for row in problem.rows:
-        excess = float(row.coefficients @ np.array(bandwidth)) - row.limit
-        tolerance = 1e-9 * max(abs(row.limit), 1.0)
-        if excess > tolerance or (row.equal and excess < -tolerance):
-            return False
-    return problem.deadline is None or time <= problem.deadline * (1 + 1e-9)
 
 
 def equal(total: float, dimensions: int) -> tuple[float, ...]:

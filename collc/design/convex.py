@@ -1,7 +1,7 @@
 """Convex design problems, solved with Clarabel; every solution comes with a lower bound from its multipliers.
 
 minimize  time + cost_weight * cost   (or the cost alone)
-s.t.      linear rows, time <= deadline,   where the time contains x_i = 1 / B_i as the second-order cone B_i x_i >= 1
+s.t.      linear rows, time <= deadline;   the time contains x_i = 1 / B_i as the second-order cone B_i x_i >= 1
 
 Goulart, Chen: Clarabel: An interior-point solver for conic programs with quadratic objectives (2024).
 """
@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from collc.design.problem import FloatArray, Row
-from collc.design.time_expression import Maximum, TimeExpression, maxima_of
+from collc.design.problem import FloatArray, Maximum, Row, TimeExpression, maxima_of
 from collc.ten.arrays import Int64Array
 
 
@@ -47,10 +46,10 @@ class LinearTime:
         return cls(tuple(numbers), constants, sizes, weights, np.array([number for _, number in options], np.int64))
 
     def multipliers(self, weight: float, shares: FloatArray) -> tuple[float, FloatArray]:
-        """The constant and the bytes in each dimension of weight * time where each maximum is a mean of its options.
+        """The constant and the bytes in each dimension of weight * time if each maximum is a mean of its options.
 
-        shares: for each option how much it counts, 0 or more; those of a maximum are scaled to a sum of 1. The mean is
-        never more than the maximum, so constant + bytes @ (1 / bandwidth) is a lower bound of weight * time.
+        shares: for each option how much it counts, 0 or more, in units of the sum over its maximum. The mean is never
+        more than the maximum, so constant + bytes @ (1 / bandwidth) is a lower bound of weight * time.
         """
         factors = np.zeros(len(self.constants))
         factors[0] = weight
@@ -137,7 +136,7 @@ class ConvexSolution:
 
 def solve(problem: ConvexProblem) -> ConvexSolution | None:
     """The solution; None if the solver finds that there is none."""
-    guess, best, least, used = problem.guess, None, float("inf"), np.array(problem.time.used)
+    guess, best, least, used = problem.guess, None, float("inf"), np.array(problem.time.has_traffic)
     for _ in range(ROUNDS):
         found = _solve_scaled(problem, guess, np.flatnonzero(used))
         if found is None or not np.isfinite(found.value):
@@ -235,7 +234,7 @@ def dual_bound(
     """A lower bound of the objective for any multipliers (of inequalities: 0 or more), with pressure and slope.
 
     With the multipliers the objective plus the violated rows is at least c + sum of a_i / B_i + g_i B_i, and each term
-    is at least 2 sqrt(a_i g_i); where rounding makes g_i negative, B_i is at most its upper limit.
+    is at least 2 sqrt(a_i g_i); if rounding makes g_i negative, B_i is at most its upper limit.
     """
     constant, pressure = problem.linear.multipliers(problem.time_weight + deadline_price, shares)
     slope, charge = problem.cost_weight * problem.unit_cost, 0.0

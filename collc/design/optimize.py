@@ -14,8 +14,17 @@ from typing import Any, Final, cast
 import numpy as np
 
 from collc.design.convex import ACCURACY, VIOLATION, ConvexProblem, ConvexSolution, LinearTime, solve
-from collc.design.problem import DesignProblem, FloatArray, NoDesign, NoDesignReason, Objective, Row
-from collc.design.time_expression import TimeExpression, largest, weighted_sum
+from collc.design.problem import (
+    DesignProblem,
+    FloatArray,
+    NoDesign,
+    NoDesignReason,
+    Objective,
+    Row,
+    TimeExpression,
+    largest,
+    weighted_sum,
+)
 
 TOLERANCE: Final = 1e-9
 """The search for the least time * cost ends at this gap; a bandwidth, cost or time that is smaller, relative to the
@@ -57,7 +66,7 @@ def optimum(problem: DesignProblem) -> Optimum:
             bandwidth, bound = found.bandwidth, found.bound
         case Objective.PRODUCT:
             bandwidth, bound = search.least_product()
-    used = np.array(problem.time.used)
+    used = np.array(problem.time.has_traffic)
     bandwidth = np.where(~used & (bandwidth < TOLERANCE * bandwidth.max()), 0.0, bandwidth)
     rates = tuple(map(float, bandwidth))
     best = Optimum(rates, problem.time.value(rates), problem.cost(rates), problem.value(rates), bound)
@@ -77,15 +86,15 @@ class DesignSearch:
         count = len(problem.dimensions)
         limits = _upper_limits(problem.rows, count)
         if limits is None:
-            raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting(problem.rows, count))
-        for k in np.flatnonzero(problem.time.used).tolist():
+            raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting_statements(problem.rows, count))
+        for k in np.flatnonzero(problem.time.has_traffic).tolist():
             if limits[k] <= 1e-12:  # GB/s
                 rows = (*problem.rows, Row(-np.eye(count)[k], -1.0, False, -1))
-                raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting(rows, count), (k,))
+                raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting_statements(rows, count), (k,))
         self.growth = _growing_direction(problem.rows, count) if np.isinf(limits).any() else np.zeros(count)
         self.base = self._convex(problem.time, limits)
         grows = (self.growth > 0).tolist()
-        unlimited = self._convex(_without(problem.time, grows), limits) if any(grows) else self.base
+        unlimited = self._convex(_drop_traffic(problem.time, grows), limits) if any(grows) else self.base
         self.by_time = replace(unlimited, deadline=None)
         """The time that infinite bandwidths would give, if these are allowed."""
         self.by_cost = replace(self.base, time_weight=0.0, cost_weight=1.0)
@@ -98,7 +107,7 @@ class DesignSearch:
     @property
     def is_unlimited(self) -> bool:
         """Whether a dimension with traffic can have any bandwidth."""
-        return bool((self.growth[np.array(self.problem.time.used)] > 0).any())
+        return bool((self.growth[np.array(self.problem.time.has_traffic)] > 0).any())
 
     def _least_time(self) -> ConvexSolution:
         """The least time, without limits of bandwidths that can grow. Raises NoDesign if it is above the deadline."""
@@ -192,7 +201,8 @@ def _least_product_of_bounds(curves: FloatArray, low: float) -> tuple[float, flo
     """The least of c times the largest of all bounds at a cost c, which is at least `low`, and that c.
 
     curves: the constants, the squares of the roots, the charges and the weights of the bounds. c times a bound is least
-    where two bounds are equal (the roots of a quadratic), where it is flat (if its charge is below 0), or at `low`.
+    at a cost at which two bounds are equal (the roots of a quadratic) or it is flat (if its charge is below 0), or at
+    `low`.
     """
     constants, squares, charges, weights = curves
     first, second = np.triu_indices(len(constants), 1)
@@ -211,10 +221,10 @@ def _least_product_of_bounds(curves: FloatArray, low: float) -> tuple[float, flo
     return float(products[least]), float(costs[least])
 
 
-def _without(time: TimeExpression, dropped: Sequence[bool]) -> TimeExpression:
+def _drop_traffic(time: TimeExpression, dropped: Sequence[bool]) -> TimeExpression:
     """The time if traffic in some dimensions takes none."""
     sizes = tuple(b * 0 if drop else b for b, drop in zip(time.bytes, dropped, strict=True))
-    parts = [(weight, largest([_without(o, dropped) for o in m.options])) for weight, m in time.maxima]
+    parts = [(weight, largest([_drop_traffic(o, dropped) for o in m.options])) for weight, m in time.maxima]
     own = TimeExpression(time.constant, sizes)
     return weighted_sum([(1, own), *parts], len(sizes))
 
@@ -257,7 +267,7 @@ def _growing_direction(rows: Sequence[Row], count: int) -> FloatArray:
     return np.where(total > 1e-9, total, 0.0)
 
 
-def _conflicting(rows: Sequence[Row], count: int) -> tuple[int, ...]:
+def _conflicting_statements(rows: Sequence[Row], count: int) -> tuple[int, ...]:
     """The statements of rows that cannot hold together, while any fewer of them can."""
     kept = list(rows)
     for row in rows:

@@ -1,6 +1,4 @@
-"""The time of one training iteration of a workload (LIBRA, ISPASS 2024, section IV).
-
-The bytes that each NPU sends in each dimension during a collective over several dimensions.
+"""The time of one training iteration of a workload, and the traffic of collectives and schedules in each dimension.
 
 LIBRA (ISPASS 2024), section IV: the multi-rail algorithms, which work through the dimensions one after another.
 """
@@ -8,12 +6,31 @@ LIBRA (ISPASS 2024), section IV: the multi-rail algorithms, which work through t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import prod
 
-from collc.design.problem import NetworkDimension
-from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum
-from collc.ten.training import GROUPS, PHASES, LoopNode, TrainingLayer, Workload, group_parts
+import numpy as np
+
+from collc.design.problem import (
+    GIGA,
+    DesignProblem,
+    ExactRow,
+    NetworkDimension,
+    Objective,
+    TimeExpression,
+    collective_time,
+    constant,
+    dimensions_of,
+    largest,
+    rows_of,
+    weighted_sum,
+)
+from collc.ten.arrays import Int64Array
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+from collc.ten.schedule import Schedule
+from collc.ten.training import GROUPS, PHASES, LoopNode, PartCosts, TrainingLayer, Workload, group_parts
 
 
 def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[bool]) -> tuple[Fraction, ...]:
@@ -25,11 +42,17 @@ def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[boo
     """
     match kind:
         case "all_reduce":
-            return _all_reduce(Fraction(size), parts, in_network)
+            # 2 s (p - 1) / p in the first dimension, then as much with s / p in the next; s if switches reduce.
+            shards = [Fraction(size, prod(parts[:k])) for k in range(len(parts))]
+            return tuple(
+                Fraction(0) if part == 1 else shard if reduces else 2 * shard * (part - 1) / part
+                for part, shard, reduces in zip(parts, shards, in_network, strict=True)
+            )
         case "reduce_scatter":
-            return tuple(total / 2 for total in _all_reduce(Fraction(size), parts, (False,) * len(parts)))
+            return tuple(total / 2 for total in traffic("all_reduce", size, parts, (False,) * len(parts)))
         case "all_gather":
-            return _all_gather(Fraction(size), parts)
+            # (p - 1) m in the last dimension for a shard of m bytes, then (p - 1) p m in the one before.
+            return tuple(Fraction(size * (part - 1) * prod(parts[k + 1 :])) for k, part in enumerate(parts))
         case "all_to_all":
             return tuple(Fraction(size * (part - 1), part) for part in parts)
         case "send_recv":
@@ -37,27 +60,6 @@ def traffic(kind: str, size: int, parts: Sequence[int], in_network: Sequence[boo
             return tuple(Fraction(size if k == last else 0) for k in range(len(parts)))
         case _:
             raise ValueError(f"no traffic is known for {kind}")
-
-
-def _all_reduce(size: Fraction, parts: Sequence[int], in_network: Sequence[bool]) -> tuple[Fraction, ...]:
-    """2 s (p - 1) / p in the first dimension, then the same with s / p in the next; s if switches reduce."""
-    found: list[Fraction] = []
-    for part, reduces in zip(parts, in_network, strict=True):
-        if part == 1:
-            found.append(Fraction(0))
-        else:
-            found.append(size if reduces else 2 * size * (part - 1) / part)
-        size /= part
-    return tuple(found)
-
-
-def _all_gather(shard: Fraction, parts: Sequence[int]) -> tuple[Fraction, ...]:
-    """(p - 1) m in the last dimension for a shard of m bytes, then the same with p m in the one before."""
-    found: list[Fraction] = []
-    for part in reversed(parts):
-        found.append(shard * (part - 1))
-        shard *= part
-    return tuple(reversed(found))
 
 
 def training_time(workload: Workload, dimensions: Sequence[NetworkDimension]) -> TimeExpression:
@@ -109,43 +111,104 @@ class _LayerTimes:
         found = self.known.get((layer, name))
         if found is None:
             phase, _, what = name.rpartition("_")
-            found = self._compute(layer, phase) if what == "compute" else self._communication(layer, phase)
+            if what == "compute":
+                found = constant(layer.times[PHASES.index(phase)] / 1000, self.count)
+            else:
+                own = [item for item in layer.traffic if item.phase == phase]
+                sizes = [traffic(item.kind, item.size, self.parts[item.group], self.reduces) for item in own]
+                found = weighted_sum([(1, collective_time(bytes_)) for bytes_ in sizes], self.count)
             self.known[layer, name] = found
         return found
-
-    def _compute(self, layer: TrainingLayer, phase: str) -> TimeExpression:
-        return constant(layer.times[PHASES.index(phase)] / 1000, self.count)
-
-    def _communication(self, layer: TrainingLayer, phase: str) -> TimeExpression:
-        times = [
-            collective_time(traffic(item.kind, item.size, self.parts[item.group], self.reduces))
-            for item in layer.traffic
-            if item.phase == phase
-        ]
-        return weighted_sum([(1, time) for time in times], self.count)
 
 
 def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeExpression:
     """The value of a loop over the whole workload: times of layers are added up, also outside of `sum`."""
-    if not _has_sum(node):
+    if not has_sum(node):
         layers = Counter(workload.layers)
         return weighted_sum([(n, _layer_time(node, layer, times)) for layer, n in layers.items()], times.count)
     inner = [_loop_time(part, workload, times) for part in node.parts]
-    return _combined(node, inner, times.count)
+    return _combine(node, inner, times.count)
 
 
 def _layer_time(node: LoopNode, layer: TrainingLayer, times: _LayerTimes) -> TimeExpression:
     if node.operation == "time":
         return times.time(layer, node.name)
-    return _combined(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
+    return _combine(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
 
 
-def _combined(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
+def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
     if node.operation == "max":
         return largest(parts)
     factor = node.factor if node.operation == "scale" else Fraction(1)
     return weighted_sum([(factor, part) for part in parts], dimensions)
 
 
-def _has_sum(node: LoopNode) -> bool:
-    return node.operation == "sum" or any(_has_sum(part) for part in node.parts)
+def has_sum(node: LoopNode) -> bool:
+    """Whether a part of a loop is a sum over all layers."""
+    return node.operation == "sum" or any(has_sum(part) for part in node.parts)
+
+
+def link_bytes(network: Network, demand: Demand, schedule: Schedule) -> Int64Array:
+    """int64[links]: the bytes that each link carries."""
+    total = np.zeros(network.link_count, np.int64)
+    size = demand.chunks.size
+    for block in schedule.blocks():
+        np.add.at(total, block.link, size[block.chunk])
+    return total
+
+
+def schedule_traffic(network: Network, demand: Demand, schedule: Schedule) -> tuple[Fraction, ...]:
+    """The bytes of a schedule in each dimension of a product, as if all links of the dimension carried the most.
+
+    That is the links of an NPU in the dimension (ring 2, fully connected p - 1, switched 1) times the most bytes on
+    any one link, so that a schedule which does not use the links of a dimension alike is charged for it.
+    """
+    carried = link_bytes(network, demand, schedule)
+    found: list[Fraction] = []
+    for axis, links in enumerate(links_per_npu(network)):
+        own = carried[network.link_axis == axis]
+        found.append(Fraction(links * int(own.max(initial=0))))
+    return tuple(found)
+
+
+def links_per_npu(network: Network) -> tuple[int, ...]:
+    """The most links that any NPU has in each dimension of a product."""
+    found: list[int] = []
+    for axis in range(len(network.axes)):
+        source = network.source[(network.link_axis == axis) & (network.source < network.npu_count)]
+        found.append(int(np.bincount(source, minlength=1).max()))
+    return tuple(found)
+
+
+def bandwidths(network: Network) -> tuple[Fraction, ...]:
+    """The bandwidth of an NPU in each dimension of a product, in bytes per second: its links times the slowest of them.
+
+    Raises ValueError if a link has none.
+    """
+    found: list[Fraction] = []
+    for axis, links in enumerate(links_per_npu(network)):
+        kinds = {int(kind) for kind in network.kind[network.link_axis == axis]}
+        rates = [network.kinds[kind].bandwidth for kind in kinds]
+        if not rates or None in rates:
+            raise ValueError(f"links of {network.name} have no bandwidth")
+        found.append(links * min(rate for rate in rates if rate is not None))
+    return tuple(found)
+
+
+def schedule_problem(
+    network: Network,
+    demand: Demand,
+    schedule: Schedule,
+    prices: Mapping[str, PartCosts],
+    objective: Objective = Objective.TIME,
+) -> tuple[DesignProblem, ExactRow]:
+    """The design that asks for the best network for a schedule, and its only constraint.
+
+    The total bandwidth of an NPU is what it is in `network`. prices: of the parts of each tier.
+    Raises ValueError as `bandwidths` does.
+    """
+    dimensions = dimensions_of(network, "", (), prices)
+    time = collective_time(schedule_traffic(network, demand, schedule))
+    row = ExactRow((Fraction(1),) * len(dimensions), "==", sum(bandwidths(network), Fraction(0)) / GIGA)
+    unit_cost = np.array([float(d.unit_cost) for d in dimensions])
+    return DesignProblem(dimensions, time, unit_cost, rows_of([row]), None, objective), row

@@ -15,7 +15,7 @@ from collc.base.units import percent
 from collc.chakra.algorithm import REDUCTION_NS, Algorithm, TimeOfTraces, algorithm_of
 from collc.chakra.messages import trace_tasks
 from collc.chakra.reader import read_traces
-from collc.chakra.schema import VERSION, CollectiveType, Message, Node, NodeType, schema
+from collc.chakra.schema import VERSION, CollectiveType, Node, NodeType, schema
 from collc.chakra.traces import node_name
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_between, messages_of
@@ -27,10 +27,9 @@ from collc.simulation.tasks import Routes
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
 from collc.ten.limited import Ports
-from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, RowSchedule, Transfers
+from collc.ten.schedule import Clock, MessageHops, RowSchedule, Transfers
 
 _RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 """Order of the nodes of one rank and time."""
@@ -112,22 +111,18 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
     algorithm = algorithm_of_module(module, time_of_traces)
     write(algorithm)
     if module.network.has_endpoints:
-        algorithm = replace(algorithm, time=time_of_traces(algorithm), schedule_time=_time_of_schedule(module))
+        network, demand, schedule = module.network, module.demand, module.schedule
+        assert schedule is not None
+        rows = schedule.transfers
+        ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
+        # In ASTRA-sim's model, without reductions, with the limits of NPUs as the schedule orders them.
+        time = simulate(network, schedule_tasks(network, demand, rows, ends), AstraTiming()).time
+        algorithm = replace(algorithm, time=time_of_traces(algorithm), schedule_time=time)
     notes = _write_workload(module, name, folder)
     text, note = network_text(module.network, algorithm)
     if text:
         (folder / "network.yml").write_text(text, encoding="utf-8")
     return [*notes, *(text for text in (note, _delay_note(module, algorithm)) if text)]
-
-
-def _time_of_schedule(module: Module) -> int:
-    """Nanoseconds of a schedule in ASTRA-sim's model, without reductions, with the limits of NPUs as it orders them."""
-    network, demand, schedule = module.network, module.demand, module.schedule
-    if schedule is None:
-        raise ValueError(f"module {module.name} has no schedule")
-    rows = schedule.transfers
-    ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
-    return simulate(network, schedule_tasks(network, demand, rows, ends), AstraTiming()).time
 
 
 def _delay_note(module: Module, algorithm: Algorithm) -> str:
@@ -167,16 +162,12 @@ def _write(path: Path, nodes: Iterator[Node]) -> None:
     metadata.version = VERSION
     with path.open("wb") as file:
         for message in (metadata, *nodes):
-            file.write(_with_length(message))
-
-
-def _with_length(message: Message) -> bytes:
-    data = message.SerializeToString()
-    length, found = len(data), bytearray()
-    while length > 127:
-        found.append(length & 127 | 128)
-        length >>= 7
-    return bytes([*found, length]) + data
+            data = message.SerializeToString()
+            length, varint = len(data), bytearray()
+            while length > 127:
+                varint.append(length & 127 | 128)
+                length >>= 7
+            file.write(bytes([*varint, length]) + data)
 
 
 # The algorithm

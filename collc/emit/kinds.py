@@ -104,7 +104,7 @@ _RECORDS: Final = (
     EmitKind(
         "msccl",
         "MSCCL XML",
-        "collc.application.emit.runtime_files:emit_msccl",
+        "collc.application.emit.runtime_files:emit_runtime_files",
         _MSCCL,
         "collc.application.emit.runtime_files:check_program",
         needs="program",
@@ -122,7 +122,7 @@ _RECORDS: Final = (
     EmitKind(
         "mscclpp",
         "an MSCCL++ execution plan",
-        "collc.application.emit.runtime_files:emit_mscclpp",
+        "collc.application.emit.runtime_files:emit_runtime_files",
         _PLANS,
         "collc.application.emit.runtime_files:check_plan",
         needs="plan",

@@ -1,17 +1,20 @@
-"""MSCCL XML for msccl-executor-nccl and microsoft/msccl.
+"""MSCCL XML for msccl-executor-nccl and microsoft/msccl, and MSCCL++ execution plans in JSON.
 
-The runtimes read a strict subset of XML (docs/msccl-contract.md, section 1): one element per line, double quotes,
-one space between attributes, no declaration. The lines are formatted as text: lxml's incremental writer gives the same
-bytes and takes 5 times as long (docs/architecture.md).
+The runtimes of MSCCL read a strict subset of XML (docs/msccl-contract.md, section 1; section 6 is about plans): one
+element per line, double quotes, one space between attributes, no declaration. The lines are formatted as text: lxml's
+incremental writer gives the same bytes and takes 5 times as long (docs/architecture.md).
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 from collc.msccl.options import Profile
-from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
+from collc.msccl.plans.operations import Json
+from collc.msccl.program import Op, Program, Slot, Step
 from collc.ten.demand import Op as Reduction
 
 _NO_LIMIT: Final = 1 << 62
@@ -31,31 +34,31 @@ def xml_lines(program: Program) -> Iterator[str]:
     ends = _message_slots(program)
     yield _algo(program)
     for gpu in program.gpus:
-        yield from _gpu(gpu, ends)
+        sizes = f'i_chunks="{gpu.input_chunks}" o_chunks="{gpu.output_chunks}" s_chunks="{gpu.scratch_chunks}"'
+        yield f'  <gpu id="{gpu.rank}" {sizes}>\n'
+        for number, tb in enumerate(gpu.threadblocks):
+            yield f'    <tb id="{number}" send="{tb.send}" recv="{tb.receive}" chan="{tb.channel}">\n'
+            for position, step in enumerate(tb.steps):
+                yield _step(position, step, *ends)
+            yield "    </tb>\n"
+        yield "  </gpu>\n"
     yield "</algo>\n"
 
 
-class _MessageSlots(NamedTuple):
-    """The slots at both ends of each message, by message number.
+def _message_slots(program: Program) -> tuple[dict[int, Slot], dict[int, Slot]]:
+    """By message number, the slot that the sender reads, and the slot in which the receiver stores the message.
 
-    source: the slot that the sender reads. target: the slot in which the receiver stores the message. A receiver that
-    only forwards a sum (`rrs`) stores nothing; then the target is the slot of its local operand.
+    A receiver that only forwards a sum (`rrs`) stores nothing; its slot is the one of its local operand.
     """
-
-    source: dict[int, Slot]
-    target: dict[int, Slot]
-
-
-def _message_slots(program: Program) -> _MessageSlots:
-    slots = _MessageSlots({}, {})
+    sources, targets = dict[int, Slot](), dict[int, Slot]()
     for step in (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps):
         if step.send >= 0:
             # A step that also receives sends what it has just stored, or added to its operand.
             sent = step.src if step.receive < 0 else step.dst or step.src
-            slots.source[step.send] = sent or _NO_SLOT
+            sources[step.send] = sent or _NO_SLOT
         if step.receive >= 0:
-            slots.target[step.receive] = step.dst or step.src or _NO_SLOT
-    return slots
+            targets[step.receive] = step.dst or step.src or _NO_SLOT
+    return sources, targets
 
 
 def _algo(program: Program) -> str:
@@ -64,7 +67,7 @@ def _algo(program: Program) -> str:
     if program.profile is Profile.OLD:
         largest = _NO_LIMIT if high is None else high + 1
     values: dict[str, object] = {
-        "name": _plain_name(program.name),
+        "name": re.sub(r"[^A-Za-z0-9_.-]", "_", program.name),  # needs no escapes
         "nchunksperloop": program.chunks_per_loop,
         "nchannels": program.channels,
         "ngpus": len(program.gpus),
@@ -78,34 +81,10 @@ def _algo(program: Program) -> str:
     if program.collective.op is not Reduction.COPY:
         op = Reduction.SUM if program.collective.op is Reduction.AVG else program.collective.op
         values["redop"] = op.name.lower()
-    return f"<algo {_attributes(values)}>\n"
+    return "<algo " + " ".join(f'{name}="{value}"' for name, value in values.items()) + ">\n"
 
 
-def _plain_name(name: str) -> str:
-    """The name with `_` in place of all characters except letters, digits, `_`, `-` and `.`: it needs no escapes."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in name)
-
-
-def _attributes(values: dict[str, object]) -> str:
-    return " ".join(f'{name}="{value}"' for name, value in values.items())
-
-
-def _gpu(gpu: Gpu, ends: _MessageSlots) -> Iterator[str]:
-    sizes = f'i_chunks="{gpu.input_chunks}" o_chunks="{gpu.output_chunks}" s_chunks="{gpu.scratch_chunks}"'
-    yield f'  <gpu id="{gpu.rank}" {sizes}>\n'
-    for number, tb in enumerate(gpu.threadblocks):
-        yield from _threadblock(number, tb, ends)
-    yield "  </gpu>\n"
-
-
-def _threadblock(number: int, tb: Threadblock, ends: _MessageSlots) -> Iterator[str]:
-    yield f'    <tb id="{number}" send="{tb.send}" recv="{tb.receive}" chan="{tb.channel}">\n'
-    for position, step in enumerate(tb.steps):
-        yield _step(position, step, ends)
-    yield "    </tb>\n"
-
-
-def _step(position: int, step: Step, ends: _MessageSlots) -> str:
+def _step(position: int, step: Step, sources: dict[int, Slot], targets: dict[int, Slot]) -> str:
     """The line of one step.
 
     The runtimes ignore the destination of `s` and the source of `r`. As in msccl-tools, these name the slot at the
@@ -113,9 +92,9 @@ def _step(position: int, step: Step, ends: _MessageSlots) -> str:
     """
     src, dst = step.src or step.dst or _NO_SLOT, step.dst or step.src or _NO_SLOT
     if step.op is Op.SEND:
-        dst = ends.target.get(step.send, dst)
+        dst = targets.get(step.send, dst)
     elif step.op is Op.RECEIVE:
-        src = ends.source.get(step.receive, src)
+        src = sources.get(step.receive, src)
     count = 0 if step.op is Op.NOP else step.count
     depid, deps = step.waits[0] if step.waits else (-1, -1)
     return (
@@ -123,3 +102,32 @@ def _step(position: int, step: Step, ends: _MessageSlots) -> str:
         f' dstbuf="{dst.buffer}" dstoff="{dst.offset}" cnt="{count}"'
         f' depid="{depid}" deps="{deps}" hasdep="{int(step.awaited)}"/>\n'
     )
+
+
+def write_plan(plan: Json, out: BinaryIO) -> None:
+    """Write an execution plan, one operation per line."""
+    out.writelines(line.encode("ascii") for line in plan_lines(plan))
+
+
+def plan_lines(plan: Json) -> Iterator[str]:
+    """The lines of the file, including line ends."""
+    yield "{\n"
+    yield from (f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in plan.items() if name != "gpus")
+    yield ' "gpus": [\n'
+    for gpu, after_gpu in _with_commas(plan["gpus"]):
+        yield "  {\n"
+        own = [item for item in gpu.items() if item[0] != "threadblocks"]
+        yield from (f"   {json.dumps(name)}: {json.dumps(value)},\n" for name, value in own)
+        yield '   "threadblocks": [\n'
+        for tb, after_tb in _with_commas(gpu["threadblocks"]):
+            rest = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in tb.items() if name != "ops")
+            yield f'    {{{rest}, "ops": [\n'
+            yield from (f"     {json.dumps(op)}{after_op}\n" for op, after_op in _with_commas(tb["ops"]))
+            yield f"    ]}}{after_tb}\n"
+        yield f"   ]\n  }}{after_gpu}\n"
+    yield " ]\n}\n"
+
+
+def _with_commas(entries: list[Any]) -> Iterator[tuple[Any, str]]:
+    """Each entry of a list with what follows it."""
+    return zip(entries, [","] * (len(entries) - 1) + [""], strict=False)

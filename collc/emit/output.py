@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from collc.base.atomic_files import Draft
-from collc.base.diagnostics import Diagnostic
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Outcome
 from collc.base.options import OptionValue
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -116,11 +116,12 @@ class Destination:
 class Emission:
     """What the writer of a kind of file gets.
 
-    module: with its schedule. options: those that the statement gives, by name; each fits the record of the kind.
-    network: as the program declares it; the one of the module may have direct links in place of switches. announce:
-    receives the name of each phase. page: the report of the schedule as HTML.
+    kind: its name. module: with its schedule. options: those that the statement gives, by name; each fits the record of
+    the kind. network: as the program declares it; the one of the module may have direct links in place of switches.
+    announce: receives the name of each phase. page: the report of the schedule as HTML.
     """
 
+    kind: str
     module: Module
     destination: Destination
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
@@ -165,3 +166,32 @@ def write_ranks(ranks: Sequence[RunRanks], path: Path) -> None:
     """Write the names of NPUs by rank, for each run, as JSON."""
     rows = [one.as_json() for one in ranks]
     path.write_text(json.dumps({"runs": rows}, indent=1) + "\n", encoding="utf-8", newline="\n")
+
+
+def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:
+    """What the ranks of an MSCCL file or a plan are called, by rank: their labels, else the names of the NPUs.
+
+    count: ranks of the file. () if there is no file of ranks that fits.
+    """
+    base = re.sub(r"\.(in|out)$", "", path.stem)
+    candidates: list[tuple[str, int | None]] = [(f"{base}.ranks.json", None)]
+    for match in reversed(list(re.finditer(r"\d+", base))):  # any of the numbers in a name may be the run's
+        name = ranks_name(f"{base[: match.start()]}{{run}}{base[match.end() :]}.xml")
+        candidates.append((name, int(match[0])))
+    for name, number in candidates:
+        for run in _runs(path.with_name(name)):
+            if number in (None, run.get("run")):
+                labels: list[str] = run.get("labels") or [""] * len(run["ranks"])
+                names = [str(label or npu) for label, npu in zip(labels, run["ranks"], strict=False)]
+                return tuple(names) if len(names) == count else ()
+    return ()
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    """The runs of a file of ranks; none if it cannot be read."""
+    try:
+        runs: list[Any] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    known: list[dict[str, Any]] = [run for run in runs if isinstance(run, dict)]
+    return [run for run in known if isinstance(run.get("ranks"), list)]

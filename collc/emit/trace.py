@@ -21,9 +21,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, Transfers
 
 MOST_TRANSFERS: Final = 100_000
-"""Transfers in one file: about 60 MB, which browsers still open."""
-
-MOST_ARROWS: Final = 100_000
+"""Transfers, and arrows between them, in one file: about 60 MB, which browsers still open."""
 
 _LINKS, _NPUS = 1, 2
 """Numbers of the groups of tracks (processes, in the words of the format)."""
@@ -53,7 +51,11 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
     """
     if module.schedule is None:
         raise ValueError(f"module {module.name} has no schedule")
-    rows, notes = _first_rows(module.schedule.transfers)
+    rows, notes = module.schedule.transfers, list[str]()
+    if len(rows) > MOST_TRANSFERS:
+        end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
+        notes.append(f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}")
+        rows = rows.select(slice(0, MOST_TRANSFERS))
     clock = Clock.of(module.network, module.demand, module.schedule.model)
     leaves, arrives = rows.start + clock.busy_of(rows), rows.start + clock.total_of(rows)
     out.write('{"displayTimeUnit": "ns", "traceEvents": [')
@@ -69,16 +71,6 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
             first = False
     out.write("\n]}\n")
     return notes
-
-
-def _first_rows(rows: Transfers) -> tuple[Transfers, list[str]]:
-    """The first transfers, as many as a file may have, and a remark if there are more."""
-    if len(rows) <= MOST_TRANSFERS:
-        return rows, []
-    part = slice(0, MOST_TRANSFERS)
-    end = format_time(int(rows.start[MOST_TRANSFERS - 1]))
-    note = f"trace: the first {MOST_TRANSFERS} of {len(rows)} transfers, which start up to {end}"
-    return rows.select(part), [note]
 
 
 def _us(picoseconds: int) -> float:
@@ -158,7 +150,7 @@ def _npu_slices(network: Network, rows: Transfers, leaves: Int64Array, arrives: 
 def _arrows(module: Module, rows: Transfers, arrives: Int64Array) -> Iterator[Event]:
     """An arrow from each transfer to those that wait for its chunk."""
     edges = transfer_edges(module.network, module.demand, rows, arrives)
-    pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_ARROWS].tolist()
+    pairs: list[list[int]] = np.stack([edges.before, edges.after], axis=1)[:MOST_TRANSFERS].tolist()
     for number, (before, after) in enumerate(pairs):
         common = {"name": "chunk", "cat": "chunk", "id": number, "pid": _LINKS}
         for end, row in (({"ph": "s"}, before), ({"ph": "f", "bp": "e"}, after)):

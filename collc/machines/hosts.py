@@ -10,20 +10,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
-from collc.machines.reading import GIGA, MICRO, ImportOptions, flaw
+from collc.machines.reading import GIGA, MICROSECOND, ImportOptions, flaw
 
 Hop = tuple[str, Fraction]
 """The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
 
-NVLINK_LATENCY: Final = (Fraction(7, 10) * MICRO, "assumed: GPU to GPU, measured on V100 (TACCL, NSDI 2023, table 1)")
+NVLINK_LATENCY: Final = (
+    Fraction(7, 10) * MICROSECOND,
+    "assumed: GPU to GPU, measured on V100 (TACCL, NSDI 2023, table 1)",
+)
 SWITCH_LATENCY: Final = (
-    Fraction(35, 100) * MICRO,
+    Fraction(35, 100) * MICROSECOND,
     "assumed: half of GPU to GPU through an NVSwitch, measured on DGX-2 (TACCL, NSDI 2023, table 1)",
 )
-PCIE_LATENCY: Final = (Fraction(5, 10) * MICRO, "assumed: half of NCCL's figure for a hop over PCIe (LL, 1.0 us)")
+PCIE_LATENCY: Final = (Fraction(5, 10) * MICROSECOND, "assumed: half of NCCL's figure for a hop over PCIe (LL, 1.0 us)")
 
 
 # Models of GPUs: what files name by a compute capability or not at all
@@ -149,7 +151,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where a node is attached to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
+    """A device that attaches a node to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
 
     device: Device
     rate: Fraction | None

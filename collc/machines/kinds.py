@@ -16,8 +16,7 @@ from typing import Final, Literal
 
 from collc.base.diagnostics import SourceFile
 from collc.machines import readers
-from collc.machines.fabrics import Fabric
-from collc.machines.host_groups import HostGroups
+from collc.machines.fabrics import Fabric, HostGroups
 from collc.machines.hosts import Hosts
 from collc.machines.machine import Machine
 from collc.machines.reading import ImportOptions, flaw

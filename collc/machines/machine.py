@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from collc.machines.reading import MICRO, ImportOptions, check_devices, flaw
+from collc.machines.reading import MICROSECOND, ImportOptions, check_devices, flaw
 
 
 class Device(NamedTuple):
@@ -153,8 +153,8 @@ Edge = tuple[str, str, Fraction, Fraction | None, int]
 """Source, target, bytes per second, seconds (None: not said), lanes; in one direction."""
 
 _ASSUMED_LATENCY: Final = (
-    Fraction(7, 10) * MICRO,
-    "assumed: that of an NVLink between two GPUs (TACCL, NSDI 2023, table 1)",
+    Fraction(7, 10) * MICROSECOND,
+    "assumed: as of an NVLink between two GPUs (TACCL, NSDI 2023, table 1)",
 )
 MOST_KINDS: Final = 1000
 
@@ -182,8 +182,13 @@ def graph_machine(
             continue
         key = (rate, latency, number in shared)
         if key not in kinds:
-            kind = _kind(len(kinds), rate, latency, options, said)
-            kinds[key] = replace(kind, share=SHARED_PART) if number in shared else kind
+            name = f"link{len(kinds) or ''}"
+            given = options.latencies.get(name)
+            time, by = _ASSUMED_LATENCY if latency is None else (latency, "in the file")
+            if given is not None:
+                time, by = given, "given when imported"
+            assumed, share = latency is None and given is None, SHARED_PART if number in shared else ""
+            kinds[key] = LinkKind(name, rate, said, time, by, assumed=assumed, share=share)
         wires.append(Wire(place[source], place[target], kinds[key].name, lanes, both=False))
     families = [Family("npu", len(npus), False, tuple(npus))]
     if switches:
@@ -197,13 +202,3 @@ def graph_machine(
 def first_names(names: Sequence[str]) -> str:
     """Up to eight names, and how many more there are."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _kind(number: int, rate: Fraction, latency: Fraction | None, options: ImportOptions, said: str) -> LinkKind:
-    name = "link" if not number else f"link{number}"
-    given = options.latencies.get(name)
-    if given is not None:
-        return LinkKind(name, rate, said, given, "given when imported", assumed=False)
-    if latency is not None:
-        return LinkKind(name, rate, said, latency, "in the file", assumed=False)
-    return LinkKind(name, rate, said, *_ASSUMED_LATENCY)

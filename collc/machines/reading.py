@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 from xml.parsers import expat
 
-from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
-from collc.base.messages import line_starts
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError, line_starts
 from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
 MAX_HOSTS: Final = MAX_DEVICES // 10
 GIGA: Final = 10**9
-MICRO: Final = Fraction(1, 10**6)
+MICROSECOND: Final = Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class ImportOptions:
     paths over PCIe; None: drop them if NVLinks join all GPUs. definitions: `-D`, rates and latencies by name. npu:
     `attribute=value` of the nodes of a graph that are NPUs. capacity, latency: `attribute=unit` of its edges. chunk:
     bytes of one chunk. measured: files of `collc calibrate`, which the program at `output` will import. joined_by,
-    part: of files of Slurm, see `host_groups.JOINS` and `read_slurm`.
+    part: of files of Slurm, see `fabrics.JOINS` and `read_slurm`.
     """
 
     files: tuple[Path, ...] = ()

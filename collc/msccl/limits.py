@@ -43,6 +43,10 @@ PLAN_REGIONS: Final = 512
 """Regions of memory that the proxy of a GPU knows: it numbers them with 9 bits."""
 INFINIBAND_DEVICES: Final = 8
 """InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
+PLAN_STARTS: Final = 2**31 - 1
+"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
+PLAN_END: Final = 2**32 - 2**22
+"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
 
 _LARGEST_BUFFER: Final = 4 << 30
 """Bytes of the largest buffer of a file with scratch, if the user gives no sizes."""

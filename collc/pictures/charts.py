@@ -1,16 +1,21 @@
-"""Charts: lines, bars and heat maps. They know numbers and texts only; what the numbers mean, the caller says."""
+"""Charts (lines, bars and heat maps) and their axes.
+
+They know numbers and texts only; what the numbers mean, the caller says.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
-from collc.pictures.axes import Axis, Range, range_of
+from collc.base.units import decimal, format_time
 from collc.pictures.picture import (
     LEVELS,
+    MOST_MARKS,
     SERIES,
     Picture,
     escape_text,
@@ -28,13 +33,10 @@ from collc.pictures.picture import (
 )
 
 WIDTH: Final = 640
-_PAD: Final = 14
+PAD: Final = 14
 _ROW: Final = 18
 _MOST_MARKERS: Final = 64
 """Points of a series up to which each has a marker and a tooltip; of more, as many evenly spaced ones."""
-
-_MOST_CELLS: Final = 2_500
-"""Cells of a heat map up to which each has a tooltip of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,34 +88,34 @@ def line_chart(
     bottom = height - 46
     values = [value for entry in series for _, value in entry.points] + [entry.value for entry in references]
     rows = range_of(y, values, bottom, top)
-    left = _PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
+    left = PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
     across = [value for entry in series for value, _ in entry.points]
-    columns = range_of(x, across, left, WIDTH - 2 * _PAD, from_zero=False)
+    columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
     body = [
         *names,
         text(left, top - 10, y.label, "muted"),
         *_grid(rows, columns),
         *_column_ticks(columns, bottom),
-        text((left + WIDTH - 2 * _PAD) / 2, height - 8, x.label, "muted mid"),
-        *(_reference_row(entry, rows, left, WIDTH - 2 * _PAD) for entry in references),
+        text((left + WIDTH - 2 * PAD) / 2, height - 8, x.label, "muted mid"),
+        *(_reference_row(entry, rows, left, WIDTH - 2 * PAD) for entry in references),
         *(part for k, entry in enumerate(series) for part in _line(entry, k, columns, rows)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
 
 
 def legend(
-    entries: Iterable[tuple[Callable[[float, float], str], str]], right: float = WIDTH - _PAD
+    entries: Iterable[tuple[Callable[[float, float], str], str]], right: float = WIDTH - PAD
 ) -> tuple[list[str], float]:
     """Symbols with their labels in rows up to `right`, and where the rows end.
 
     entries: what draws the symbol of a series, 28 pixels wide, at (x, y), and its label.
     """
-    x, y, parts = float(_PAD), 16.0, list[str]()
+    x, y, parts = float(PAD), 16.0, list[str]()
     for draw, name in entries:
-        label = shorten(name, right - _PAD - 40)
+        label = shorten(name, right - PAD - 40)
         needed = 34 + text_width(label) + 16
-        if x > _PAD and x + needed > right:
-            x, y = float(_PAD), y + _ROW
+        if x > PAD and x + needed > right:
+            x, y = float(PAD), y + _ROW
         parts += [draw(x, y), text(x + 32, y, label)]
         x += needed
     return parts, y + 8 if parts else 4.0
@@ -204,25 +206,25 @@ def bar_chart(
     several = series if len(series) > 1 else series[:0]
     names, top = legend((_bar_symbol(k % SERIES), entry.name) for k, entry in enumerate(several))
     top += 18 * len(references) + 6
-    left = _PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
+    left = PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
     room = max((text_width(value.text(size)) for size in shown), default=0) + 12
     measured = [*shown, *(entry.value for entry in references)]
     if value.scale != "linear" and measured:
         measured.append(min(measured) / 2)  # so that the shortest bar is seen
-    values = range_of(value, measured, left, WIDTH - _PAD - room)
+    values = range_of(value, measured, left, WIDTH - PAD - room)
     thick, gap = (18, 10) if len(series) == 1 else (13, 12)
     bottom = top + len(labels) * (thick * len(series) + gap) + 4
     body = [*names, *_value_ticks(values, top, bottom)]
     for row, label in enumerate(labels):
         y = top + gap / 2 + row * (thick * len(series) + gap)
-        name = shorten(label, left - _PAD - 9)
+        name = shorten(label, left - PAD - 9)
         body.append(text(left - 8, y + thick * len(series) / 2 + 4, name, "end"))
         for k, entry in enumerate(series):
             body += _bar(label, entry, row, k, values, y + k * thick, thick - 2)
     for k, entry in enumerate(references):
         body += _reference_column(entry, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
     height = bottom + 44
-    body.append(text((left + WIDTH - _PAD) / 2, height - 8, value.label, "muted mid"))
+    body.append(text((left + WIDTH - PAD) / 2, height - 8, value.label, "muted mid"))
     return Picture(WIDTH, height, join_lines(body), title, description)
 
 
@@ -274,7 +276,7 @@ def heat_map(
 ) -> Picture:
     """A cell for each row and column, coloured from 0 to the greatest value; none if the value is None.
 
-    Up to 2,500 cells each has a tooltip. Raises ValueError if a value is negative or not finite, or if the shape
+    Up to `MOST_MARKS` cells each has a tooltip. Raises ValueError if a value is negative or not finite, or if the shape
     does not fit the labels.
     """
     if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
@@ -283,9 +285,9 @@ def heat_map(
     if any(size < 0 or not math.isfinite(size) for size in known):
         raise ValueError("a heat map shows no negative and no infinite values")
     most = max(known, default=0.0)
-    left = _PAD + min(max((text_width(name, 10.5) for name in rows), default=0), 150) + 10
+    left = PAD + min(max((text_width(name, 10.5) for name in rows), default=0), 150) + 10
     longest = min(max((text_width(name, 10.5) for name in columns), default=0), 110)
-    cell = min(28.0, (WIDTH - left - _PAD - 0.68 * longest) / max(1, len(columns)))
+    cell = min(28.0, (WIDTH - left - PAD - 0.68 * longest) / max(1, len(columns)))
     top = 70 + longest * 0.75
     across, down = cell * len(columns), cell * len(rows)
     body = [
@@ -304,8 +306,8 @@ def heat_map(
 def color_bar(most: float, value: Axis) -> Iterator[str]:
     """What the colours of numbers mean, in the first row of a picture."""
     width = 208.0
-    yield text(_PAD, 24, value.label, "muted")
-    x = _PAD + text_width(value.label) + 14
+    yield text(PAD, 24, value.label, "muted")
+    x = PAD + text_width(value.label) + 14
     zero = value.text(0)
     yield text(x, 24, zero, "small")
     x += text_width(zero, 10.5) + 6
@@ -319,7 +321,7 @@ def _names(rows: Sequence[str], columns: Sequence[str], left: float, top: float,
     for k, name in list(enumerate(columns))[:: max(1, math.ceil(15 / cell)) if cell else 1]:
         yield text(left + (k + 0.5) * cell + 3, top - 6, shorten(name, 110, 10.5), "small", -48)
     for k, name in list(enumerate(rows))[:: max(1, math.ceil(12 / cell)) if cell else 1]:
-        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - _PAD - 6, 10.5), "small end")
+        yield text(left - 6, top + (k + 0.5) * cell + 4, shorten(name, left - PAD - 6, 10.5), "small end")
 
 
 def _cells(
@@ -333,7 +335,7 @@ def _cells(
     """The cells; of many, those of one colour as one shape. place: the left and top edge, and the size of a cell."""
     left, top, cell = place
     cells = [(i, j, size) for i, row in enumerate(values) for j, size in enumerate(row) if size is not None]
-    if len(cells) <= _MOST_CELLS:
+    if len(cells) <= MOST_MARKS:
         for i, j, size in cells:
             shape = rect(left + j * cell, top + i * cell, cell, cell, f"h{level_of(size, most)}")
             yield mark(f"{rows[i]} to {columns[j]}: {value.text(size)}", shape)
@@ -345,3 +347,120 @@ def _cells(
     for level in sorted(levels):
         about = f"from {value.text(level * most / LEVELS)} to {value.text((level + 1) * most / LEVELS)}"
         yield f'<g><title>{escape_text(about)}</title><path class="h{level}" d="{"".join(levels[level])}"/></g>'
+
+
+Scale = Literal["linear", "log", "log2"]
+
+_SI: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def _shorten_number(value: float, prefixes: Sequence[tuple[int, str]], unit: str) -> str:
+    scale, prefix = next((entry for entry in prefixes if abs(value) >= entry[0]), (1, ""))
+    return decimal(Fraction(f"{value / scale:.4g}")) + prefix + unit if value else "0"
+
+
+def number_label(value: float) -> str:
+    """A number of at most four digits: `0.25`, `1200`, `35k`."""
+    return _shorten_number(value, _SI if abs(value) >= 10_000 else (), "")
+
+
+def time_label(value: float) -> str:
+    """A time given in picoseconds: `80.13us`."""
+    return format_time(Fraction(f"{value:.4g}")) if value else "0"
+
+
+def bytes_label(value: float) -> str:
+    """A size given in bytes, in binary units: `1.5MiB`."""
+    return _shorten_number(value, _BINARY, "B")
+
+
+def rate_label(value: float) -> str:
+    """A rate given in bytes per second, in decimal units: `62.5GB/s`."""
+    return _shorten_number(value, _SI, "B/s")
+
+
+def percent_label(value: float) -> str:
+    """A share: `62.5 %`."""
+    return decimal(Fraction(f"{value * 100:.4g}")) + " %"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis shows: its label, its scale (log2 has ticks at powers of two), and the text of a value.
+
+    ticks: where the ticks are, instead of at round numbers.
+    """
+
+    label: str
+    scale: Scale = "linear"
+    text: Callable[[float], str] = number_label
+    ticks: Sequence[float] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values that an axis spans, from `low` to `high`, over the pixels from `begin` to `end`."""
+
+    axis: Axis
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """The pixel of a value."""
+        ends = (self.low, self.high, value)
+        low, high, place = ends if self.axis.scale == "linear" else (math.log(max(x, 1e-300)) for x in ends)
+        return self.begin + (self.end - self.begin) * ((place - low) / (high - low) if high > low else 0.5)
+
+    def ticks(self, most: int) -> list[float]:
+        """At most about `most` ticks."""
+        if self.axis.ticks:
+            inside = [tick for tick in self.axis.ticks if self.low <= tick <= self.high]
+            return inside[:: -(-len(inside) // max(1, most))]
+        if self.axis.scale == "linear":
+            step = _step(self.high - self.low, max(1, most))
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            return [round(k * step, max(0, -math.floor(math.log10(step)) + 1)) for k in range(first, last + 1)]
+        return _log_ticks(self.low, self.high, most, 2 if self.axis.scale == "log2" else 10)
+
+
+def range_of(axis: Axis, values: Sequence[float], begin: float, end: float, *, from_zero: bool = True) -> Range:
+    """The range of an axis for some values: linear ones from 0 if `from_zero`, to a round number at the top.
+
+    Raises ValueError if a value is not finite, or not positive on a logarithmic axis.
+    """
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError(f"axis '{axis.label}': values must be finite")
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if axis.scale == "linear":
+        low = min(low, 0.0) if from_zero else low
+        if high <= low:
+            high = low + (abs(low) or 1.0)
+        if from_zero and not axis.ticks:
+            step = _step(high - low, 6)
+            high = math.ceil(high / step - 1e-9) * step
+        return Range(axis, low, high, begin, end)
+    if low <= 0:
+        raise ValueError(f"axis '{axis.label}': a logarithmic axis has positive values only")
+    base = 2.0 if axis.scale == "log2" else 10.0
+    if high == low:
+        low, high = low / base, high * base
+    return Range(axis, low, high, begin, end)
+
+
+def _step(span: float, most: int) -> float:
+    """The least of 1, 2, 5 times a power of ten that divides a span into at most `most` parts."""
+    power = 10.0 ** math.floor(math.log10(span / most))
+    return next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= span * (1 - 1e-9))
+
+
+def _log_ticks(low: float, high: float, most: int, base: int) -> list[float]:
+    """Powers of the base; of ten, with 2 and 5 times them too if few powers are inside."""
+    first = math.floor(math.log(low, base) - 1e-9)
+    last = math.ceil(math.log(high, base) + 1e-9)
+    factors = (1, 2, 5) if base == 10 and last - first <= max(2, most // 3) else (1,)
+    ticks = [factor * float(base) ** k for k in range(first, last + 1) for factor in factors]
+    inside = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    return inside[:: max(1, -(-len(inside) // max(1, most)))] or [low, high]

@@ -1,4 +1,4 @@
-"""Where the devices of a network are in a picture: on a lattice, in a ring, in groups, or in tiers under switches."""
+"""The places of devices in the picture of a network: on a lattice, in a ring, in groups, or in tiers under switches."""
 
 from __future__ import annotations
 

@@ -8,17 +8,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
-from collc.pictures.axes import Axis, bytes_label, rate_label
-from collc.pictures.charts import color_bar, legend
+from collc.pictures.charts import Axis, bytes_label, color_bar, legend, rate_label
 from collc.pictures.layout import WIDTH, Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
+    MOST_MARKS,
     SERIES,
     Picture,
     join_lines,
@@ -33,15 +32,6 @@ from collc.pictures.picture import (
 )
 from collc.ten.arrays import Int64Array
 from collc.ten.network import LinkKind, Network
-
-_CROSSING: Final = 100
-"""Lines between groups from which lines with a load are thinner, so that those that cross can be told apart."""
-
-_LEAST_WIDTH: Final = 0.6
-"""Of such thin lines, that their colours can be seen."""
-
-_MOST_TIPS: Final = 1_500
-"""Lines up to which each has a tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +53,12 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     """
     layout = layout_of(network)
     lines = [line for line in _lines(network, load is not None) if {line.source, line.target} <= layout.points.keys()]
-    names, top = _kind_legend(network, lines) if load is None else _load_legend(load, layout)
+    if load is None:
+        names, top = _kind_legend(network, lines)
+    else:
+        names, top = [*color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label))], 30.0
+        if layout.radius >= 4:
+            names.append(text(WIDTH - 14, 24, "each direction is drawn to its left", "muted small end"))
     layout.move_down(top)
     shapes = _Shapes(network, layout, load)
     body = [*names, *(_frame_of_node(network, box) for box in layout.boxes), *shapes.lines(lines), *shapes.devices()]
@@ -125,13 +120,6 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
     return parts, bottom
 
 
-def _load_legend(load: Int64Array, layout: Layout) -> tuple[list[str], float]:
-    parts = list(color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label)))
-    if layout.radius >= 4:
-        parts.append(text(WIDTH - 14, 24, "each direction is drawn to its left", "muted small end"))
-    return parts, 30
-
-
 def _width(network: Network, kind: int) -> float:
     """The width of a line: 1 for the slowest links, up to 3.5 for the fastest."""
     rates = [float(one.bandwidth) for one in network.kinds if one.bandwidth]
@@ -168,7 +156,8 @@ class _Shapes:
         """All lines; if there are many, those that look alike as one shape without tooltips."""
         points, load = self.layout.points, self.load
         position = _kinds_by_rate(self.network)
-        most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, _CROSSING / max(1, len(lines))))
+        # Lines between groups that cross can be told apart if they are thin.
+        most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, 100 / max(1, len(lines))))
         shortest = min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
         devices = np.array(list(points.values()))
         alike: dict[int, list[str]] = defaultdict(list)
@@ -178,7 +167,7 @@ class _Shapes:
             line = lines[k]
             path = self._path(line, bends=self._must_bend(line, devices, shortest))
             look = position[line.kind] if load is None else level_of(carried[k], most)
-            if len(lines) > _MOST_TIPS:
+            if len(lines) > MOST_MARKS:
                 alike[look].append(path)
             else:
                 target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
@@ -192,7 +181,7 @@ class _Shapes:
         if self.load is None:
             return stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
-        width = max(min(wide, _LEAST_WIDTH), wide * most_wide)
+        width = max(min(wide, 0.6), wide * most_wide)  # so that its colour can be seen
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
 
     def _tip(self, line: _Line, carried: int) -> str:

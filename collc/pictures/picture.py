@@ -10,10 +10,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, cast
 from xml.sax.saxutils import escape, quoteattr
 
 Theme = Literal["light", "dark"]
+
+MOST_MARKS: Final = 1_500
+"""Elements of one picture up to which each has a tooltip: browsers lay out more of them slowly. Of more, those that
+look alike or touch are one element."""
 
 SERIES: Final = 8
 """Series that can be told apart by colour, dashes and marker; more than that repeat."""
@@ -249,3 +253,35 @@ def colors_of(theme: Theme) -> dict[str, str]:
 def join_lines(parts: Iterable[str]) -> str:
     """The elements as lines of text."""
     return "\n".join(parts)
+
+
+class MissingConverter(Exception):
+    """The package resvg-py is not installed."""
+
+
+class MissingFonts(Exception):
+    """The system has no font for the texts, which resvg would leave out."""
+
+
+class _Resvg(Protocol):
+    def svg_to_bytes(self, svg_string: str, *, zoom: int) -> list[int] | bytes: ...
+
+
+def png_of(picture: Picture, theme: Theme = "light") -> bytes:
+    """The bytes of a PNG file.
+
+    Raises MissingConverter if resvg-py is not installed, MissingFonts if texts would be left out.
+    """
+    from importlib import import_module
+
+    try:
+        resvg = cast("_Resvg", import_module("resvg_py"))
+    except ImportError as error:
+        raise MissingConverter from error
+
+    def render(one: Picture) -> bytes:
+        return bytes(resvg.svg_to_bytes(one.file(theme), zoom=2))
+
+    if render(Picture(40, 20, text(4, 16, "NPU"), "")) == render(Picture(40, 20, "", "")):
+        raise MissingFonts
+    return render(picture)

@@ -11,11 +11,22 @@ import numpy as np
 from collc.base.units import format_time, shown_bytes
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
-from collc.pictures.axes import Axis, Range, bytes_label, percent_label, range_of, time_label
-from collc.pictures.charts import Series, heat_map, line_chart
-from collc.pictures.layout import node_label, node_numbers
+from collc.pictures.charts import (
+    PAD,
+    Axis,
+    Range,
+    Series,
+    bytes_label,
+    heat_map,
+    line_chart,
+    percent_label,
+    range_of,
+    time_label,
+)
+from collc.pictures.layout import WIDTH, node_label, node_numbers
 from collc.pictures.link_use import LinkUse
 from collc.pictures.picture import (
+    MOST_MARKS,
     SERIES,
     Picture,
     join_lines,
@@ -30,17 +41,8 @@ from collc.pictures.picture import (
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 
-_WIDTH: Final = 760.0
-_PAD: Final = 14.0
-
 MOST_ROWS: Final = 40
 """Devices or links in one picture."""
-
-MOST_TRANSFERS: Final = 1_200
-"""Transfers in the time-expanded network."""
-
-MOST_BARS: Final = 3_000
-"""Bars in the Gantt chart; of more, those that touch are drawn as one."""
 
 MOST_CELLS: Final = 96
 """Devices in the heat map; of more, the bytes between nodes or between blocks of NPUs are shown."""
@@ -71,8 +73,8 @@ class _Frame:
 def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[_Frame, list[str]]:
     """The frame of a picture and its elements: names of the rows, and an axis of the time below them."""
     widest = min(max((text_width(label, 10.5) for label in labels), default=0), 190)
-    left = _PAD + widest + 10
-    times = range_of(Axis("time", text=time_label), [0, max(time, 1)], left, _WIDTH - 26, from_zero=False)
+    left = PAD + widest + 10
+    times = range_of(Axis("time", text=time_label), [0, max(time, 1)], left, WIDTH - 26, from_zero=False)
     frame = _Frame(times, top, pitch, len(labels))
     parts = [
         text(left - 8, frame.y(row) + 4, shorten(label, widest + 0.5, 10.5), "small end")
@@ -82,7 +84,7 @@ def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[
         at = times.at(tick)
         parts.append(line(at, top, at, frame.bottom + 4, "grid"))
         parts.append(text(at, frame.bottom + 18, time_label(tick), "mid small"))
-    parts.append(line(left, frame.bottom, _WIDTH - 26, frame.bottom, "axis"))
+    parts.append(line(left, frame.bottom, WIDTH - 26, frame.bottom, "axis"))
     return frame, parts
 
 
@@ -93,9 +95,9 @@ def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
     words = f"the NPU {use.owners}:"
     if len(owners) > SERIES:
         words, owners = f"colour: the NPU {use.owners} ({SERIES} colours repeat)", []
-    parts = [text(_WIDTH - 26, 18, added, "muted small end")] if added else []
-    parts.append(text(_PAD, 18, words, "muted small"))
-    x, room = _PAD + text_width(words, 10.5) + 8, _WIDTH - 230 - text_width(added, 10.5)
+    parts = [text(WIDTH - 26, 18, added, "muted small end")] if added else []
+    parts.append(text(PAD, 18, words, "muted small"))
+    x, room = PAD + text_width(words, 10.5) + 8, WIDTH - 230 - text_width(added, 10.5)
     for owner in owners:
         name = use.network.shown_name(owner) if 0 <= owner < use.network.device_count else str(owner)
         name = shorten(name, room / len(owners) - 25, 10.5)
@@ -113,9 +115,14 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     Of a large network the first devices are drawn, of a long schedule the first transfers among them.
     """
     network = use.network
-    devices = _by_node(network, _nearest(network, MOST_ROWS))
+    devices = np.flatnonzero(network.present)
+    if len(devices) > MOST_ROWS:
+        hops = hops_from(Digraph.of(network), int(devices[0]))[devices]
+        nearest = np.argsort(np.where(hops < 0, network.device_count, hops), kind="stable")[:MOST_ROWS]
+        devices = np.sort(devices[nearest])
+    devices = _by_node(network, devices)
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
-    rows = np.flatnonzero(inside)[:MOST_TRANSFERS]
+    rows = np.flatnonzero(inside)[:MOST_MARKS]
     present = int(network.present.sum())
     notes = [f"the {len(devices)} of {present} devices nearest to the first NPU"] if len(devices) < present else []
     notes += [f"{len(rows)} of {len(use)} transfers"] if len(rows) < len(use) else []
@@ -123,21 +130,11 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     labels = [network.device_name(device) for device in devices.tolist()]
     frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), 34)
     row_of = {device: row for row, device in enumerate(devices.tolist())}
-    parts += [line(frame.times.begin, frame.y(row), _WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
+    parts += [line(frame.times.begin, frame.y(row), WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
     parts += _colors(use, rows, "dashed")
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
     parts += (_hop(use, row, frame, row_of, width) for row in rows.tolist())
     return _finish(frame, parts, notes, title, use)
-
-
-def _nearest(network: Network, most: int) -> Int64Array:
-    """int64: at most `most` devices, those nearest to the first NPU, in order of their numbers."""
-    present = np.flatnonzero(network.present)
-    if len(present) <= most:
-        return present
-    hops = hops_from(Digraph.of(network), int(present[0]))[present]
-    nearest = np.argsort(np.where(hops < 0, network.device_count, hops), kind="stable")[:most]
-    return np.sort(present[nearest])
 
 
 def _by_node(network: Network, devices: Int64Array) -> Int64Array:
@@ -191,7 +188,7 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
     labels = [network.link_name(link) for link in busiest.tolist()]
     frame, parts = _frame(labels, use.time, max(14.0, min(24.0, 560 / max(1, len(labels)))), 34)
     position = {link: row for row, link in enumerate(busiest.tolist())}
-    if len(rows) <= MOST_BARS:
+    if len(rows) <= MOST_MARKS:
         parts += _colors(use, rows, "pale")
         parts += (_bar(use, row, frame, position[int(use.link[row])]) for row in rows.tolist())
     else:
@@ -234,9 +231,9 @@ def _finish(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, u
     height = frame.bottom + 30
     if notes:
         height += 16
-        parts.append(text(_WIDTH / 2, height - 8, "; ".join(notes), "muted small mid"))
+        parts.append(text(WIDTH / 2, height - 8, "; ".join(notes), "muted small mid"))
     description = f"{len(use)} transfers on {use.network.name}, {format_time(use.time)}"
-    return Picture(_WIDTH, height, join_lines(parts), title, description)
+    return Picture(WIDTH, height, join_lines(parts), title, description)
 
 
 # Bytes

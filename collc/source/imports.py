@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from collc.base.collection import without_collection
 from collc.base.diagnostics import NoSchedule, Note, SourceError, SourceFile, Span
+from collc.base.memory import without_collection
 from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
-from collc.source.limits import MAX_DEPTH, too_deep
-from collc.source.parsing.parse import MAX_BYTES, begins, parse, parse_library, parse_with_tables
+from collc.source.limits import MAX_BYTES, MAX_DEPTH, too_deep
+from collc.source.parsing.parse import begins, parse, parse_library, parse_with_tables
 from collc.source.parsing.syntax import Import
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope

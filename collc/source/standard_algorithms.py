@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from collc.base.diagnostics import SourceFile
 from collc.source.elaboration.elaborate import load_program
-from collc.source.textbook_names import textbook_names
+from collc.source.standard_library import textbook_names
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Op, Standard
 

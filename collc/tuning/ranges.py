@@ -26,9 +26,9 @@ def fewest_ranges(
     """The fewest ranges in which every size takes at most (1 + tolerance) times the best candidate's time.
 
     sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, if None).
-    Of equally many ranges those with the least sum of slowdowns, then the candidates that come first. A range ends
-    where the next one's candidate becomes faster, by interpolation between sizes. Sizes that no candidate serves end
-    or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
+    Of equally many ranges those with the least sum of slowdowns, then the candidates that come first. A range ends as
+    soon as the candidate of the next one becomes faster, by interpolation between sizes. Sizes that no candidate serves
+    end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
     """
     served = [any(column[at] is not None for column in times) for at in range(len(sizes))]
     if True not in served:

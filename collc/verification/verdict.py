@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, Note
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Note, Outcome
 from collc.base.units import format_time
 from collc.ten.demand import Demand
 from collc.ten.network import Network

@@ -94,7 +94,7 @@ def test_lower_finds_the_sizes(compiled: tuple[Path, collc.Module], monkeypatch:
         assert options.best_known
         return replace(options, sizes=(4096, 8191)), "the best known"
 
-    monkeypatch.setattr("collc.application.emit.best_sizes.with_best_sizes", found)
+    monkeypatch.setattr("collc.application.emit.file_times.with_best_sizes", found)
     lowered = collc.lower(compiled[1], sizes="auto")
     assert 'minBytes="4096"' in lowered.text
     assert "the best known" in lowered.notes
@@ -254,7 +254,7 @@ class Library(ModuleType):
 
 def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Only these libraries of data frames are installed."""
-    monkeypatch.setattr("collc.ten.transfer_table.find_spec", lambda name: name if name in names else None)
+    monkeypatch.setattr("collc.ten.module.find_spec", lambda name: name if name in names else None)
     for name in names:
         monkeypatch.setitem(sys.modules, name, Library(name))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import collc
-from collc.application.emit import best_sizes
-from collc.application.emit.best_sizes import SIZES, _Comparison
+from collc.application.emit import file_times
+from collc.application.emit.file_times import SIZES, _Comparison
 from collc.base.units import format_bytes
 from collc.tuning import nccl_shapes
 
@@ -37,7 +37,7 @@ ALL_REDUCE = "all_reduce(t.npus, size: 4MiB, chunks: 1)"
 @pytest.fixture(autouse=True)
 def plan_for_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small part of the work."""
-    monkeypatch.setattr(best_sizes, "PLANNED", (2**21,))
+    monkeypatch.setattr(file_times, "PLANNED", (2**21,))
     monkeypatch.setattr(nccl_shapes, "PIECES", (1,))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import collc
 from benchmarks.throughput import MI250
-from collc.application.compile import chunk_advice
+from collc.application.compile import chunk_search
 from collc.base.units import format_time
 from collc.ten.module import Module
 
@@ -62,7 +62,7 @@ def test_elsewhere_there_is_none(run: str) -> None:
 
 def test_on_large_networks_it_names_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     run = "all_gather(t.npus, size: 256MiB)"
-    monkeypatch.setattr("collc.application.compile.chunk_advice.MOST_WORK", 31)
+    monkeypatch.setattr("collc.application.compile.chunk_search.MOST_WORK", 31)
     (remark,) = remarks(DAMAGED, run)
     report = collc.compile_text(DAMAGED.replace("RUN", run))["s"]
     less = int(100 * (1 - report.ideal_ps / report.bound_ps))
@@ -75,6 +75,7 @@ def estimates(program: str, run: str) -> list[str]:
     return [note for note in report.notes if "may give about" in note]
 
 
+@pytest.mark.slow
 def test_it_names_more_chunks_where_the_schedule_waits_for_whole_ones() -> None:
     """The bound of 4 chunks is less than 5 % above that of any number, but the schedule is far from it."""
     text = f"import std.collectives\n{MI250}topology t = mi250(2)\n"
@@ -135,4 +136,4 @@ def test_a_chunk_waits_on_all_links_of_the_longest_path_but_one(network: str, li
     text = RING.replace("ring(4", network).replace("RUN", f"all_gather(t.npus, size: {network[-1]}MB)")
     module = collc.compile_text(text)["s"].module
     assert module is not None
-    assert chunk_advice._longest_wait(module) == links * 20_000_000
+    assert chunk_search._longest_wait(module) == links * 20_000_000

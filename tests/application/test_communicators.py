@@ -11,13 +11,11 @@ import pytest
 
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.rank_names import names_of_ranks
 from collc.application.settings import Settings
 from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base.diagnostics import CheckFailed
-from collc.emit.output import ranks_name, run_name
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import reachable_vertices
+from collc.emit.output import names_of_ranks, ranks_name, run_name
+from collc.graph.digraph import Digraph, reachable_vertices
 from collc.msccl.communicators import for_one_run
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
@@ -263,6 +261,7 @@ def assert_right_or_foreseen(seed: int, folder: Path) -> str:
     return "right"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_groups(tmp_path: Path, seed: int) -> None:
     assert_right_or_foreseen(seed, tmp_path)

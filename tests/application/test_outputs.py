@@ -8,8 +8,7 @@ from typing import BinaryIO
 import pytest
 
 import collc
-from collc.base.diagnostics import SourceError
-from collc.base.rendering import render
+from collc.base.diagnostics import SourceError, render
 from collc.emit import msccl
 from collc.msccl.program import Program
 from tests.end_to_end.programs import HEAD, LINK, build

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compile import plan_choice
-from collc.application.compile.build_input import BuildInput
-from collc.application.compile.plan_choice import faster_plan, fastest_plan
-from collc.application.compile.schedule_build import build_schedule
+from collc.application.compile.compilation import build_schedule
+from collc.application.compile.planning import BuildInput
+from collc.application.emit import file_times
+from collc.application.emit.file_times import faster_plan, fastest_plan
 from collc.application.program_files import load_files, read_program
 from collc.application.settings import Settings
 from collc.msccl.options import MscclOptions
 from collc.msccl.simulating import plan_time
-from collc.passes.context import PassContext
+from collc.passes.registry import PassContext
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -86,7 +86,7 @@ def test_the_faster_plan_is_taken(faster: str, monkeypatch: pytest.MonkeyPatch) 
         assert on is network
         return 1 if (module is direct) == (faster == "direct") else 2
 
-    monkeypatch.setattr(plan_choice, "_time", time)
+    monkeypatch.setattr(file_times, "_time", time)
     chosen = faster_plan(direct, network, OPTIONS, again, PassContext())
     assert chosen.network is (direct if faster == "direct" else switched).network
     assert asked == [False]

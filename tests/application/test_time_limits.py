@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from collc.application.compile import planning, schedule_build
+from collc.application.compile import compilation, planning
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Settings
@@ -237,7 +237,7 @@ def test_an_error_that_c_code_makes_of_it_is_out_of_time() -> None:
 
 def test_what_follows_the_search_has_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The schedule is bounded, checked and written in full, with a note that says how long that took."""
-    original = schedule_build.plan_schedule
+    original = compilation.plan_schedule
 
     def planned(given: planning.BuildInput) -> planning.Plan:
         plan = original(given)
@@ -245,7 +245,7 @@ def test_what_follows_the_search_has_no_limit(tmp_path: Path, monkeypatch: pytes
         return plan
 
     replace_tacos(monkeypatch, stuck)
-    monkeypatch.setattr(schedule_build, "plan_schedule", planned)
+    monkeypatch.setattr(compilation, "plan_schedule", planned)
     text = RING.replace("RUN", "all_gather").replace("emit ten", "emit msccl emit ten emit report emit trace")
     report = compiled(text, tmp_path, synthesizer="tacos")
     assert (report.exit, set(report.checks.values())) == (0, {"ok"})

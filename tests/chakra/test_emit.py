@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from collc.application.simulate.module_simulation import simulated_module
 from collc.application.simulate.simulating import SimulationSettings, simulate_file
-from collc.application.verify.file_verification import Expectation, verify_file
-from collc.application.verify.trace_verification import verify_traces
+from collc.application.verify.file_verification import Expectation, verify_file, verify_traces
 from collc.base.diagnostics import SourceError
 from collc.base.units import serialization_time
 from collc.chakra import reader
@@ -81,6 +80,7 @@ def compiled(folder: Path, network: str, run: str) -> Path:
     return folder / "c"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_traces_take_the_time_of_the_schedule(case, tmp_path):
     """And 1 ns for each reduction on the longest chain, which is at most one for each NPU."""

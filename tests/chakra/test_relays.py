@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.verify.trace_verification import verify_traces
+from collc.application.verify.file_verification import verify_traces
 from collc.emit.chakra import write_chakra
 from collc.synthesis.exchange import exchange
 from collc.synthesis.tacos import tacos

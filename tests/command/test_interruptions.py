@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.compile import schedule_build
-from collc.application.compile.build_input import BuildInput
+from collc.application.compile import compilation
+from collc.application.compile.planning import BuildInput
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.command.cli import main
 
@@ -29,14 +29,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fail_schedule(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
     """The schedule with this name raises an unexpected error."""
-    original = schedule_build.plan_schedule
+    original = compilation.plan_schedule
 
     def planned(given: BuildInput) -> object:
         if given.request.name == name:
             raise error
         return original(given)
 
-    monkeypatch.setattr(schedule_build, "plan_schedule", planned)
+    monkeypatch.setattr(compilation, "plan_schedule", planned)
 
 
 ERRORS = {
@@ -131,6 +131,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("finite", ["True", "False"])
 @pytest.mark.parametrize(
     ("handler", "printed"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collc.base.diagnostics import Diagnostic, Note
-from collc.base.rendering import fold_repeated
+from collc.base.diagnostics import Diagnostic, Note, fold_repeated
 
 
 def warning(message: str, *notes: str, code: str = "C0101", warning: bool = True) -> Diagnostic:

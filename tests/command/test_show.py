@@ -12,7 +12,7 @@ import pytest
 from lxml import html
 
 from collc.application.show.picture_kinds import PICTURE_KINDS
-from collc.application.show.report_subject import alternatives_of
+from collc.application.show.report_page import alternatives_of
 from collc.base.units import format_time
 from collc.command.cli import main
 from collc.ten.demand import Op

@@ -6,8 +6,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from collc.design.problem import DesignProblem, NetworkDimension, Objective, Row, default_tiers
-from collc.design.time_expression import TimeExpression, collective_time, constant, weighted_sum
+from collc.design.problem import (
+    DesignProblem,
+    NetworkDimension,
+    Objective,
+    Row,
+    TimeExpression,
+    collective_time,
+    constant,
+    default_tiers,
+    weighted_sum,
+)
 from collc.source.elaboration.designs import default_prices
 
 NETWORKS = {

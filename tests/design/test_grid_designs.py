@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.application.design.design_report import DesignReport
-from collc.application.design.designs import solve_designs
+from collc.application.design.designs import DesignReport, solve_designs
 from collc.base.diagnostics import SourceFile
 from collc.command.cli import main
 

@@ -10,8 +10,19 @@ from scipy.optimize import minimize
 
 from collc.design.convex import LinearTime
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, NetworkDimension, NoDesign, NoDesignReason, Objective, Row
-from collc.design.time_expression import TimeExpression, collective_time, constant, largest, weighted_sum
+from collc.design.problem import (
+    DesignProblem,
+    NetworkDimension,
+    NoDesign,
+    NoDesignReason,
+    Objective,
+    Row,
+    TimeExpression,
+    collective_time,
+    constant,
+    largest,
+    weighted_sum,
+)
 from tests.cpu_time import at_most
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 
@@ -101,6 +112,7 @@ def compare(seed: int, objective: Objective) -> str:
     return "equal" if other <= found.objective * (1 + 1e-6) else "better"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("objective", [Objective.TIME, Objective.PRODUCT])
 def test_against_slsqp(objective: Objective) -> None:
     outcomes = [compare(seed, objective) for seed in range(8)]

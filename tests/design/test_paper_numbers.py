@@ -9,8 +9,7 @@ import pytest
 
 from collc.design.comparison import smart
 from collc.design.optimize import optimum
-from collc.design.problem import DesignProblem, NetworkDimension, Objective, Row
-from collc.design.time_expression import collective_time
+from collc.design.problem import DesignProblem, NetworkDimension, Objective, Row, collective_time
 from collc.design.training_time import traffic
 from collc.source.elaboration.designs import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of

@@ -7,7 +7,7 @@ from fractions import Fraction
 from collc.base.diagnostics import SourceFile
 from collc.source import load_program
 from collc.source.elaboration.designs import default_prices
-from collc.source.std_listing import std_source
+from collc.source.standard_library import std_source
 from collc.ten.training import TIERS, PartCosts
 
 HEAD = """

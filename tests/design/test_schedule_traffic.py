@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import collc
-from collc.design.schedule_traffic import bandwidths, link_bytes, links_per_npu, schedule_traffic
-from collc.design.training_time import traffic
+from collc.design.training_time import bandwidths, link_bytes, links_per_npu, schedule_traffic, traffic
 
 TWO = """
 import std.topologies

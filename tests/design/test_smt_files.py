@@ -11,9 +11,8 @@ import z3
 
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, ExactRow, NoDesign, Objective
-from collc.emit.libra import smt
-from collc.emit.libra.model import LibraModel
-from collc.emit.libra.smt import cost_ranges, smt_text
+from collc.emit.libra import solver_files
+from collc.emit.libra.solver_files import LibraModel, cost_ranges, smt_text
 from collc.source.elaboration.designs import default_prices
 from tests.design.papers import TRAFFIC, dimensions, problem, time_of
 from tests.design.test_libra_files import EXAMPLE, LOOPS, solved, training
@@ -128,7 +127,7 @@ def test_random_designs() -> None:
 @pytest.mark.parametrize("objective", [Objective.TIME, Objective.PRODUCT])
 def test_exact_arithmetic_agrees_to_a_millionth(objective: Objective, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random designs: linear arithmetic on fractions proves that none is better by a millionth."""
-    monkeypatch.setattr(smt, "BETTER", 1 - Fraction(1, 10**6))
+    monkeypatch.setattr(solver_files, "BETTER", 1 - Fraction(1, 10**6))
     proved = 0
     for seed in range(100, 200):
         try:

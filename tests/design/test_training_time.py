@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceFile
-from collc.design.problem import default_tiers
-from collc.design.time_expression import collective_time, constant, largest, weighted_sum
+from collc.design.problem import collective_time, constant, default_tiers, largest, weighted_sum
 from collc.design.training_time import communication_time, group_traffic, traffic, training_time
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.training import KINDS, LOOPS, LayerTraffic, LoopNode, TrainingLayer, Workload, group_parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collc.emit.mscclpp import plan_lines
+from collc.emit.msccl import plan_lines
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plans_of

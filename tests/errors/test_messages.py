@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.base.diagnostics import CollcError, SourceFile
-from collc.base.rendering import render
+from collc.base.diagnostics import CollcError, SourceFile, render
 from collc.source.parsing.parse import parse
 
 HERE = Path(__file__).parent

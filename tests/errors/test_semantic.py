@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collc.base.diagnostics import CollcError
-from collc.base.rendering import render
+from collc.base.diagnostics import CollcError, render
 from collc.codes import catalogue
 from collc.source import load_program
 

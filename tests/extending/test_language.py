@@ -16,8 +16,8 @@ from collc.application.verify.named_collectives import collective_named
 from collc.base import resources
 from collc.base.diagnostics import UsageError
 from collc.simulation.bandwidth import bus_factor
-from collc.source import scopes, textbook_names
-from collc.source.std_listing import std_entries
+from collc.source import scopes
+from collc.source.standard_library import std_entries, textbook_names
 from collc.ten import standard_collectives
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def example(title: str) -> str:
     return block
 
 
-CACHES = (standard_collectives.shapes, scopes._module_with, textbook_names.textbook_names)
+CACHES = (standard_collectives.shapes, scopes._module_with, textbook_names)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_collective_is_one_declaration(library: None, tmp_path: Path, using: s
 def test_every_part_finds_it(library: None) -> None:
     entries = {entry.name: entry for entry in std_entries()}
     assert entries["shift"].summary.startswith("Member i ends with the buffer of the member before it")
-    assert textbook_names.textbook_names("shift") == ("neighbours",)
+    assert textbook_names("shift") == ("neighbours",)
     shape = standard_collectives.shapes()["shift"]
     assert (shape.start, shape.end, shape.reduces, shape.parts(4), shape.blocks(4)) == ("block", "some", False, 1, 4)
     assert bus_factor("shift", 4) is None  # nccl-tests have no such collective

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from collc.application.file_kinds import call_for
-from collc.application.show.threadblock_picture import threadblock_picture
+from collc.application.show.report_page import threadblock_picture
 from collc.base.diagnostics import CheckFailed, UsageError
 from collc.command.cli import main
 from collc.msccl.inspecting import inspect_file, inspect_plan, ranges

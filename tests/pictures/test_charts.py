@@ -6,9 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.pictures.axes import Axis, bytes_label, number_label, percent_label, range_of, rate_label, time_label
-from collc.pictures.charts import WIDTH, Bars, Reference, Series, bar_chart, heat_map, line_chart
+from collc.pictures.charts import (
+    WIDTH,
+    Axis,
+    Bars,
+    Reference,
+    Series,
+    bar_chart,
+    bytes_label,
+    heat_map,
+    line_chart,
+    number_label,
+    percent_label,
+    range_of,
+    rate_label,
+    time_label,
+)
 from collc.pictures.picture import (
+    MOST_MARKS,
     THEMES,
     colors_of,
     escape_text,
@@ -84,13 +99,13 @@ def test_references_of_bars_have_lines_of_their_own() -> None:
     assert {"bound: 8us", "ideal: 7.9us"} <= set(texts(picture))
 
 
-@pytest.mark.parametrize("size", [2, 16, 49, 51, 120])
+@pytest.mark.parametrize("size", [2, 16, 39, 40, 120])
 def test_heat_maps_of_any_size(size: int) -> None:
     names = [f"npu[{k // 8}, {k % 8}]" for k in range(size)]
     values = [[None if i == j else float(i + j) for j in range(size)] for i in range(size)]
     picture = heat_map(names, names, values, title="t", value=Axis("bytes", text=bytes_label), row_title="sender")
     assert overlaps(picture) == []
-    if size * (size - 1) <= 2500:
+    if size * (size - 1) <= MOST_MARKS:
         assert len(tips(picture)) == size * (size - 1)
     else:
         assert 1 < len(root_of(picture).findall(f".//{SVG}g/{SVG}g")) <= 16
@@ -140,7 +155,7 @@ def test_labels() -> None:
     assert [percent_label(x) for x in (0, 0.625, 1)] == ["0 %", "62.5 %", "100 %"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(st.lists(st.floats(1e-3, 1e15), min_size=1, max_size=5), st.sampled_from(["linear", "log", "log2"]))
 def test_ticks_are_in_the_range_and_ascend(values: list[float], scale: str) -> None:
     axis = Axis("x", scale)  # pyright: ignore[reportArgumentType]

@@ -7,8 +7,7 @@ import re
 from lxml import html
 
 from collc.base.tables import Table
-from collc.pictures.axes import Axis
-from collc.pictures.charts import Bars, bar_chart
+from collc.pictures.charts import Axis, Bars, bar_chart
 from collc.pictures.page import Facts, Figure, Page, Panel, Remarks, Section
 
 EVIL = '</title><script>alert(1)</script><img src=x onerror=alert(2)>"&\x00'

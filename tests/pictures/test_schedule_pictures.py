@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from collc.application.simulate.module_simulation import simulated_module
-from collc.pictures.axes import bytes_label, time_label
+from collc.pictures.charts import bytes_label, time_label
 from collc.pictures.link_use import LinkUse, use_of_schedule, use_of_simulation
+from collc.pictures.picture import MOST_MARKS
 from collc.pictures.schedule_pictures import (
-    MOST_BARS,
     MOST_ROWS,
-    MOST_TRANSFERS,
     SPANS,
     gantt_picture,
     load_map,
@@ -156,10 +155,10 @@ def repeated(use: LinkUse, times: int) -> LinkUse:
 
 def test_long_schedules_are_limited_and_say_so(use: LinkUse) -> None:
     long = repeated(use, 60)
-    assert len(long) > MOST_BARS > MOST_TRANSFERS
+    assert len(long) > MOST_MARKS
     ten = ten_picture(long)
-    assert len(tips(ten)) == MOST_TRANSFERS
-    assert f"{MOST_TRANSFERS} of {len(long)} transfers" in texts(ten)
+    assert len(tips(ten)) == MOST_MARKS
+    assert f"{MOST_MARKS} of {len(long)} transfers" in texts(ten)
     gantt = gantt_picture(long)
     assert len(tips(gantt)) < len(long) / 2
     assert sum(int(tip.split(": ")[1].split(" ")[0]) for tip in tips(gantt)) == len(long)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
-from collc.base.rendering import messages_as_json, render
+from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span, messages_as_json, render
 
 
 def message(text: str, start: int, end: int, **more: object) -> Diagnostic:

@@ -6,7 +6,7 @@ import pytest
 
 from collc.base.diagnostics import SourceFile, UsageError
 from collc.source.parsing.parse import parse
-from collc.source.std_listing import std_entries, std_source
+from collc.source.standard_library import std_entries, std_source
 
 
 def test_every_declaration_has_its_line() -> None:

@@ -17,8 +17,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import Core, core_kinds
-from collc.synthesis.exchange.line_rounds import odd_ring_exchange
+from collc.synthesis.exchange.cores import Core, core_kinds, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.retiming import retime
 from collc.synthesis.tacos import tacos
@@ -286,6 +285,7 @@ def test_random_networks(data: st.DataObject) -> None:
     planned(net, demand, data.draw(st.sampled_from(list(LinkModel))))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("net", [grid(8, 8, wrap=True), grid(8, 8)], ids=["torus", "mesh"])
 def test_auto_exchanges_what_is_small_on_large_networks(net: Network) -> None:
     demand = all_reduce(net.npus.tolist(), 128)

@@ -9,8 +9,7 @@ import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.graph.dimensions import find_dimensions
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import choose_orders
 from collc.synthesis.conditions import conditions_of
@@ -85,7 +84,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("synthesizer", [Synthesize("hierarchical"), Synthesize("themis")])
 @pytest.mark.parametrize("model", list(LinkModel))
 @pytest.mark.parametrize("net", NETWORKS)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collc.application.compile.build_input import BuildInput
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.schedule_build import build_schedule
+from collc.application.compile.planning import BuildInput
 from collc.application.settings import Settings
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import SourceFile
@@ -169,6 +169,7 @@ def test_textbook_algorithms_run_on_a_torus(using: str) -> None:
     assert verify_schedule(module, large=0).ok
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("network", ["switched(8, {})", "hypercube(3, {})", "line(8, {})", "ring(8, {})"])
 @pytest.mark.parametrize("using", ["direct", "recursive_halving_doubling"])
 def test_textbook_algorithms_run_on_all_networks(network: str, using: str) -> None:

@@ -121,6 +121,7 @@ def test_one_switch_is_kept_busy(chunks: int, most: int):
     assert by_swarm(Module("m", switched(8), reduce(eight, chunks=chunks))) <= (most + 1) * STEP
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("net", "chunks"),
     [
@@ -155,6 +156,7 @@ def nodes(count: int) -> Network:
     return network(8 * count, links, switches=count + 8, shape=(count, 8))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backward", [False, True], ids=["broadcast", "reduce"])
 @pytest.mark.parametrize(("count", "chunks", "ratio"), [(2, 8, 1.2), (2, 24, 1.25), (3, 16, 1.75)])
 def test_nodes_share_out_their_slow_links(count: int, chunks: int, ratio: float, backward: bool):
@@ -257,7 +259,7 @@ def test_auto_chooses_swarm_for_chunks_of_few_holders_and_many_receivers():
         assert result.algorithm != "swarm"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_worlds(seed: int):
     """Direct links, switches of all kinds, both models, reductions and copies: valid, never better than the bound."""
@@ -279,8 +281,8 @@ def test_paths_through_thousands_of_switches() -> None:
 def test_an_attempt_that_takes_more_work_than_allowed_is_given_up() -> None:
     module = Module("m", fully_connected(6), all_to_all(list(range(6)), chunks=4))
     meter = WorkMeter(most=1_000)
-    with pytest.raises(NoSchedule, match="much more work than estimated"):
-        solve(module, lambda task: swarm(task, Effort(work=meter)))
+    with pytest.raises(NoSchedule, match="stopped before it had a schedule"):
+        solve(module, lambda task: swarm(task, Effort().with_work(meter)))
     assert meter.spent < 3_000
     whole = WorkMeter(1)
     solve(module, lambda task: swarm(task, Effort(work=whole)))

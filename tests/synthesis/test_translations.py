@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from collc.graph.translations import find_translations
 from collc.ten.endpoint import Endpoint
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
 from collc.ten.transform import remove_parts
-from collc.ten.translations import Translations
 from tests.support import dgx1, fully_connected, grid, hypercube, network, ring, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled
 
@@ -74,6 +74,7 @@ def test_networks_with_equal_npus_have_one_orbit(net: Network) -> None:
     check(net, group)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("net", TRANSITIVE, ids=lambda net: net.name)
 @pytest.mark.parametrize("seed", range(2))
 def test_device_numbers_do_not_matter(net: Network, seed: int) -> None:

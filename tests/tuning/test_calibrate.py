@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collc.application.tune.calibration import fit_line
 from collc.command.cli import main
-from collc.tuning.measurements import fit_line
 
 HALF = "   time   algbw   busbw #wrong"
 HEAD = f"#       size         count      type   redop    root  {HALF}  {HALF}\n"

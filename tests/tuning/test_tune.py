@@ -15,6 +15,7 @@ from typing import ClassVar
 import pytest
 
 from collc.application.program_files import load_files, read_program
+from collc.application.tune import tuning_report
 from collc.application.tune.tuning import tuned_sizes
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
@@ -353,13 +354,12 @@ def test_a_group_has_files_by_rank() -> None:
 def test_a_file_that_fails_its_checks_is_not_published(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from collc.application.tune import tuning_files
     from collc.emit.output import WrittenFile
 
     def failing(*_arguments: object) -> WrittenFile:
         return WrittenFile({"race": "failed"})
 
-    monkeypatch.setattr(tuning_files, "write_msccl", failing)
+    monkeypatch.setattr(tuning_report, "write_msccl", failing)
     assert main([*WORDS, "ring", "--emit", "msccl", "-o", "out"]) == 4
     assert "S0401" in capsys.readouterr().err
     assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]

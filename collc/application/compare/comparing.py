@@ -8,16 +8,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from collc.application.compare.alternatives import Alternative, simulated_alternatives, standard_of
 from collc.application.file_kinds import kind_of
 from collc.application.settings import Progress
-from collc.application.simulate.module_simulation import simulated_module
+from collc.application.simulate.module_simulation import (
+    Alternative,
+    simulated_alternatives,
+    simulated_module,
+    standard_of,
+)
 from collc.application.simulate.simulating import compiled_module
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, percent, shown_bytes, shown_rate
-from collc.pictures.axes import Axis
-from collc.pictures.charts import Bars, Reference, bar_chart
+from collc.pictures.charts import Axis, Bars, Reference, bar_chart
 from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound

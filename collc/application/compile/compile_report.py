@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from collc.application.reports import Reports, html_of
-from collc.base.diagnostics import Diagnostic, Exit
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Diagnostic, Exit, Outcome
 from collc.base.tables import Column, Table, table_of
 from collc.base.units import format_time, percent
 from collc.ten.module import Module, ParetoPoint
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from collc.emit.output import RunRanks
-    from collc.ten.transfer_table import Library
+    from collc.ten.module import Library
 
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of every schedule, made before any file is written."""

@@ -112,7 +112,9 @@ def write_files(
         is_folder = kind.output == "folder" and not kind.main_file
         destination = Destination(path_inside(folder, name, emit.span, is_folder=is_folder), draft)
         emission = Emission(
-            module, destination, emit.options, network, partial(progress, None), lambda: page(combine(written))
+            *(kind.name, module, destination, emit.options, network),
+            announce=partial(progress, None),
+            page=lambda: page(combine(written)),
         )
         try:
             file = kind.write(emission)
@@ -121,7 +123,9 @@ def write_files(
             raise type(error)(*(d if d.span else replace(d, span=emit.span) for d in renamed)) from error
         messages = [_with_final_names(message, destination) for message in file.diagnostics]
         if "failed" in file.checks.values() and messages:
-            messages[0] = _as_internal_fault(messages[0], destination.path)
+            path = destination.path
+            note = Note(f"the file that collc generated is wrong, so {path} was not written; please report the program")
+            messages[0] = replace(messages[0], notes=(*messages[0].notes, note))
         written.append(replace(file, diagnostics=tuple(messages)))
         if file.ranks:
             ranks[ranks_name(name)] = file.ranks
@@ -151,14 +155,8 @@ def _with_final_names(message: Diagnostic, destination: Destination) -> Diagnost
     )
 
 
-def _as_internal_fault(message: Diagnostic, path: Path) -> Diagnostic:
-    """A message about a file of collc's own that fails a check, with a note that collc is at fault."""
-    note = Note(f"the file that collc generated is wrong, so {path} was not written; please report the program")
-    return replace(message, notes=(*message.notes, note))
-
-
 def emits_of(request: ScheduleRequest, more: Sequence[str]) -> tuple[EmitRequest, ...]:
-    """The files to write: those of the program, and one of each kind of `more` that the program does not name.
+    """The files that the program names, and one of each kind of `more` that the program does not name.
 
     `msccl_stages` without options has those of the program's first `msccl`.
     """

@@ -1,4 +1,7 @@
-"""The schedule of a request: by the synthesizer or, if its search ends without any, along shortest paths."""
+"""The schedule of a request: what it is built from, and how it is found.
+
+The synthesizer finds it, or, if its search ends without any, all chunks take shortest paths.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,36 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, cast
 
-from collc.application.compile.build_input import BuildInput
 from collc.application.compile.chunk_search import Attempt, ChunkSearch
-from collc.application.compile.output_files import check_feasible, stays_in_groups, switch_options
+from collc.application.compile.output_files import check_feasible, emits_of, stays_in_groups, switch_options
+from collc.application.compile.ring_order import RINGS, along_links
+from collc.application.settings import Progress, Settings
 from collc.base.diagnostics import CheckFailed, Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
 from collc.emit.kinds import EMIT_KINDS
 from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
-from collc.passes.context import Pass, PassContext
-from collc.passes.registry import Fixed, Invert, ShortestPaths, Synthesize
-from collc.source.program import ScheduleRequest
+from collc.passes.registry import (
+    Fixed,
+    HandwrittenRun,
+    Invert,
+    Pass,
+    PassContext,
+    ShortestPaths,
+    Synthesize,
+    Value,
+    make_pass,
+    parse_pipeline,
+)
+from collc.passes.synthesizers import COMMON
+from collc.source.program import EmitRequest, ScheduleRequest
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.task import Effort
+from collc.ten.algorithm import AlgorithmSends
 from collc.ten.module import Module
-from collc.ten.schedule import RowSchedule, Transfers
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 
 NUMBERS_IN_TIME: Final = 4
 """With `chunks: auto`, the equal parts of the time limit of which each number of chunks gets one."""
@@ -183,7 +201,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
         if has_plan(module, plan):
             if given.time_limit is not None or "auto" not in [step.name for step in passes]:
                 return module
-            from collc.application.compile.plan_choice import faster_plan
+            from collc.application.emit.file_times import faster_plan
 
             silent = BuildInput(given.request, given.settings, given.progress)
 
@@ -203,7 +221,10 @@ def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContex
     for step in passes:
         given.progress(None, f"running {step.name}")
         if confine and isinstance(step, Fixed):
-            module = blank = laid_out_inside(module, whole, context)
+            try:
+                module = blank = step.run(module, context)
+            except SourceError:  # they leave their groups
+                module = blank = step.run(whole, context)
             continue
         module = step.run(module, context)
         if step.name in settings.print_after:
@@ -245,14 +266,6 @@ def confined_module(module: Module) -> Module:
     return replace(module, network=network, notes=(*module.notes, note))
 
 
-def laid_out_inside(module: Module, whole: Module, context: PassContext) -> Module:
-    """The confined module with the runs whose algorithms are written by hand; `whole` if they leave their groups."""
-    try:
-        return Fixed().run(module, context)
-    except SourceError:
-        return Fixed().run(whole, context)
-
-
 def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:
     """The synthesized module; if chunks of a run leave its group, the runs planned one after another instead.
 
@@ -277,3 +290,106 @@ def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Mo
     why = "planned together, chunks would leave their groups"
     note = f"the runs are planned one after another by {_AROUND_OTHERS}: {why}"
     return replace(planned, network=network, algorithm=_AROUND_OTHERS, notes=(*module.notes, note), planned=None)
+
+
+@dataclass(frozen=True, eq=False)
+class BuildInput:
+    """What a schedule is compiled from. Of an option the settings decide, else the `synthesize` statement, else the
+    default.
+
+    module_text: receives the modules that `Settings.print_after` asks for. interrupted: whether a signal has asked to
+    end the search.
+    """
+
+    request: ScheduleRequest
+    settings: Settings
+    progress: Progress = lambda _share, _phase: None
+    module_text: Callable[[str], None] = lambda _text: None
+    interrupted: Callable[[], bool] = lambda: False
+
+    @property
+    def emits(self) -> tuple[EmitRequest, ...]:
+        """The files to write; their kinds also decide which schedules are fit."""
+        return emits_of(self.request, self.settings.emit)
+
+    def _value(self, name: str, setting: Value | None) -> Value | None:
+        """The setting, else the option of the program (times in seconds), else the default."""
+        if setting is not None:
+            return setting
+        option = self.request.options.get(name)
+        if option is None:
+            return COMMON[name].default
+        if option.type == "time":
+            return float(cast("float", option.value)) / 1e12
+        return cast("Value", option.value)
+
+    @property
+    def link_model(self) -> LinkModel:
+        """The link model that the schedule is made for."""
+        return LinkModel(str(self._value("link_model", self.settings.link_model)))
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds for the search; None: no limit."""
+        limit = self._value("time_limit", self.settings.time_limit)
+        return None if limit is None else float(limit)
+
+    def context(
+        self,
+        stop: Callable[[], bool],
+        work: Fraction = Fraction(1),
+        earlier: dict[str, list[float]] | None = None,
+    ) -> PassContext:
+        """What the passes receive besides the module: algorithms written by hand, and how long to search.
+
+        stop: polled by the synthesizers; True ends the search. work, earlier: see `Effort`.
+        """
+        settings = self.settings
+        effort = Effort(
+            seed=int(self._value("seed", settings.seed) or 0),
+            trials=int(self._value("trials", settings.trials) or 0),
+            threads=int(self._value("threads", settings.threads) or 0),
+            stop=stop,
+            progress=self.progress,
+            time_limit=self.time_limit,
+            work_part=work,
+            earlier=earlier,
+            library=StandardAlgorithms(),
+        )
+        handwritten = {
+            number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)
+            for number, run in enumerate(self.request.runs)
+            if run.moves is not None
+        }
+        return PassContext(handwritten, effort, self.request.allow_congestion)
+
+    def _statements(self, number: int, moves: AlgorithmSends) -> AlgorithmSends:
+        """The statements of a run; a ring of the standard library follows links if the group has such a cycle."""
+        request, run = self.request.runs[number], self.request.demand.runs[number]
+        if request.library and request.algorithm in RINGS and run.standard is not None:
+            first = int(self.request.demand.first_chunk[number])
+            return along_links(self.request.network, run, moves, request.algorithm, first)
+        return moves
+
+    def pipeline(self) -> tuple[Pass, ...]:
+        """The passes to run: the pipeline of the settings, else layout by hand, synthesizer and inversion as needed."""
+        if self.settings.passes is not None:
+            return parse_pipeline(self.settings.passes)
+        if all(run.moves is not None for run in self.request.runs):
+            return (Fixed(),)
+        synthesizer = self.settings.synthesizer or self.request.synthesizer
+        return (*self.by_hand(), make_pass(synthesizer, self.own_options), Invert())
+
+    def by_hand(self) -> tuple[Pass, ...]:
+        """The pass that lays out the runs whose algorithms are written by hand, if there are any."""
+        return (Fixed(),) if self.request.is_handwritten else ()
+
+    @property
+    def own_options(self) -> dict[str, Value | None]:
+        """The options that only the synthesizer has that runs.
+
+        The program's options of another synthesizer do not apply to one that the settings name.
+        """
+        if self.settings.synthesizer is not None:
+            return {}
+        return {name: self._value(name, None) for name in self.request.options if name not in COMMON}

@@ -6,18 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from collc.application.design.design_report import DesignReport
-from collc.application.design.designs import problem_of, solved_design
-from collc.base.diagnostics import Exit, NoSchedule, SourceError
-from collc.base.rendering import fold_repeated, render
+from collc.application.design.designs import DesignReport, problem_of, solved_design
+from collc.base.diagnostics import Exit, NoSchedule, SourceError, fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time
 from collc.base.wording import plural
-from collc.design.comparison import Alternative, Communication, compared
+from collc.design.comparison import Alternative, Communication, compare_designs
 from collc.design.optimize import optimum
 from collc.design.problem import DesignProblem, NoDesign, Row
-from collc.pictures.axes import Axis, number_label, percent_label, rate_label
-from collc.pictures.charts import Bars, Series, bar_chart, line_chart
+from collc.pictures.charts import Axis, Bars, Series, bar_chart, line_chart, number_label, percent_label, rate_label
 from collc.pictures.network_picture import network_picture
 from collc.pictures.page import Block, Facts, Figure, Panel, Remarks, Section
 from collc.pictures.picture import Picture
@@ -79,7 +76,7 @@ def _budgets(problem: DesignProblem, communication: Communication, solved: Seque
         rows[number] = replace(rows[number], limit=rows[number].limit * factor)
         other = replace(problem, rows=tuple(rows))
         try:
-            choices = solved if factor == 1 else compared(other, communication, optimum(other).bandwidth)
+            choices = solved if factor == 1 else compare_designs(other, communication, optimum(other).bandwidth)
         except NoDesign:
             continue
         points.append((rows[number].limit * unit, choices))
@@ -110,15 +107,6 @@ def bandwidths_picture(subject: DesignSubject) -> Picture:
         [Bars(_label(choice), [rate * _GIGA for rate in choice.bandwidth]) for choice in subject.report.choices],
         title="Bandwidth per dimension",
         value=Axis("bandwidth of an NPU", text=rate_label),
-    )
-
-
-def _utilisation(subject: DesignSubject) -> Picture:
-    return bar_chart(
-        subject.dimensions,
-        [Bars(_label(choice), choice.utilisation) for choice in subject.report.choices],
-        title="Utilisation per dimension",
-        value=Axis("share of the communication time in which it sends", text=percent_label),
     )
 
 
@@ -172,12 +160,22 @@ def design_section(subject: DesignSubject) -> Section:
     summary = (
         f"minimize {report.objective} for {workloads} on {report.topology} ({plural(len(request.network.npus), 'NPU')})"
     )
+    utilisation = bar_chart(
+        subject.dimensions,
+        [Bars(_label(choice), choice.utilisation) for choice in report.choices],
+        title="Utilisation per dimension",
+        value=Axis("share of the communication time in which it sends", text=percent_label),
+    )
     panels = [
         Panel("Summary", _summary(report)),
-        Panel("Bandwidths", [Figure(bandwidths_picture(subject)), Figure(_utilisation(subject))]),
+        Panel("Bandwidths", [Figure(bandwidths_picture(subject)), Figure(utilisation)]),
     ]
-    if blocks := _budget_blocks(subject):
-        panels.append(Panel("Budgets", blocks))
+    drawn = (budgets_picture(subject), speedup_picture(subject), performance_picture(subject))
+    figures = [Figure(picture) for picture in drawn if picture is not None]
+    if subject.budgets is not None and figures:
+        missing = f" {plural(subject.budgets.missing, 'budget')} have no solution." if subject.budgets.missing else ""
+        note = f"The design at other budgets; the other constraints stay.{missing}"
+        panels.append(Panel("Budgets", [replace(figures[0], caption=note), *figures[1:]]))
     panels.append(Panel("Network", [Figure(network_picture(request.network, title="Topology"), "Numbers are ranks.")]))
     return Section(request.name, summary, ("solved", "ok"), panels)
 
@@ -197,15 +195,3 @@ def _summary(report: DesignReport) -> list[Block]:
     if report.diagnostics:
         blocks.append(Remarks("Messages", [render((m,)) for m in fold_repeated(report.diagnostics)], code=True))
     return blocks
-
-
-def _budget_blocks(subject: DesignSubject) -> list[Block]:
-    budgets = subject.budgets
-    drawn = (budgets_picture(subject), speedup_picture(subject), performance_picture(subject))
-    pictures = [picture for picture in drawn if picture is not None]
-    if budgets is None or not pictures:
-        return []
-    note = "The design at other budgets; the other constraints stay." + (
-        f" {plural(budgets.missing, 'budget')} have no solution." if budgets.missing else ""
-    )
-    return [Figure(pictures[0], note), *(Figure(picture) for picture in pictures[1:])]

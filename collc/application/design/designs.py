@@ -1,18 +1,29 @@
-"""The designs of a program: solved, compared with closed forms, and written to files."""
+"""The designs of a program: solved, compared with closed forms, written to files, and reported as a table or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from collc.application.design.design_report import DesignReport, DesignsReport
 from collc.application.emit.libra_files import write_libra
+from collc.application.reports import Reports, html_of
 from collc.application.settings import OUTPUT_HINT
 from collc.base.atomic_files import open_draft
-from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, Note, SourceError, SourceFile, Span, UsageError
+from collc.base.diagnostics import (
+    CollcError,
+    Diagnostic,
+    Exit,
+    NoSchedule,
+    Note,
+    SourceError,
+    SourceFile,
+    Span,
+    UsageError,
+)
+from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
@@ -21,8 +32,9 @@ from collc.source.elaboration.elaborate import load_program
 from collc.source.program import DesignRequest, Program
 
 if TYPE_CHECKING:
-    from collc.design.comparison import Communication
+    from collc.design.comparison import Alternative, Communication
     from collc.design.problem import DesignProblem, ExactRow, NetworkDimension, NoDesign
+
 
 PICOSECONDS: Final = 1000
 """In a nanosecond."""
@@ -42,14 +54,24 @@ def solve_designs(
     """Solve all designs of a program, or the one named `only`. Errors that concern one design are in its report.
 
     definitions: values of the program's params. output: folder that the files are written to. Raises SourceError if the
-    program is wrong, UsageError if it has no design (of that name).
+    program is wrong, if a kind of file is not for designs (U0205) or a folder is named twice (U0204); UsageError if the
+    program has no design (of that name).
     """
     program = load_program(source, definitions)
     chosen = chosen_designs(program, only)
     if not chosen:
         hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
-    _check_folders(chosen)
+    taken: dict[str, Span] = {}
+    for design, emit in [(one, emit) for one in chosen for emit in one.emits]:
+        if not EMIT_KINDS[emit.kind].of_designs:
+            hint = 'write: emit libra("pod/")'
+            raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
+        main_file = str(Path(EMIT_KINDS[emit.kind].path(emit.path, design.name)))
+        if main_file in taken:
+            notes = (Note("the other is written here", taken[main_file]),)
+            raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
+        taken[main_file] = emit.span
     return DesignsReport(tuple(solved_design(request, output) for request in chosen))
 
 
@@ -62,23 +84,9 @@ def chosen_designs(program: Program, only: str | None) -> list[DesignRequest]:
     return [design for design in program.designs if only in (None, design.name)]
 
 
-def _check_folders(designs: Sequence[DesignRequest]) -> None:
-    """Raise SourceError for a kind of file that is not for designs (U0205), and for a folder named twice (U0204)."""
-    taken: dict[str, Span] = {}
-    for design, emit in [(one, emit) for one in designs for emit in one.emits]:
-        if not EMIT_KINDS[emit.kind].of_designs:
-            hint = 'write: emit libra("pod/")'
-            raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
-        main_file = str(Path(EMIT_KINDS[emit.kind].path(emit.path, design.name)))
-        if main_file in taken:
-            notes = (Note("the other is written here", taken[main_file]),)
-            raise SourceError(Diagnostic("U0204", f"'{design.name}' is written twice to one folder", emit.span, notes))
-        taken[main_file] = emit.span
-
-
 def solved_design(request: DesignRequest, output: Path | None = None) -> DesignReport:
     """Solve a design, compare it with closed forms and write its files. Errors are in the report."""
-    from collc.design.comparison import compared, left_out
+    from collc.design.comparison import compare_designs, left_out
     from collc.design.optimize import optimum
     from collc.design.problem import NoDesign
 
@@ -90,7 +98,7 @@ def solved_design(request: DesignRequest, output: Path | None = None) -> DesignR
             best = optimum(problem)
         except NoDesign as error:
             raise _no_design(error, request) from error
-        choices = compared(problem, communication, best.bandwidth)
+        choices = compare_designs(problem, communication, best.bandwidth)
         report = replace(
             report,
             dimensions=problem.dimensions,
@@ -128,7 +136,7 @@ def _write_files(report: DesignReport, request: DesignRequest, problem: DesignPr
     """The report with the files that were written."""
     from collc.design.training_time import training_time
     from collc.emit.libra.inputs import obstacle
-    from collc.emit.libra.model import LibraModel, TrainedTime
+    from collc.emit.libra.solver_files import LibraModel, TrainedTime
 
     if not request.emits:
         return report
@@ -170,8 +178,7 @@ def problem_of(request: DesignRequest) -> tuple[DesignProblem, Communication]:
     import numpy as np
 
     from collc.design.comparison import Communication
-    from collc.design.problem import DesignProblem, Objective, dimensions_of, rows_of
-    from collc.design.time_expression import weighted_sum
+    from collc.design.problem import DesignProblem, Objective, dimensions_of, rows_of, weighted_sum
     from collc.design.training_time import communication_time, group_traffic, training_time
 
     dimensions = dimensions_of(request.network, request.kind, request.tiers, request.prices)
@@ -203,7 +210,7 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
     deadline = min(request.deadlines, key=lambda d: d.time, default=None)
     match error.reason:
         case NoDesignReason.INFEASIBLE:
-            spans = _unique([request.constraints[k].span for k in error.statements])
+            spans = list(dict.fromkeys(request.constraints[k].span for k in error.statements))
             message = f"no bandwidths satisfy all constraints of '{request.name}'"
             notes = tuple(
                 Note("this contradicts the others" if len(spans) > 1 else "no bandwidths satisfy this", span)
@@ -241,8 +248,151 @@ def _no_design(error: NoDesign, request: DesignRequest) -> CollcError:
 
 
 def _notes(request: DesignRequest, text: str) -> tuple[Note, ...]:
-    return tuple(Note(text, span) for span in _unique([required.span for required in request.constraints]))
+    return tuple(Note(text, span) for span in dict.fromkeys(required.span for required in request.constraints))
 
 
-def _unique(spans: Sequence[Span]) -> list[Span]:
-    return list(dict.fromkeys(spans))
+def _rates(bandwidth: Sequence[float]) -> str:
+    return "  ".join(f"{rate:.1f}" if rate >= 0.05 else f"{rate:.2g}" for rate in bandwidth)
+
+
+def _time(nanoseconds: float) -> str:
+    return format_time(Fraction(round(nanoseconds * 1000)))
+
+
+def _round_to_nine_digits(value: float | Sequence[float]) -> float | list[float]:
+    """Nine significant digits: what the solver finds beyond them differs between processors."""
+    if isinstance(value, Sequence):
+        return [float(f"{number:.9g}") for number in value]
+    return value if isinstance(value, bool) else float(f"{value:.9g}")
+
+
+CHOICES: Final[Sequence[Column[Alternative]]] = (
+    Column("choice", "", lambda choice: choice.name if choice.allowed else f"{choice.name} (not allowed)"),
+    Column("GB/s", "bandwidth_GBps", lambda choice: choice.bandwidth, _rates),
+    Column("time", "time_ns", lambda choice: choice.time, _time),
+    Column("cost", "cost", lambda choice: choice.cost, "${:,.2f}".format),
+    Column("speed-up", "speedup", lambda choice: choice.speedup, "{:.3f}".format),
+    Column("per cost", "performance_per_cost", lambda choice: choice.performance_per_cost, "{:.3f}".format),
+    Column("utilisation", "utilisation", lambda c: c.utilisation, lambda v: "  ".join(f"{share:.1%}" for share in v)),
+    Column("", "allowed", lambda choice: choice.allowed),
+)
+"""The columns of the choices of bandwidths, and their keys in `design --json`."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DesignReport:
+    """The report of one design. Fields that the command did not reach are empty.
+
+    dimensions: of the network. choices: the optimum first, then the closed forms. gap: by how much any other design
+    could be better, relative to the objective. left_out: the reason why a closed form does not apply, by its name.
+    files: what was written.
+    """
+
+    name: str
+    topology: str
+    objective: str
+    dimensions: tuple[NetworkDimension, ...] = ()
+    choices: tuple[Alternative, ...] = ()
+    gap: float = 0.0
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: tuple[Path, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    exit: Exit = Exit.DONE
+
+    @property
+    def ok(self) -> bool:
+        """Whether the design was solved and its files were written."""
+        return self.exit is Exit.DONE
+
+    @property
+    def optimum(self) -> Alternative:
+        """The best bandwidths, with their time, cost and comparison with equal ones. Raises ValueError without any."""
+        if not self.choices:
+            raise ValueError(f"design '{self.name}' has no solution")
+        return self.choices[0]
+
+    @property
+    def alternatives(self) -> dict[str, Alternative]:
+        """The closed forms that apply, by name: "equal", "message" and "smart"."""
+        return {choice.name: choice for choice in self.choices[1:]}
+
+    def __repr__(self) -> str:
+        if not self.choices:
+            return f"<DesignReport {self.name}: no solution>"
+        best = self.choices[0]
+        return f"<DesignReport {self.name}: [{_rates(best.bandwidth)}] GB/s, {_time(best.time)}, ${best.cost:,.2f}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table(compare=True), self.diagnostics)
+
+    def as_json(self, *, compare: bool = False) -> dict[str, object]:
+        """One element of "designs" in `design --json`. Keys that are here are never removed or renamed."""
+        rows = [
+            {key: _round_to_nine_digits(value) for key, value in row.items()}
+            for row in records_of(CHOICES, self.choices)
+        ]
+        answer: dict[str, object] = {
+            "name": self.name,
+            "topology": self.topology,
+            "objective": self.objective,
+            "dimensions": [
+                {
+                    "kind": dimension.kind,
+                    "npus": dimension.size,
+                    "tier": dimension.tier,
+                    "cost_per_GBps": _round_to_nine_digits(float(dimension.unit_cost)),
+                }
+                for dimension in self.dimensions
+            ],
+            **(rows[0] | {"gap": float(f"{self.gap:.1e}")} if rows else {}),
+            "files": [str(path) for path in self.files],
+        }
+        if compare:
+            answer["alternatives"] = [{"name": c.name, **row} for c, row in zip(self.choices, rows, strict=True)][1:]
+            answer["left_out"] = dict(self.left_out)
+        return answer
+
+    def table(self, *, compare: bool = False) -> Table:
+        """The optimum, and with `compare` the closed forms, also those that do not apply."""
+        choices = table_of(CHOICES, self.choices if compare else self.choices[:1])
+        one = len(self.dimensions) == 1 and self.dimensions[0].kind not in KINDS
+        rows = [(self.name, *row, "-") for row in choices.rows]
+        if rows and self.files:
+            rows[0] = (*rows[0][:-1], ", ".join(map(str, self.files)))
+        if one:
+            rows = [(name, choice, f"{rates} (as one dimension)", *rest) for name, choice, rates, *rest in rows]
+        without = self.left_out.items() if compare else ()
+        rows += [(self.name, f"{name} ({reason})", *"-------") for name, reason in without]
+        return Table(("design", *choices.columns, "files"), rows)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DesignsReport(Reports[DesignReport]):
+    """The report of all designs of a program, by name or in order."""
+
+    noun: ClassVar[str] = "design"
+    designs: tuple[DesignReport, ...]
+
+    @property
+    def parts(self) -> tuple[DesignReport, ...]:
+        """The designs."""
+        return self.designs
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All messages."""
+        return tuple(message for design in self.designs for message in design.diagnostics)
+
+    @property
+    def all_diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All messages."""
+        return self.diagnostics
+
+    def as_json(self, *, compare: bool = False) -> dict[str, object]:
+        """The object that `design --json` prints."""
+        return {"designs": [design.as_json(compare=compare) for design in self.designs]}
+
+    def table(self, *, compare: bool = True) -> Table:
+        """The rows of all designs."""
+        tables = [design.table(compare=compare) for design in self.designs]
+        return Table(tables[0].columns, [row for table in tables for row in table.rows])

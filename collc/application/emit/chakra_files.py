@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from collc.application.verify.trace_verification import verify_traces
+from collc.application.verify.file_verification import verify_traces
 from collc.emit.chakra import write_chakra
 from collc.emit.output import Emission, WrittenFile
 

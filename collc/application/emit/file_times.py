@@ -1,33 +1,47 @@
 """What files for runtimes take in the simulator: for many sizes with the costs of a protocol, and beside the schedule.
 
 MSCCL files are compared with their schedule before they are written (`lowering/quality.py`); plans here, and both on
-the network as the program declares it if the schedule is for one whose switches were unwound.
+the network as the program declares it if the schedule is for one whose switches were unwound. By these times collc
+chooses plans, and the sizes of `sizes: auto`, for which the file of a schedule is the best that it knows: it is
+compared, in the model of `collc tune`, with rings and trees of NCCL's shape and, on small networks, with what `auto`
+finds for a small, a middle and a large buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
-from collc.application.compile.plan_choice import MAX_SIMULATED_MESSAGES, fastest_plan
-from collc.base.units import format_time
+from collc.base.diagnostics import CollcError, Diagnostic, SourceError
+from collc.base.units import format_bytes, format_time
+from collc.base.wording import phrase
+from collc.emit.output import Announcer
 from collc.msccl.communicators import communicators_of
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, longer
 from collc.msccl.options import MscclOptions, Profile, Protocol
+from collc.msccl.plans.operations import Json
+from collc.msccl.plans.plan import plans_of
+from collc.msccl.simulating import plan_time
 from collc.msccl.slots import slot_bytes
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import ExactTiming
-from collc.ten.demand import Demand
+from collc.synthesis.task import WorkMeter
+from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.tuning.nccl_shapes import sampled_positions
-from collc.tuning.protocols import ProtocolCost, of_plans, with_protocol
+from collc.tuning.nccl_shapes import nccl_times, sampled_positions, shapes_of
+from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost, of_plans, with_protocol
+from collc.tuning.ranges import Times, first_size_of_later
 
 Runtime = Literal["msccl", "mscclpp"]
 
@@ -61,7 +75,7 @@ def write_file(module: Module, options: MscclOptions, kind: Runtime, path: Path)
     """Write the file of a schedule; of two for both placements the first one. Raises SourceError if it has none."""
     with path.open("wb") as file:
         if kind == "mscclpp":
-            from collc.emit.mscclpp import write_plan
+            from collc.emit.msccl import write_plan
 
             write_plan(fastest_plan(module, options), file)
         else:
@@ -122,23 +136,13 @@ def file_times(
     except (Deadlock, NoRoute):
         rows, known = [], []
     found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
-    nothing: list[int | None] = [None] * len(sizes)
-    return _interpolate_times(sizes, least, most, found) if found else nothing
-
-
-def _interpolate_times(sizes: Sequence[int], least: int, most: int, known: dict[int, int]) -> list[int | None]:
-    """The times for all sizes from `least` to `most`, on straight lines between those that are known."""
-    found: list[int | None] = []
-    for at, size in enumerate(sizes):
-        if not least <= size <= most:
-            found.append(None)
-            continue
-        before = max((other for other in known if other <= at), default=min(known))
-        after = min((other for other in known if other >= at), default=max(known))
-        low, high = known[before], known[after]
+    times: list[int | None] = [None] * len(sizes)
+    for at in fitting if found else ():  # on straight lines between those that are known
+        before = max((other for other in found if other <= at), default=min(found))
+        after = min((other for other in found if other >= at), default=max(found))
         wide = max(1, sizes[after] - sizes[before])
-        found.append(low + (high - low) * (size - sizes[before]) // wide)
-    return found
+        times[at] = found[before] + (found[after] - found[before]) * (sizes[at] - sizes[before]) // wide
+    return times
 
 
 # The file beside its schedule
@@ -213,3 +217,197 @@ def switched_notes(
                 "which plans for the switches as they are"
             )
     return tuple(dict.fromkeys(notes))
+
+
+SIZES: Final = tuple(2**power for power in range(10, 33))
+"""Bytes of the buffers for which files are simulated: 1 KiB to 4 GiB."""
+
+PLANNED: Final = (2**14, 2**21, 2**28)
+"""Bytes of the buffers for which `auto` plans."""
+
+MOST_NPUS: Final = 32
+"""On larger networks `auto` takes too long to ask it three times."""
+
+TOLERANCE: Final = Fraction(1, 50)
+"""A file is the best known if no other one is faster by more than this."""
+
+
+def with_best_sizes(
+    module: Module, options: MscclOptions, kind: Runtime, announce: Announcer
+) -> tuple[MscclOptions, str]:
+    """The options with the sizes for which the schedule is the best known, and a remark about them.
+
+    module: of one run of a standard collective over all NPUs. Raises SourceError M0119 if there is no such size, and
+    what writing the file raises.
+    """
+    standard = module.demand.runs[0].standard
+    assert standard is not None
+    announce("simulating the file for all sizes")
+    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
+        path = Path(folder) / "file"
+        write_file(module, replace(options, best_known=False), kind, path)
+        file = read_tasks(path, module.network, kind, None, options.profile)
+    own = file_times(SIZES, module.network, file, DEFAULT_COSTS[options.protocol.value], kind)
+    others = _other_times(module, standard, kind, announce)
+    compared = _Comparison(own, others)
+    kept = compared.longest_range()
+    if not kept:
+        message = f"{module.name} is the best known for no size: {compared.nearest()}"
+        raise SourceError(Diagnostic("M0119", message, hint="give the sizes, as in sizes: 64MiB .. 4GiB"))
+    low, high = compared.ends(kept)
+    last = f"{format_bytes(high + 1)} - 1" if high % 2 else format_bytes(high)
+    remark = f"sizes: auto: {format_bytes(low)} .. {last}; {compared.gain(kept)}"
+    return replace(options, sizes=(low, high), best_known=False), remark
+
+
+def _other_times(module: Module, standard: Standard, kind: Runtime, announce: Announcer) -> dict[str, Times]:
+    """The times of what the schedule is compared with, by name."""
+    costs, root = tuple(DEFAULT_COSTS.values()), max(0, standard.root)
+    found: dict[str, Times] = {}
+    for shape in shapes_of(standard.kind):
+        announce(f"simulating NCCL's {shape}")
+        found[f"NCCL's {shape}"] = nccl_times(module.network, standard.kind, shape, SIZES, costs, root)
+    if len(module.network.npus) > MOST_NPUS:
+        return found
+    for size in PLANNED:
+        announce(f"auto for {format_bytes(size)}")
+        try:
+            other = _plan_for_size(module, standard, size)
+            for protocol, times in _times_with_protocols(other, kind).items():
+                found[f"auto for {format_bytes(size)} ({protocol})"] = times
+        except CollcError:  # what auto found has no such file
+            continue
+    return found
+
+
+def _plan_for_size(module: Module, standard: Standard, size: int) -> Module:
+    """What `auto` finds for another size of the buffer, in as many chunks."""
+    run = module.demand.runs[0]
+    table = run.pattern.expand()
+    sizes = np.maximum(1, -(-table.size * size // standard.size))
+    demand = Demand((replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size)),))
+    blank = Module(module.name, module.network, demand, module.model, relays=True)
+    context = PassContext()
+    return Invert().run(Synthesize("auto").run(blank, context), context)
+
+
+def _times_with_protocols(module: Module, kind: Runtime) -> dict[str, Times]:
+    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
+        path = Path(folder) / "file"
+        found: dict[str, Times] = {}
+        for cost in costs_of(kind, DEFAULT_COSTS.values()):
+            if kind == "mscclpp" or not found:  # a plan of packets is another program
+                write_file(module, MscclOptions(protocol=Protocol(cost.name)), kind, path)
+            file = read_tasks(path, module.network, kind, cost.name)
+            found[cost.name] = file_times(SIZES, module.network, file, cost, kind)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """The times of a file for SIZES, and those of others by name."""
+
+    own: Times
+    others: Mapping[str, Times]
+
+    def best(self) -> Times:
+        """The least time of the others for each size; None if none serves it."""
+        columns = zip(*self.others.values(), strict=True)
+        return [min((time for time in column if time is not None), default=None) for column in columns]
+
+    def _ratios(self) -> list[Fraction | None]:
+        """The time of the others by that of the file, for each size; None if the file does not serve it."""
+        pairs = zip(self.own, self.best(), strict=True)
+        return [None if own is None else Fraction(own if best is None else best, max(1, own)) for own, best in pairs]
+
+    def longest_range(self) -> list[int]:
+        """The longest sequence of sizes, by their places, for which the file is the best; of equal ones the largest."""
+        good = [ratio is not None and ratio * (1 + TOLERANCE) >= 1 for ratio in self._ratios()]
+        runs = [[place for place, _ in group] for same, group in groupby(enumerate(good), lambda p: p[1]) if same]
+        return max(runs, key=lambda places: (len(places), places)) if runs else []
+
+    def ends(self, kept: Sequence[int]) -> tuple[int, int]:
+        """The smallest and the largest of these sizes: beyond them others become faster."""
+        first, last, best = kept[0], kept[-1], self.best()
+        low = SIZES[0] if first == 0 else first_size_of_later(SIZES, best, self.own, first - 1)
+        high = SIZES[-1] if last + 1 == len(SIZES) else first_size_of_later(SIZES, self.own, best, last) - 1
+        return low, high
+
+    def gain(self, kept: Sequence[int]) -> str:
+        """How much faster than the others it is at the size at which it gains most, and what the others are."""
+        ratios = self._ratios()
+        ratio, place = max((ratios[k] or Fraction(0), k) for k in kept)
+        names = list(self.others)
+        shapes = [name for name in names if name.startswith("NCCL")]
+        planned = f" and what auto finds for {phrase(map(format_bytes, PLANNED))}" if len(names) > len(shapes) else ""
+        faster = f"at {format_bytes(SIZES[place])} it is {float(ratio):.2f} times as fast as the best of them"
+        return f"for these, the model of 'collc tune' finds {phrase(shapes)}{planned} at most 2 % faster; {faster}"
+
+    def nearest(self) -> str:
+        """The size for which the file comes closest to the others, and how close."""
+        known = [(ratio, place) for place, ratio in enumerate(self._ratios()) if ratio is not None]
+        if not known:
+            return "its file serves none from 1KiB to 4GiB"
+        ratio, place = max(known)
+        fastest = min(
+            (time, name) for name, times in self.others.items() for time in [times[place]] if time is not None
+        )
+        times = float(1 / max(ratio, Fraction(1, 10**6)))
+        return f"at {format_bytes(SIZES[place])} it takes {times:.2f} times as long as {fastest[1]}"
+
+
+MAX_SIMULATED_MESSAGES: Final = 20_000
+"""Messages of a schedule up to which its plans are simulated."""
+
+
+def fastest_plan(module: Module, options: MscclOptions) -> Json:
+    """The plan that takes least time for the buffer of the module, of equally fast ones the first.
+
+    Raises SourceError as `plan_of` does.
+    """
+    plans = plans_of(module, options)
+    first = next(plans)
+    if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
+        return first
+    others = list(plans)
+    return min([first, *others], key=lambda plan: plan_time(plan, module, options.instances)) if others else first
+
+
+def faster_plan(
+    module: Module,
+    network: Network,
+    options: MscclOptions,
+    again: Callable[[PassContext], Module],
+    context: PassContext,
+) -> Module:
+    """What `auto` found; if it has direct links in place of switches, one for the switches if its plan is faster.
+
+    network: with the switches, over which both plans are simulated. again: makes the module with another context than
+    `context`. The result has a note on the choice.
+    """
+    if network.unwound or not module.network.unwound:
+        return module
+    first = _time(module, network, options)
+    if first is None:
+        return module
+    effort = replace(context.effort, unwinds=False, work=WorkMeter())
+    other = again(replace(context, effort=effort))
+    second = _time(other, network, options)
+    if second is None:
+        return module
+    chosen = other if second < first else module
+    note = (
+        f"auto: over the switches, the plan of {module.algorithm} takes {format_time(first)}, and that of "
+        f"{other.algorithm} {format_time(second)}: chose {chosen.algorithm}"
+    )
+    return replace(chosen, notes=(*chosen.notes, note))
+
+
+def _time(module: Module, network: Network, options: MscclOptions) -> int | None:
+    """Picoseconds of the plan of a module over a network; None if it has none or is too large to simulate."""
+    if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
+        return None
+    try:
+        return plan_time(fastest_plan(module, options), replace(module, network=network), options.instances)
+    except (SourceError, Deadlock, NoRoute):
+        return None

@@ -19,7 +19,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 
 if TYPE_CHECKING:
-    from collc.emit.libra.model import LibraModel
+    from collc.emit.libra.solver_files import LibraModel
 
 
 def emit_libra(emission: Emission) -> WrittenFile:
@@ -40,7 +40,7 @@ def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft
 
 def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
     """Write all files of a design into the folder of its JSON file."""
-    from collc.emit.libra.linear_programs import libra_files
+    from collc.emit.libra.inputs import libra_files
 
     for file, text in libra_files(model).items():
         draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")
@@ -62,8 +62,8 @@ def model_of_schedule(module: Module) -> LibraModel:
     Raises SourceError as `network_with_dimensions` does.
     """
     from collc.design.optimize import optimum
-    from collc.design.schedule_traffic import schedule_problem
-    from collc.emit.libra.model import LibraModel
+    from collc.design.training_time import schedule_problem
+    from collc.emit.libra.solver_files import LibraModel
 
     network, schedule = network_with_dimensions(module.network), module.schedule
     assert schedule is not None

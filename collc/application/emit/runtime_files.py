@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -23,32 +23,21 @@ if TYPE_CHECKING:
     from collc.msccl.communicators import Communicator
     from collc.msccl.lowering.files import ProgramFile
 
-_SHOWN: Final = 8
-"""Most ranks that a remark names; the file of the ranks has all."""
 
-
-def emit_msccl(emission: Emission) -> WrittenFile:
-    """Write, read back and check MSCCL files. Raises what `write_msccl` raises."""
-    options = msccl_options(emission.options)
-    written = write_msccl(emission.module, options, emission.destination, emission.announce)
-    return _with_switched_notes(written, emission, "msccl", options)
-
-
-def emit_mscclpp(emission: Emission) -> WrittenFile:
-    """Write, read back and check MSCCL++ plans. Raises what `write_mscclpp` raises."""
-    options = msccl_options(emission.options, plan=True)
-    written = write_mscclpp(emission.module, options, emission.destination, emission.announce)
-    return _with_switched_notes(written, emission, "mscclpp", options)
-
-
-def _with_switched_notes(file: WrittenFile, emission: Emission, kind: Runtime, options: MscclOptions) -> WrittenFile:
-    """The files with remarks on their speed over the switches if they were planned without these."""
-    if not emission.module.network.unwound or emission.network is None or "failed" in file.checks.values():
-        return file
+def emit_runtime_files(emission: Emission) -> WrittenFile:
+    """Write, read back and check MSCCL files or MSCCL++ plans, with remarks on their speed over switches that they were
+    planned without. Raises what `write_msccl` and `write_mscclpp` raise.
+    """
+    module, network, kind = emission.module, emission.network, cast("Runtime", emission.kind)
+    options = msccl_options(emission.options, plan=kind == "mscclpp")
+    write = write_mscclpp if kind == "mscclpp" else write_msccl
+    written = write(module, options, emission.destination, emission.announce)
+    if not module.network.unwound or network is None or "failed" in written.checks.values():
+        return written
     from collc.application.emit.file_times import switched_notes
 
-    notes = switched_notes(list(emission.destination.finals), kind, emission.module, emission.network, options)
-    return replace(file, notes=(*file.notes, *notes))
+    notes = switched_notes(list(emission.destination.finals), kind, module, network, options)
+    return replace(written, notes=(*written.notes, *notes))
 
 
 def write_msccl(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
@@ -104,9 +93,8 @@ def _write_xml(
 
 def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
-    from collc.application.compile.plan_choice import fastest_plan
-    from collc.application.emit.file_times import plan_speed_notes
-    from collc.emit.mscclpp import write_plan
+    from collc.application.emit.file_times import fastest_plan, plan_speed_notes
+    from collc.emit.msccl import write_plan
     from collc.msccl.check import expected_of
     from collc.msccl.check_plan import check_plan as check_plan_file
     from collc.msccl.plans.plan import remarks_of
@@ -146,7 +134,7 @@ def _choose_sizes(
     """The options with sizes, and a remark if the program leaves them to collc."""
     if not options.best_known:
         return options, ()
-    from collc.application.emit.best_sizes import with_best_sizes
+    from collc.application.emit.file_times import with_best_sizes
 
     chosen, remark = with_best_sizes(part, options, kind, announce)
     return chosen, (remark,)
@@ -158,7 +146,7 @@ def average_note(demand: Demand) -> str:
     counts = np.unique(chunks.sets.sizes[chunks.pre[chunks.op == Op.AVG]]).tolist()
     if not counts:
         return ""
-    by = " or ".join(f"{count}" for count in counts[:_SHOWN])
+    by = " or ".join(f"{count}" for count in counts[:8])
     return f"avg: the file adds and does not divide; call it with ncclSum and divide the result by {by}"
 
 
@@ -233,15 +221,12 @@ def _for_runs(
         if not communicator.in_order:
             which = f"run {communicator.run or 0}: " if several else ""
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
-            one = replace(one, notes=(f"{which}rank {_list_names(shown)}", *one.notes))
+            named = ", ".join(f"{rank} is {name}" for rank, name in enumerate(shown[:8]))
+            named += f" .. {len(shown) - 1} is {shown[-1]}" if len(shown) > 8 else ""
+            one = replace(one, notes=(f"{which}rank {named}", *one.notes))
         written.append(one)
     everything = combine(written)
     return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
-
-
-def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(f"{rank} is {name}" for rank, name in enumerate(names[:_SHOWN]))
-    return shown + (f" .. {len(names) - 1} is {names[-1]}" if len(names) > _SHOWN else "")
 
 
 def _joint_notes(module: Module, found: Sequence[Communicator], destination: Destination) -> list[str]:
@@ -259,7 +244,7 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
     for (kind, ranks), names in same.items():
         if len(names) > 1:
             notes.append(
-                f"{', '.join(names[:_SHOWN])}{' ..' if len(names) > _SHOWN else ''} fit the same calls ({kind} of "
+                f"{', '.join(names[:8])}{' ..' if len(names) > 8 else ''} fit the same calls ({kind} of "
                 f"{ranks} ranks): give the processes of each group a folder that contains only their file"
             )
     return notes

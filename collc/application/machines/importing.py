@@ -14,8 +14,15 @@ from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
 from collc.base.wording import did_you_mean, in_one_line, phrase, plural
-from collc.machines.fabrics import Fabric, fabric_without_file, machine_of
-from collc.machines.host_groups import HostGroups, cabled_groups, join_of, switched_groups
+from collc.machines.fabrics import (
+    Fabric,
+    HostGroups,
+    cabled_groups,
+    fabric_without_file,
+    join_of,
+    machine_of,
+    switched_groups,
+)
 from collc.machines.hosts import MODELS, Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
 from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of, kinds_of
 from collc.machines.machine import LinkKind, Machine, with_domains
@@ -44,7 +51,10 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     if whole is not None and len(files) > 1:
         raise usage_error(f"{whole.source.name} ({whole.kind.name}) describes all of a network", "import it alone")
     named = [options.node, None if options.fabric in FABRICS else options.fabric]
-    origin = _origin([*files, *(_open_named(text) for text in named if text is not None)])
+    read = [*files, *(_open_named(text) for text in named if text is not None)]
+    names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in read]
+    shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
+    origin = f"Imported by 'collc import' from {phrase(shown)}."
     for path in options.files:
         if path.name == "topology.conf" and path.with_name("topology.yaml").exists():
             remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
@@ -95,12 +105,6 @@ def _open_named(text: str) -> _File:
     return _open(kind, Path(path)) if sign and kind in import_kinds() else _open(None, Path(text))
 
 
-def _origin(files: Sequence[_File]) -> str:
-    names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in files]
-    shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
-    return f"Imported by 'collc import' from {phrase(shown)}."
-
-
 def _program_of_expression(expression: str, options: ImportOptions, origin: str) -> str:
     from collc.source.formatting.format import format_source
 
@@ -125,7 +129,13 @@ def _machine_of_nodes(options: ImportOptions, files: Sequence[_File]) -> Machine
     elif options.joined_by is not None:
         raise usage_error("--joined-by is for blocks, rings and tori of Slurm", "leave it out")
     elif isinstance(fabric, Fabric):
-        fabric = _with_hosts(fabric, options.nodes)
+        known = set(fabric.hosts)
+        for name in options.nodes:
+            if name not in known:
+                hint = did_you_mean(name, known, "see the file")
+                raise usage_error(f"no host of the fabric is called '{name}'", hint)
+        wanted = set(options.nodes) or known
+        fabric = replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
     with_ports = fabric is not None or options.fabric is not None or join == "nic"
     hosts = hosts or [_plain_host(options, in_domain=join == "nvlink")]
     insides = [inside_of(host, kinds, with_ports=with_ports) for host in hosts]
@@ -140,7 +150,13 @@ def _machine_of_nodes(options: ImportOptions, files: Sequence[_File]) -> Machine
         insides = [replace(insides[0], node=replace(insides[0].node, label=h, domain=domain)) for h, domain in names]
         machine = _machine_without_file(groups.hosts, insides, kinds, groups)
     machine = with_domains(machine)
-    return replace(machine, taken=(*_summary(machine), *dict.fromkeys(remarks)))
+    gpus = sum(family.count for node in machine.nodes for family in node.families if not family.is_switch)
+    parts = [f"{plural(len(machine.nodes), 'node')} with {plural(gpus, 'GPU')}"]
+    for family in machine.families:
+        name = "NVSwitch" if family.name == "nvswitch" else f"{family.name} switch"
+        parts.append(f"{family.count} {name}{'es' if family.count > 1 else ''}")
+    summary = [phrase(parts)] if machine.nodes else []
+    return replace(machine, taken=(*summary, *dict.fromkeys(remarks)))
 
 
 _Described = tuple[list[Host], list[str], Fabric | HostGroups | None]
@@ -228,16 +244,6 @@ def _check_ports(insides: Sequence[Inside]) -> None:
         raise option_error("a node has no NIC that a fabric could be attached to", "import files that list NICs")
 
 
-def _with_hosts(fabric: Fabric, nodes: tuple[str, ...]) -> Fabric:
-    """The fabric with the hosts that --nodes names."""
-    known = set(fabric.hosts)
-    for name in nodes:
-        if name not in known:
-            raise usage_error(f"no host of the fabric is called '{name}'", did_you_mean(name, known, "see the file"))
-    wanted = set(nodes) or known
-    return replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
-
-
 def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
     """A node of which only the number of GPUs is known: an NVSwitch, and NICs. in_domain: of several hosts."""
     count, rate = options.gpus_per_node, options.rates.get("nvlink")
@@ -253,25 +259,6 @@ def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
     return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
 
 
-def _summary(machine: Machine) -> list[str]:
-    """What the machine contains."""
-    if not machine.nodes:
-        return []
-    gpus = sum(family.count for node in machine.nodes for family in node.families if not family.is_switch)
-    parts = [f"{plural(len(machine.nodes), 'node')} with {plural(gpus, 'GPU')}"]
-    parts += [_switches(family.count, family.name) for family in machine.families]
-    return [phrase(parts)]
-
-
-def _switches(count: int, tier: str) -> str:
-    many = "es" if count > 1 else ""
-    return f"{count} NVSwitch{many}" if tier == "nvswitch" else f"{count} {tier} switch{many}"
-
-
-NOTABLE: Final = Fraction(1, 5)
-"""From this difference on, relative to what the files say, a remark names both values."""
-
-
 @dataclass(frozen=True, slots=True)
 class MeasuredLinks:
     """The lets of files of `collc calibrate`.
@@ -283,7 +270,7 @@ class MeasuredLinks:
     values: dict[str, Fraction]
 
     def remarks(self, kinds: tuple[LinkKind, ...]) -> list[str]:
-        """Where measured and nominal values differ by more than 20 %. Raises UsageError U0150 for lets of no link."""
+        """Remarks on values measured over 20 % off the nominal ones. Raises UsageError U0150 for lets of no link."""
         names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
         for name in self.values:
             if name not in names:
@@ -295,7 +282,7 @@ class MeasuredLinks:
             pairs = ((f"{kind.name}_bandwidth", rate, format_rate), (f"{kind.name}_latency", time, format_time))
             for name, nominal, text in pairs:
                 measured = self.values.get(name)
-                if measured is not None and abs(measured - nominal) > NOTABLE * nominal:
+                if measured is not None and abs(measured - nominal) > nominal / 5:
                     share = f"{abs(float(measured / nominal) - 1):.0%}" if nominal else "far"
                     more = "more" if measured > nominal else "less"
                     found.append(f"{name}: measured {text(measured)}, nominal {text(nominal)} ({share} {more})")

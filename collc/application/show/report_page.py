@@ -1,25 +1,42 @@
-"""The page of a report: summary, network, schedule, bytes per link and utilisation of each subject."""
+"""A report as one page: summary, network, schedule, bytes per link and utilisation of each schedule or file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.settings import Progress
-from collc.application.show.report_subject import Subject, subject_of_report
+from collc.application.verify.file_report import FileReport
+from collc.base.diagnostics import Diagnostic, SourceError, fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
+from collc.base.wording import plural
+from collc.msccl.inspecting import DrawnStep, Inspection
+from collc.pictures.charts import legend, rate_label
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Facts, Figure, Page, Panel, Remarks, Section
-from collc.pictures.picture import Picture
+from collc.pictures.picture import Picture, join_lines, mark, rect, text, text_width
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
+from collc.simulation.bandwidth import bandwidths
+from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from collc.application.compile.compile_report import ScheduleReport
+    from collc.application.simulate.module_simulation import Alternative
+    from collc.emit.output import RunRanks
+    from collc.pictures.link_use import LinkUse
+    from collc.pictures.picture import Picture
+
 
 _MEANINGS: Final[Mapping[str, str]] = {
     "causality": "each transfer starts when its source holds the chunk",
@@ -34,9 +51,12 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "optimal": "no schedule is shorter",
     "proved": "Z3 proved all properties",
 }
+_TRANSFERS: Final = (
+    "Each line is a transfer: from its source when it starts to its target when it arrives. "
+    "Dashed lines are reduced into what the target holds."
+)
+_BARS: Final = "Each bar is a chunk that occupies a link. Paler: added to what its target holds."
 _QUEUES: Final = "messages meet on links and queue, as the program allows"
-_BUSIEST: Final = 12
-"""Links in the table of those that are busy longest."""
 
 
 def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> str:
@@ -54,7 +74,9 @@ def subject_section(subject: Subject) -> Section:
         panels.append(Panel("Network", _network(subject.network)))
     if subject.use is not None and len(subject.use):
         panels += [
-            Panel("Schedule", _schedule(subject.use)),
+            Panel(
+                "Schedule", [Figure(ten_picture(subject.use), _TRANSFERS), Figure(gantt_picture(subject.use), _BARS)]
+            ),
             Panel("Load", _load(subject.use)),
             Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
         ]
@@ -83,7 +105,14 @@ def _summary(subject: Subject) -> list[Block]:
     if subject.facts:
         blocks.append(Facts(subject.facts))
     if subject.messages:
-        blocks.append(Remarks("Messages", subject.message_lines(), bad=bool(subject.failed_checks), code=True))
+        blocks.append(
+            Remarks(
+                "Messages",
+                [render(fold_repeated((m,))) for m in fold_repeated(subject.messages)],
+                bad=bool(subject.failed_checks),
+                code=True,
+            )
+        )
     rows = [
         (name, outcome, subject.reasons.get(name) or (_QUEUES if outcome == "allowed" else _MEANINGS.get(name, "")))
         for name, outcome in subject.checks.items()
@@ -119,19 +148,8 @@ def _network(network: Network) -> list[Block]:
     return blocks
 
 
-def _schedule(use: LinkUse) -> list[Block]:
-    return [
-        Figure(
-            ten_picture(use),
-            "Each line is a transfer: from its source when it starts to its target when it arrives. "
-            "Dashed lines are reduced into what the target holds.",
-        ),
-        Figure(gantt_picture(use), "Each bar is a chunk that occupies a link. Paler: reduced where it arrives."),
-    ]
-
-
 def _load(use: LinkUse) -> list[Block]:
-    order = np.argsort(-use.busy_per_link, kind="stable")[:_BUSIEST].tolist()
+    order = np.argsort(-use.busy_per_link, kind="stable")[:10].tolist()
     rows = [
         (
             use.network.shown_link(link),
@@ -154,9 +172,6 @@ def load_picture(use: LinkUse) -> Picture:
     return network_picture(use.network, use.bytes_per_link, "Bytes per link on the topology")
 
 
-_LONGEST: Final = 4
-"""Times of the schedule that the picture of utilisation shows; some alternatives take far longer."""
-
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
@@ -168,14 +183,14 @@ def utilisation_picture(subject: Subject) -> Picture | None:
     curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
     curves += [(name, found.time_ps, found.utilisation(SPANS).tolist()) for name, found in simulated]
-    return utilisation_chart(curves, until=_LONGEST * use.time)
+    return utilisation_chart(curves, until=4 * use.time)
 
 
 def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     """The share of links in use, of the schedule and its alternatives, and a table of their times."""
     caption = _UTILISATION
     if any(other.simulation is not None for other in subject.alternatives):
-        caption += f" Up to {_LONGEST} times the time of the schedule; all are simulated, and messages queue at links."
+        caption += " Up to 4 times the time of the schedule; all are simulated, and messages queue at links."
         caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
     picture = utilisation_picture(subject)
     blocks: list[Block] = [] if picture is None else [Figure(picture, caption)]
@@ -192,3 +207,227 @@ def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
     if subject.remark:
         blocks.append(Remarks("Alternatives", [subject.remark]))
     return blocks
+
+
+MOST_NPUS: Final = 64
+"""NPUs up to which alternatives are simulated: 3 s of CPU time; All-Reduce over 128 takes 11 s."""
+
+MOST_LISTED: Final = 4_000_000
+"""Transfers of a schedule up to which they are listed for the pictures; 512 GPUs have about a million."""
+
+Fact = tuple[str, str, str]
+"""Name, value and remark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One schedule or file.
+
+    name, summary: in words. facts: its numbers. bounds: lower bounds of its time, as (what, time, what sets it, time of
+    the schedule / bound). checks: the outcome of each check. reasons: why some were skipped. messages: errors and
+    warnings. notes: remarks. ranks: of files for runtimes, by run. network: None for a file without one. use: when
+    links carry what; None if that is not known. alternatives: what the schedule is compared with, by time. remark: why
+    it is compared with nothing. threadblocks: of a file for a runtime.
+    """
+
+    name: str
+    summary: str
+    facts: tuple[Fact, ...]
+    checks: Mapping[str, str]
+    bounds: tuple[tuple[str, str, str, str], ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    messages: tuple[Diagnostic, ...] = ()
+    notes: tuple[str, ...] = ()
+    ranks: tuple[RunRanks, ...] = ()
+    network: Network | None = None
+    use: LinkUse | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    remark: str = ""
+    threadblocks: Picture | None = None
+
+    @property
+    def failed_checks(self) -> list[str]:
+        """The checks that failed."""
+        return [name for name, outcome in self.checks.items() if outcome == "failed"]
+
+
+def subject_of_report(report: ScheduleReport, network: Network, progress: Progress | None) -> Subject:
+    """The subject of a schedule that was compiled and kept. Raises ValueError if it was not.
+
+    network: of the program, whose switches the schedule may have replaced. progress: None without alternatives.
+    """
+    subject = _subject_of(report.kept_module(), network, report.as_json(), report.checks, report.notes, progress)
+    return replace(subject, messages=report.diagnostics, ranks=report.ranks)
+
+
+def subject_of_module(module: Module, report: FileReport, progress: Progress | None) -> Subject:
+    """The subject of a module and its checks. progress: None without alternatives."""
+    subject = _subject_of(module, module.network, report.summary, report.checks, module.notes, progress)
+    return replace(subject, messages=report.diagnostics, reasons=report.skipped)
+
+
+def _subject_of(
+    module: Module,
+    network: Network,
+    numbers: Mapping[str, Any],
+    checks: Mapping[str, str],
+    notes: Sequence[str],
+    progress: Progress | None,
+) -> Subject:
+    """The subject of a module. numbers: its time, bounds and steps, as in `verify --json` and `compile --json`."""
+    use, reason = _use_of(module)
+    bounds: list[tuple[str, str, str, str]] = []
+    time = numbers.get("time_ps")
+    for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
+        if (least := numbers.get(f"{key}_ps")) is not None:
+            ratio = "met" if least == time else f"{time / least:.4f}" if time and least else "-"
+            bounds.append((name, format_time(least), str(numbers[key]), ratio))
+    alternatives: tuple[Alternative, ...] = ()
+    remark = ""
+    if progress is not None and use is not None and len(use) and "failed" not in checks.values():
+        alternatives, remark = alternatives_of(module, network, progress)
+    return Subject(
+        name=module.name,
+        summary=_module_summary(module),
+        facts=_facts(module, numbers, checks.get("congestion_free") == "failed"),
+        checks=checks,
+        bounds=tuple(bounds),
+        notes=(*notes, reason) if reason else tuple(notes),
+        network=module.network,
+        use=use,
+        alternatives=alternatives,
+        remark=remark,
+    )
+
+
+def alternatives_of(module: Module, network: Network, progress: Progress) -> tuple[tuple[Alternative, ...], str]:
+    """The alternatives to a schedule, by time; or none and the reason in words. network: of the program."""
+    from collc.application.simulate.module_simulation import simulated_alternatives
+
+    if len(network.npus) > MOST_NPUS:
+        return (), f"Alternatives are simulated for up to {MOST_NPUS} NPUs here; 'collc compare' takes more."
+    try:
+        alternatives = list(simulated_alternatives(module, network, progress))
+    except SourceError as error:
+        return (), f"There are no alternatives: {error.diagnostics[0].message}."
+    return tuple(sorted(alternatives, key=lambda one: (one.time_ps is None, one.time_ps or 0))), ""
+
+
+def subject_of_program(
+    path: Path, found: FileReport, threadblocks: Picture | None, use: LinkUse | None, size: int | None
+) -> Subject:
+    """The subject of a file for a runtime, its checks, and a simulation of it if there is one. size: its buffer."""
+    facts: list[Fact] = []
+    if use is not None:
+        facts.append(("time", format_time(use.time), "simulated, congestion-aware"))
+        facts += _bandwidths(str(found.summary.get("coll") or ""), size, use.time, len(use.network.npus))
+    return Subject(
+        name=str(found.summary.get("name") or path.name),
+        summary=found.description() or f"{path.name}, {found.kind}",
+        facts=tuple(facts),
+        checks=found.checks,
+        reasons=found.skipped,
+        messages=found.diagnostics,
+        network=None if use is None else use.network,
+        use=use,
+        threadblocks=threadblocks,
+    )
+
+
+def _use_of(module: Module) -> tuple[LinkUse | None, str]:
+    """When links carry what; or None and why that is not known."""
+    from collc.pictures.link_use import use_of_schedule
+
+    if module.schedule is None:
+        return None, "there is no schedule"
+    if len(module.schedule) > MOST_LISTED:
+        return None, f"{len(module.schedule)} transfers are too many to draw; the network and the checks are shown"
+    try:
+        return use_of_schedule(module), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _module_summary(module: Module) -> str:
+    runs = ", ".join(
+        f"{run.collective} of {shown_bytes(run.standard.size)}" if run.standard else run.collective
+        for run in module.demand.runs[:4]
+    )
+    more = f" and {len(module.demand.runs) - 4} more" if len(module.demand.runs) > 4 else ""
+    network = module.network
+    links = plural(network.link_count, "link")
+    return f"{runs}{more} on {network.name} ({plural(len(network.npus), 'NPU')}, {links})"
+
+
+def _facts(module: Module, numbers: Mapping[str, Any], congested: bool) -> tuple[Fact, ...]:
+    """The numbers of a schedule with their names."""
+    facts: list[Fact] = []
+    time, bound, ideal = numbers.get("time_ps"), numbers.get("bound_ps"), numbers.get("ideal_ps")
+    if time is not None:
+        facts.append(("time", format_time(time), "not valid: links carry two chunks at once" if congested else ""))
+    if bound is not None:
+        facts.append(("lower bound", format_time(bound), "met" if bound == time else "with these chunks"))
+    if ideal is not None and time and not congested:
+        facts.append(("of ideal", percent(ideal / time), f"of {format_time(ideal)}, the ideal"))
+    standard = module.demand.standard
+    if time and standard is not None and not congested:
+        facts += _bandwidths(standard.kind, standard.size, time, len(module.demand.runs[0].group))
+    if numbers.get("steps") is not None:
+        facts.append(("steps", str(numbers["steps"]), ""))
+    if module.schedule is not None:
+        facts.append(("transfers", f"{len(module.schedule):,}", plural(len(module.demand.chunks), "chunk")))
+    facts.append(("made by", numbers.get("algorithm") or "-", f"link model {module.model.value}"))
+    return tuple(facts)
+
+
+def _bandwidths(collective: str, size: int | None, time: int, ranks: int) -> list[Fact]:
+    """Algorithm and bus bandwidth as nccl-tests define them, if they are known."""
+    rates = bandwidths(collective.replace("allreduce", "all_reduce"), size, ranks, time)
+    names = (("algorithm bandwidth", "size / time"), ("bus bandwidth", "as nccl-tests define it"))
+    return [
+        (name, rate_label(float(rate)), remark)
+        for (name, remark), rate in zip(names, rates, strict=True)
+        if rate is not None
+    ]
+
+
+def threadblock_picture(contents: Inspection) -> Picture:
+    """The threadblocks as rows of steps, coloured by operation; of large files the first 16 GPUs."""
+    kinds_of_color: dict[int, list[str]] = {}
+    for kind, color in contents.colors.items():
+        kinds_of_color.setdefault(color, []).append(kind)
+    entries = [(partial(_symbol, _look(color)), ", ".join(kinds)) for color, kinds in kinds_of_color.items()]
+    parts, y = legend([*entries, (partial(_symbol, "hit awaited"), "others wait for it")])
+    gpus = [contents.drawn(gpu) for gpu in range(len(contents.gpus))[:16]]
+    cell, row_height = 46, 22
+    rows = [row for gpu in gpus for row in gpu.rows]
+    left = 34 + max((text_width(label, 10.5) for label, _ in rows), default=0)
+    for gpu in gpus:
+        parts.append(text(10, y + 18, gpu.heading))
+        y += 26
+        for label, steps in gpu.rows:
+            parts.append(text(24, y + 14, label, "small"))
+            parts += (
+                _box(left + k * cell, y, cell - 3, row_height - 4, step, contents.colors[step.kind])
+                for k, step in enumerate(steps)
+            )
+            y += row_height
+    if len(gpus) < len(contents.gpus):
+        y += 18
+        parts.append(text(10, y, f"the first {len(gpus)} of {len(contents.gpus)} GPUs are drawn", "muted small"))
+    width = max(640, left + max((len(steps) for _, steps in rows), default=0) * cell + 20)
+    counts = f"{len(contents.gpus)} GPUs, {contents.totals['threadblocks']} threadblocks"
+    return Picture(width, y + 12, join_lines(parts), f"{contents.name}: {contents.coll}", counts)
+
+
+def _look(color: int) -> str:
+    return f"f{color}" if color >= 0 else "box"
+
+
+def _symbol(look: str, x: float, y: float) -> str:
+    return rect(x + 8, y - 10, 14, 12, look)
+
+
+def _box(x: float, y: float, width: float, height: float, step: DrawnStep, color: int) -> str:
+    shape = rect(x, y, width, height, _look(color) + (" awaited" if step.awaited else ""))
+    return mark(step.tip, shape + text(x + 3, y + 13, step.text, "tiny onfill" if color >= 0 else "tiny"))

@@ -13,8 +13,15 @@ from collc.application.file_kinds import call_for
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
 from collc.application.show.picture_kinds import PICTURE_KINDS
-from collc.application.show.report_page import report_page, subject_section
-from collc.application.show.report_subject import Subject, subject_of_module, subject_of_program, subject_of_report
+from collc.application.show.report_page import (
+    Subject,
+    report_page,
+    subject_of_module,
+    subject_of_program,
+    subject_of_report,
+    subject_section,
+)
+from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.base.wording import phrase, plural
 from collc.emit.kinds import EMIT_KINDS
@@ -22,15 +29,13 @@ from collc.emit.kinds import EMIT_KINDS
 if TYPE_CHECKING:
     from collc.application.design.design_pages import DesignSubject
     from collc.msccl.check.model import Profile
-    from collc.pictures.link_use import LinkUse
-    from collc.pictures.page import Section
     from collc.pictures.picture import Picture
     from collc.source.program import ScheduleRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ShowSettings:
-    """What to show, and where to write it.
+    """What to show, and the files to write.
 
     page: the HTML file. svg, png: files for the single picture `picture`, in the colours of `theme`.
     schedule, design, definitions: of a program, which schedule or design alone, and values of its params.
@@ -95,7 +100,11 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
     texts: dict[Path, bytes] = {}
     if settings.page is not None:
         progress(None, "drawing")
-        sections = [*map(subject_section, subjects), *_design_sections(designs)]
+        sections = [*map(subject_section, subjects)]
+        if designs:
+            from collc.application.design.design_pages import design_section
+
+            sections += map(design_section, designs)
         counts = [(len(subjects), "schedule"), (len(designs), "design")]
         subtitle = phrase(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
         texts[settings.page] = report_page(path.name, sections, subtitle).encode()
@@ -105,24 +114,10 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
             texts[settings.png] = _png(picture, settings)
-    return Shown(subjects, designs, tuple(_write(texts)))
-
-
-def _write(texts: Mapping[Path, bytes]) -> list[Path]:
-    from collc.base.atomic_files import open_draft
-
     with open_draft("name another file with -o, --svg or --png") as draft:
-        for path, text in texts.items():
-            draft.new(path).write_bytes(text)
-        return draft.publish()
-
-
-def _design_sections(designs: Sequence[DesignSubject]) -> list[Section]:
-    if not designs:
-        return []
-    from collc.application.design.design_pages import design_section
-
-    return [design_section(design) for design in designs]
+        for written, text in texts.items():
+            draft.new(written).write_bytes(text)
+        return Shown(subjects, designs, tuple(draft.publish()))
 
 
 # Single pictures
@@ -153,7 +148,7 @@ def _picture(
 
 
 def _png(picture: Picture, settings: ShowSettings) -> bytes:
-    from collc.pictures.png import MissingConverter, MissingFonts, png_of
+    from collc.pictures.picture import MissingConverter, MissingFonts, png_of
 
     try:
         return png_of(picture, settings.theme)
@@ -185,7 +180,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """A file for a runtime, with its checks, its threadblocks and, on a network, its simulation."""
-    from collc.application.show.threadblock_picture import threadblock_picture
+    from collc.application.show.report_page import threadblock_picture
     from collc.application.verify.file_verification import Expectation, verify_file
 
     _check_settings(path, settings)
@@ -197,7 +192,13 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
         threadblocks = threadblock_picture(call_for(path, "inspect", settings.profile))
     except CheckFailed:
         threadblocks = None
-    use = _simulated_use(path, settings) if settings.on is not None and checked.ok else None
+    use = None
+    if settings.on is not None and checked.ok:
+        from collc.application.simulate.simulating import SimulationSettings, simulate_file
+        from collc.pictures.link_use import use_of_simulation
+
+        chosen = {name: getattr(settings, name) for name in ("on", "size", "profile", "definitions")}
+        use = use_of_simulation(simulate_file(path, SimulationSettings(**chosen)).simulation)
     return (subject_of_program(path, checked, threadblocks, use, settings.size),), ()
 
 
@@ -235,8 +236,8 @@ def _schedule_subjects(
     requests: Sequence[ScheduleRequest], settings: ShowSettings, progress: Progress
 ) -> Iterator[Subject]:
     """The schedules, compiled as with `collc compile`; their files are checked but not kept."""
-    from collc.application.compile.build_input import BuildInput
-    from collc.application.compile.schedule_build import build_schedule
+    from collc.application.compile.compilation import build_schedule
+    from collc.application.compile.planning import BuildInput
 
     with tempfile.TemporaryDirectory() as folder:
         for request in requests:
@@ -252,13 +253,3 @@ def _schedule_subjects(
             yield subject_of_report(
                 replace(report, files=()), request.network, phase if settings.needs_alternatives else None
             )
-
-
-def _simulated_use(path: Path, settings: ShowSettings) -> LinkUse:
-    from collc.application.simulate.simulating import SimulationSettings, simulate_file
-    from collc.pictures.link_use import use_of_simulation
-
-    simulation = SimulationSettings(
-        on=settings.on, size=settings.size, profile=settings.profile, definitions=settings.definitions
-    )
-    return use_of_simulation(simulate_file(path, simulation).simulation)

@@ -1,17 +1,28 @@
-"""The simulation of the schedule of a module."""
+"""The simulation of the schedule of a module, and of textbook algorithms in its place."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
+from collc.application.compile.ring_order import RINGS, along_links
+from collc.application.settings import Progress
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.hops import Hops
 from collc.simulation.tasks import Edges
-from collc.simulation.timing import Timing
+from collc.simulation.timing import ExactTiming, Timing
+from collc.source.standard_algorithms import StandardAlgorithms
+from collc.synthesis.auto.textbook import hierarchical_shape, textbook_sends
+from collc.synthesis.fixed.queued import lay_out_queued
+from collc.ten.algorithm import AlgorithmSends
+from collc.ten.demand import Demand, Run, Standard
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock
+from collc.ten.schedule import Clock, RowSchedule
+from collc.verification import verify_schedule
 
 
 def simulated_module(module: Module, timing: Timing) -> Simulation:
@@ -50,3 +61,83 @@ def no_rates(network: Network) -> SourceError:
     """The error for links without rates."""
     message = f"links of '{network.name}' have no bandwidth or latency"
     return SourceError(Diagnostic("S0105", message, hint="only a design chooses bandwidths itself"))
+
+
+TEXTBOOK: Final = (*RINGS, "direct", "recursive_halving_doubling", "double_binary_tree", "hierarchical")
+"""The algorithms of the standard library that a schedule is compared with."""
+
+SYNTHESIZED: Final = ("themis",)
+"""Published algorithms that are synthesizers here."""
+
+MOST_MESSAGES: Final = 400_000
+"""Messages of an algorithm up to which it is laid out: 2 s of CPU time for 100,000."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """An algorithm with its simulation, or the reason why there is none."""
+
+    name: str
+    simulation: Simulation | None
+    reason: str = ""
+
+    @property
+    def time_ps(self) -> int | None:
+        """Picoseconds; None without a simulation."""
+        return None if self.simulation is None else self.simulation.time_ps
+
+
+def simulated_alternatives(module: Module, network: Network, progress: Progress) -> Iterator[Alternative]:
+    """Each alternative to the schedule of a module, simulated on a network.
+
+    Raises SourceError C0209 if a run is of no standard collective.
+    """
+    standards = [standard_of(run) for run in module.demand.runs]
+    blank = Module(module.name, network, module.demand, module.model)
+    names = (*TEXTBOOK, *SYNTHESIZED)
+    for number, name in enumerate(names):
+        progress(number / len(names), f"simulating {name}")
+        try:
+            if name in SYNTHESIZED:
+                context = PassContext()
+                other = Invert().run(Synthesize(name).run(blank, context), context)
+            else:
+                other = _textbook(blank, standards, name)
+            if not verify_schedule(other).ok:
+                raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
+            yield Alternative(name, simulated_module(other, ExactTiming(module.model)))
+        except CollcError as error:
+            yield Alternative(name, None, error.diagnostics[0].message if error.diagnostics else "it fails")
+
+
+def standard_of(run: Run) -> Standard:
+    """The standard collective of a run. Raises SourceError C0209 if it is of none."""
+    if run.standard is None:
+        message = f"run {run.collective} is not a standard collective, and textbook algorithms exist only for these"
+        raise SourceError(Diagnostic("C0209", message, hint="compare schedules of collectives of std.collectives"))
+    return run.standard
+
+
+def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Module:
+    """The module of an algorithm whose messages queue. Raises CollcError if it is for other collectives."""
+    network, demand = blank.network, blank.demand
+    runs = {
+        number: (_statements(network, demand, number, standard, name), None)
+        for number, standard in enumerate(standards)
+    }
+    messages = sum(len(sends) for sends, _ in runs.values())
+    if messages > MOST_MESSAGES:
+        raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
+    return blank.with_schedule(RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model)), name)
+
+
+def _statements(network: Network, demand: Demand, number: int, standard: Standard, name: str) -> AlgorithmSends:
+    """The statements of a run, between NPUs."""
+    run = demand.runs[number]
+    library = StandardAlgorithms()
+    if name not in library.names(standard.kind):
+        raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
+    if name == "hierarchical" and not hierarchical_shape(network, len(run.group)):
+        raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
+    sends = textbook_sends(library, network, demand, number, name)
+    return along_links(network, run, sends, name, int(demand.first_chunk[number])) if name in RINGS else sends

@@ -1,18 +1,22 @@
-"""`collc simulate`: the time of traces or of a schedule on a network."""
+"""`collc simulate`: the time of traces or of a schedule on a network, and the report of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
 
 from collc.application.file_kinds import call_for
 from collc.application.simulate.module_simulation import no_rates, simulated_module
-from collc.application.simulate.simulation_report import CongestionModel, SimulationReport, Workload
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
-from collc.simulation.bandwidth import collectives_of_nccl_tests
-from collc.simulation.engine import Deadlock, simulate
+from collc.base.tables import Column, Table, records_of, table_of
+from collc.base.units import format_time, percent, shown_bytes, shown_rate
+from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
+from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.timing import AstraTiming, ExactTiming, Timing
 from collc.ten.module import Module
@@ -22,6 +26,7 @@ from collc.ten.schedule import LinkModel
 if TYPE_CHECKING:
     from collc.msccl.check.model import Profile
     from collc.simulation.tasks import TaskGraph
+
 
 _NETWORK_HINT: Final = "give it with --network FILE.yml, or with --on FILE.coll:TOPOLOGY"
 
@@ -54,7 +59,7 @@ class SimulationSettings:
         """
         aware, given = self.model == "aware", LinkModel.PIPELINED if self.astra else link_model
         if self.link_model is not None and given not in (None, self.link_model):
-            whose = "ASTRA-sim's" if self.astra else "that of the schedule"
+            whose = "ASTRA-sim's" if self.astra else "the schedule's"
             message = f"the link model is {whose}, '{given}': --link-model {self.link_model} cannot change it"
             raise UsageError(Diagnostic("U0148", message))
         return (
@@ -183,7 +188,7 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
 
     schedule, definitions: which one, and values of params. Raises what the compilation raises.
     """
-    from collc.application.compile.schedule_build import built_module
+    from collc.application.compile.compilation import built_module
     from collc.application.program_files import not_one_schedule
     from collc.application.settings import Settings
     from collc.source.elaboration.elaborate import load_program
@@ -223,3 +228,97 @@ def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings)
     standard = module.demand.standard
     workload = Workload() if standard is None else Workload(standard.kind, standard.size)
     return SimulationReport(path, "schedule", settings.model, settings.astra, workload, simulation)
+
+
+_Link = tuple[Simulation, int]
+
+_LINKS: Final[Sequence[Column[_Link]]] = (
+    Column("busiest links", "", lambda at: at[0].network.shown_link(at[1])),
+    Column("", "link", lambda at: at[0].network.link_name(at[1])),
+    Column("bytes", "bytes", lambda at: int(at[0].sent_bytes[at[1]]), shown_bytes),
+    Column("busy", "busy_ps", lambda at: int(at[0].busy[at[1]]) * at[0].unit, format_time),
+    Column("queued", "queued_ps", lambda at: int(at[0].queued[at[1]]) * at[0].unit, format_time),
+    Column("utilisation", "utilisation", lambda at: round(float(at[0].busy[at[1]]) / max(1, at[0].time), 6), percent),
+)
+
+CongestionModel = Literal["aware", "unaware"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is simulated: a collective of the standard library ("" for none), and its size in bytes (0: not known)."""
+
+    collective: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationReport:
+    """A simulation, with what was simulated.
+
+    kind: "chakra", "schedule" or "msccl". model: whether messages queue at links. astra: in ASTRA-sim's nanoseconds.
+    """
+
+    file: Path
+    kind: str
+    model: CongestionModel
+    astra: bool
+    workload: Workload
+    simulation: Simulation
+
+    @property
+    def time_ps(self) -> int:
+        """Picoseconds until everything is done."""
+        return self.simulation.time_ps
+
+    def bandwidths(self) -> tuple[Fraction | None, Fraction | None]:
+        """Algorithm and bus bandwidth in bytes per second; None if size or collective are not known."""
+        work = self.workload
+        return bandwidths(work.collective, work.size, len(self.simulation.network.npus), self.time_ps)
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `simulate --json` prints."""
+        found = self.simulation
+        algorithm, bus = (None if rate is None else float(rate) for rate in self.bandwidths())
+        return {
+            "file": str(self.file),
+            "kind": self.kind,
+            "model": self.model,
+            "astra": self.astra,
+            "collective": self.workload.collective or None,
+            "size": self.workload.size or None,
+            "time_ps": self.time_ps,
+            "ranks_ps": [time * found.unit for time in found.rank_times.tolist()],
+            "algorithm_bandwidth": algorithm,
+            "bus_bandwidth": bus,
+            "utilisation": [round(share, 6) for share in found.utilisation(20).tolist()],
+            "links": records_of(_LINKS, [(found, link) for link in range(found.network.link_count)]),
+        }
+
+    def tables(self) -> list[Table]:
+        """What was measured, and the links that are occupied longest."""
+        found = self.simulation
+        busiest = np.argsort(-found.busy, kind="stable")[:10].tolist()
+        links = [(found, link) for link in busiest if found.sent_bytes[link]]
+        return [Table(("measure", "value"), list(self._rows())), table_of(_LINKS, links)]
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        found = self.simulation
+        rule = "ASTRA-sim, congestion-" if self.astra else "exact, congestion-"
+        yield "time", format_time(self.time_ps) + (f" ({found.time} cycles)" if self.astra else "")
+        yield "model", f"{rule}{self.model}"
+        yield "network", f"{found.network.name}: {len(found.network.npus)} NPUs, {found.network.link_count} links"
+        yield "messages", str(int(np.count_nonzero(found.graph.route >= 0)))
+        if self.workload.size:
+            yield "collective", f"{self.workload.collective or 'custom'}, {shown_bytes(self.workload.size)}"
+        for name, rate in zip(("algorithm", "bus"), self.bandwidths(), strict=True):
+            if rate is not None:
+                yield f"{name} bandwidth", shown_rate(round(rate, -6))
+        yield "sent over links", shown_bytes(int(found.sent_bytes.sum()))
+        yield "queued at links", format_time(int(found.queued.sum()) * found.unit)
+        used = found.utilisation(1)
+        if len(used):
+            yield "mean utilisation", percent(float(used[0]))
+
+    def __repr__(self) -> str:
+        return f"<SimulationReport {self.file}: {format_time(self.time_ps)}, congestion-{self.model}>"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
-from collc.application.compile.build_input import BuildInput
+from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.compile.schedule_build import build_schedule
+from collc.application.compile.planning import BuildInput
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, SourceError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +17,7 @@ from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.tables import Table
 from collc.base.units import Dimension, format_time, number, percent, quantity, shown_bytes, shown_rate
 from collc.base.wording import phrase
-from collc.pictures.axes import Axis, Scale, bytes_label, number_label, rate_label, time_label
-from collc.pictures.charts import Series, line_chart
+from collc.pictures.charts import Axis, Scale, Series, bytes_label, line_chart, number_label, rate_label, time_label
 
 FORMATS: Final = (".csv", ".json", ".parquet")
 
@@ -63,7 +61,10 @@ class SweepTable:
             elif path.suffix == ".json":
                 temporary.write_text(json.dumps(self.rows, indent=1) + "\n", encoding="utf-8")
             else:
-                temporary.write_text(_csv(self.rows), encoding="utf-8", newline="")
+                with temporary.open("w", encoding="utf-8", newline="") as file:
+                    writer = csv.DictWriter(file, list(self.rows[0]) if self.rows else [], lineterminator="\n")
+                    writer.writeheader()
+                    writer.writerows(self.rows)
             draft.publish()
 
     def table(self) -> Table:
@@ -106,14 +107,6 @@ def _write_parquet(rows: Rows, path: Path) -> None:
             values, types = [None if value is None else str(value) for value in values], {str}
         columns[name] = pyarrow.array(values, kinds[types.pop()] if types else kinds[str])
     parquet.write_table(pyarrow.table(columns), str(path))
-
-
-def _csv(rows: Rows) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def numbers_of(texts: list[str]) -> tuple[str, Sequence[Cell]]:
@@ -162,9 +155,6 @@ MEASURES: Final[dict[str, tuple[str, Axis]]] = {
 _LABELS: Final[dict[str, Callable[[float], str]]] = {"bytes": bytes_label, "time": time_label, "rate": rate_label}
 """By unit of a column."""
 
-_LOGARITHMIC: Final = 8
-"""From this ratio of the largest to the smallest value on, the axis of a param is logarithmic."""
-
 
 @dataclass(frozen=True, slots=True)
 class SweepPlot:
@@ -208,25 +198,17 @@ def write_chart(table: SweepTable, plot: SweepPlot, title: str) -> None:
     others = [name for name in table.asked if name != x and len({row[name] for row in table.rows}) > 1]
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        name = ", ".join(_words(table, other, row[other]) for other in others) or str(row["schedule"])
-        lines.setdefault(name, []).append((float(row[x] or 0), float(row[column] or 0)))
+        cells = [(name, cell_text(name, row[name], table.units.get(name, ""))) for name in others]
+        words = [text if name in ("schedule", "algorithm") else f"{name} {text}" for name, text in cells]
+        points = lines.setdefault(", ".join(words) or str(row["schedule"]), [])
+        points.append((float(row[x] or 0), float(row[column] or 0)))
     series = [Series(name, sorted(points)) for name, points in lines.items()]
-    picture = line_chart(series, title=title, x=_axis(table, x, rows), y=axis, description=f"{axis.label} against {x}")
+    values = [float(row[x] or 0) for row in rows]
+    scale: Scale = "log2" if 0 < 8 * min(values) <= max(values) else "linear"
+    across = Axis(x, scale, _LABELS.get(table.units.get(x, ""), number_label))
+    picture = line_chart(series, title=title, x=across, y=axis, description=f"{axis.label} against {x}")
     write_file(plot.file, picture.file())
 
 
 def _is_number(value: Cell) -> bool:
     return isinstance(value, int | float)
-
-
-def _axis(table: SweepTable, x: str, rows: Sequence[dict[str, Cell]]) -> Axis:
-    values = [float(row[x] or 0) for row in rows]
-    unit = table.units.get(x, "")
-    label = _LABELS.get(unit, number_label)
-    scale: Scale = "log2" if min(values) > 0 and max(values) >= _LOGARITHMIC * min(values) else "linear"
-    return Axis(x, scale, label)
-
-
-def _words(table: SweepTable, name: str, value: Cell) -> str:
-    text = cell_text(name, value, table.units.get(name, ""))
-    return text if name in ("schedule", "algorithm") else f"{name} {text}"

@@ -33,7 +33,7 @@ class SweepSettings:
     definitions: by param, the texts of its values. algorithms, seeds, chunks: the values of each; () for what the
     program says. schedule: the only one to compile. trials, threads, time_limit, link_model: of all cases.
     output: the table. plot: a chart of it. timings: whether the table has the CPU seconds of each case, which differ
-    from run to run. processes: where cases run.
+    from run to run. processes: that run the cases.
     """
 
     definitions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -141,7 +141,7 @@ def check_names(
         hint = did_you_mean(schedule, outline.schedules)
         message = f"{outline.files.shown} has no schedule '{schedule}'"
         raise UsageError(Diagnostic("U0110", message, hint=hint))
-    from collc.source.textbook_names import textbook_names
+    from collc.source.standard_library import textbook_names
 
     known = list(dict.fromkeys([*searching_synthesizers(), *textbook_names()]))
     for name in algorithms:

@@ -23,7 +23,6 @@ from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.arrays import Int32Array
-from collc.ten.demand import Demand
 from collc.ten.endpoint import least
 from collc.ten.limited import link_rates
 from collc.ten.network import LinkKind, Network
@@ -34,9 +33,6 @@ SIZE: Final = 1 << 30
 COLLECTIVES: Final = ("all_gather", "all_reduce", "all_to_all")
 EXACT_PAIRS: Final = 1024
 """NPUs up to which distances of all pairs are computed; above, from one NPU of each orbit."""
-
-SHOWN_NAMES: Final = 40
-"""Characters of the names in the machine that a table shows."""
 
 BISECTED: Final = 4096
 """Devices up to which halves are cut."""
@@ -71,7 +67,7 @@ class DeviceRow:
         own = dict.fromkeys(label.rpartition("/")[2] for label in self.labels)
         parts = [", ".join(compressed_hosts([*names])) for names in (hosts, own)]
         text = "/".join(part for part in parts if part)
-        return text if len(text) <= SHOWN_NAMES else f"{text[: SHOWN_NAMES - 3]}..."
+        return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +178,34 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     """The summary of a network."""
     complete = all(kind.bandwidth and kind.latency is not None for kind in network.kinds)
     facts: list[tuple[str, str]] = []
-    values: dict[str, object] = {}
-    _add_endpoints(network, facts)
-    _add_symmetry(network, facts, values)
+    for row, kind in enumerate(network.endpoint_kinds):
+        count = int((network.endpoint == row).sum())
+        if count and kind.is_limited:
+            rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
+            said = [f"{name} {shown_rate(rate)}" for name, rate in rates if rate is not None]
+            mode = f" ({kind.mode})" if kind.memory is not None else ""
+            facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
+    found = find_translations(network)
+    orbits = len(network.npus) if found is None else network.npu_count // found.count
+    values: dict[str, object] = {"translations": [] if found is None else list(found.sizes), "orbits": orbits}
+    symmetry = "none found"
+    if found is not None:
+        alike = "all NPUs are alike" if orbits == 1 else f"{orbits} kinds of NPUs"
+        symmetry = f"{found.count} translations ({' x '.join(map(str, found.sizes))}); {alike}"
+    facts.append(("symmetry", symmetry))
     if len(network.npus) > 1 and network.link_count > 0 and complete:
         _add_diameter(network, facts, values)
-        _add_bisection(network, facts, values)
+        values["bisection_at_most"] = None
+        if network.device_count <= BISECTED:
+            narrowest = min(_cut_between(network, half) for half in _halves(network))
+            values["bisection_at_most"] = float(narrowest)
+            facts.append(("bisection", f"at most {shown_rate(narrowest)} from half of the NPUs to the others"))
     bounded = values.get("diameter_hops") is not None and len(network.npus) <= BOUNDED
     if len(network.npus) > BOUNDED:
         facts.append(("collectives", f"not bounded: more than {BOUNDED:,} NPUs"))
-    limits = _limits(network) if bounded else ()
     families = _families(network)
     devices, links = tuple(_devices(network, families)), tuple(_links(network, families))
+    limits = tuple(_limits(network)) if bounded else ()
     return TopologySummary(name, network, devices, links, tuple(facts), values, limits)
 
 
@@ -232,17 +244,6 @@ def _rates_of_devices(network: Network, *, sent: bool) -> list[Fraction] | None:
     return sums
 
 
-def _add_endpoints(network: Network, facts: list[tuple[str, str]]) -> None:
-    """What NPUs can send, receive and use of their memory, a row for each kind of them."""
-    for row, kind in enumerate(network.endpoint_kinds):
-        count = int((network.endpoint == row).sum())
-        if count and kind.is_limited:
-            rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
-            said = [f"{name} {shown_rate(rate)}" for name, rate in rates if rate is not None]
-            mode = f" ({kind.mode})" if kind.memory is not None else ""
-            facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
-
-
 def _links(network: Network, families: Sequence[tuple[str, Int32Array]]) -> Iterator[LinkRow]:
     pattern = np.zeros(network.device_count, np.int64)
     for number, (_, devices) in enumerate(families):
@@ -254,29 +255,12 @@ def _links(network: Network, families: Sequence[tuple[str, Int32Array]]) -> Iter
         both = table.get((b, a, kind)) == count
         if a == b:
             inside = np.flatnonzero((keys == (a, b, kind)).all(axis=1))
-            both = _has_opposite_links(network.source[inside], network.target[inside])
+            source, target = network.source[inside], network.target[inside]
+            there, back = np.lexsort((source, target)), np.lexsort((target, source))
+            both = np.array_equal(source[there], target[back]) and np.array_equal(target[there], source[back])
         if not both or a <= b:
             each = count // 2 if both and a == b else count
             yield LinkRow((families[a][0], families[b][0]), both, each, network.kinds[kind])
-
-
-def _has_opposite_links(source: Int32Array, target: Int32Array) -> bool:
-    """Whether there is an opposite link for each link."""
-    there, back = np.lexsort((source, target)), np.lexsort((target, source))
-    return np.array_equal(source[there], target[back]) and np.array_equal(target[there], source[back])
-
-
-def _add_symmetry(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
-    found = find_translations(network)
-    orbits = len(network.npus) if found is None else network.npu_count // found.count
-    values["translations"] = [] if found is None else list(found.sizes)
-    values["orbits"] = orbits
-    text = "none found"
-    if found is not None:
-        sizes = " x ".join(map(str, found.sizes))
-        alike = "all NPUs are alike" if orbits == 1 else f"{orbits} kinds of NPUs"
-        text = f"{found.count} translations ({sizes}); {alike}"
-    facts.append(("symmetry", text))
 
 
 def _add_diameter(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
@@ -292,16 +276,6 @@ def _add_diameter(network: Network, facts: list[tuple[str, str]], values: dict[s
     seen = "" if exact else f" (to {network.device_name(int(targets[0]))})"
     text = f"{plural(hops, 'hop')}, {format_time(time)} of latency{seen}"
     facts.append(("diameter", text if joined else "no path leads from some NPU to another"))
-
-
-def _add_bisection(network: Network, facts: list[tuple[str, str]], values: dict[str, object]) -> None:
-    """The least capacity between two halves of the NPUs, of the halves that are tried."""
-    values["bisection_at_most"] = None
-    if network.device_count > BISECTED:
-        return
-    narrowest = min(_cut_between(network, half) for half in _halves(network))
-    values["bisection_at_most"] = float(narrowest)
-    facts.append(("bisection", f"at most {shown_rate(narrowest)} from half of the NPUs to the others"))
 
 
 def _halves(network: Network) -> list[set[int]]:
@@ -336,27 +310,22 @@ def _cut_between(network: Network, half: set[int]) -> Fraction:
     return Fraction(int(cast("Any", networkx).maximum_flow_value(graph, source, sink)), unit)
 
 
-def _limits(network: Network) -> tuple[LimitRow, ...]:
-    rows: list[LimitRow] = []
-    for collective in COLLECTIVES:
-        parts = len(network.npus)
-        unit = parts * (1 << 20 if parts <= 1 << 10 else 1 << 10)
-        size = SIZE if SIZE % parts == 0 else -(-SIZE // unit) * unit
-        bound = ideal_bound(network, _demand(collective, network, size))
-        if bound.time > 0:
-            rows.append(LimitRow(collective, size, bound.time, bound.name))
-    return tuple(rows)
-
-
-def _demand(collective: str, network: Network, size: int) -> Demand:
-    """A collective of the standard library over all NPUs of a network."""
+def _limits(network: Network) -> Iterator[LimitRow]:
+    """The bounds of collectives of the standard library over all NPUs."""
     from collc.source.elaboration.elaborate import load_program
 
     gone: list[int] = np.flatnonzero(~network.present[: network.npu_count]).tolist()
     without = f" without {{ {', '.join(f'npu {npu}' for npu in gone)} }}" if gone else ""
-    text = (
-        "import std.topologies\nimport std.collectives\n"
-        f"topology t = switched({network.npu_count}, bandwidth: 1GB/s, latency: 1us){without}\n"
-        f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
-    )
-    return load_program(SourceFile("summary", text)).schedules[0].demand
+    parts = len(network.npus)
+    unit = parts * (1 << 20 if parts <= 1 << 10 else 1 << 10)
+    size = SIZE if SIZE % parts == 0 else -(-SIZE // unit) * unit
+    for collective in COLLECTIVES:
+        text = (
+            "import std.topologies\nimport std.collectives\n"
+            f"topology t = switched({network.npu_count}, bandwidth: 1GB/s, latency: 1us){without}\n"
+            f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
+        )
+        demand = load_program(SourceFile("summary", text)).schedules[0].demand
+        bound = ideal_bound(network, demand)
+        if bound.time > 0:
+            yield LimitRow(collective, size, bound.time, bound.name)

@@ -26,11 +26,11 @@ from collc.application.tune.tuning_case import (
     as_written,
     of_the_group,
 )
-from collc.application.tune.tuning_files import write_tuning
-from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words
+from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words, write_tuning
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.units import format_bytes
 from collc.base.wording import phrase, plural
+from collc.msccl.limits import PLAN_END, PLAN_STARTS
 from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import journal_of, opened_journal
 from collc.parallel.processes import Lost, Processes, results_of
@@ -50,12 +50,6 @@ SMALL: Final = 16
 MANY_CHUNKS: Final = (1, 2, 4, 8)
 FEW_CHUNKS: Final = (1, 4)
 INSTANCES: Final = (1, 2)
-
-PLAN_STARTS: Final = 2**31 - 1
-"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
-
-PLAN_END: Final = 2**32 - 2**22
-"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +159,9 @@ def _tasks(
     tuned: TunedProgram, request: ScheduleRequest, settings: TuningSettings, sizes: tuple[int, ...]
 ) -> list[TuningTask]:
     """All tasks; the first one is what the others are compared with."""
+    from collc.msccl.plans.switches import may_use_switches
+    from collc.passes.synthesizers import searching_synthesizers
+
     small = len(request.network.npus) <= SMALL
     chunks = settings.chunks or (MANY_CHUNKS if small else FEW_CHUNKS)
     instances = settings.instances or INSTANCES
@@ -182,22 +179,13 @@ def _tasks(
         for size in (planned[-1:] if textbook else planned)
     ]
     tasks = [TuningTask(tuned, plan, files if plan else (), settings.costs, sizes) for plan in (None, *plans)]
-    return tasks + _in_network(tasks, request)
-
-
-def _in_network(tasks: Sequence[TuningTask], request: ScheduleRequest) -> list[TuningTask]:
-    """The tasks of synthesizers again, with switches that add and multicast, where a plan can use these (NVLS)."""
-    from collc.msccl.plans.switches import may_use_switches
-    from collc.passes.synthesizers import searching_synthesizers
-
-    found: list[TuningTask] = []
     if not may_use_switches(request.network, request.demand, MscclOptions()) or request.runs[0].moves is not None:
-        return found
-    for task in tasks:
-        files = tuple(options for options in task.files if options.kind == "mscclpp")
-        if task.plan is not None and files and task.plan.algorithm in {None, *searching_synthesizers()}:
-            found.append(replace(task, plan=replace(task.plan, in_network=True), files=files))
-    return found
+        return tasks
+    for task in [*tasks]:  # those of synthesizers again, with switches that add and multicast (NVLS), for plans
+        of_plans = tuple(options for options in task.files if options.kind == "mscclpp")
+        if task.plan is not None and of_plans and task.plan.algorithm in {None, *searching_synthesizers()}:
+            tasks.append(replace(task, plan=replace(task.plan, in_network=True), files=of_plans))
+    return tasks
 
 
 def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:
@@ -245,7 +233,14 @@ def _report(
         times = [candidate.times for candidate in own]
         found = fewest_ranges(sizes, times, settings.tolerance, starts)
         if kind == "mscclpp":
-            notes += _plan_notes(sizes, latest, PLAN_END // _parts(request), served=bool(found))
+            end = PLAN_END // _parts(request)
+            if sizes[0] > end:
+                notes.append(f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}")
+            elif found and sizes[0] > latest:
+                notes.append(
+                    f"the first MSCCL++ plan says {size_words(latest)} as its smallest message, the largest that its "
+                    f"reader takes; register_plans.py selects it from {size_words(sizes[0])} on"
+                )
             found = [replace(found[0], low=min(found[0].low, latest)), *found[1:]] if found else []
         ranges += [TunedRange(own[r.candidate], r.low, r.high) for r in found]
     if not ranges:
@@ -269,18 +264,6 @@ def _report(
         errors=tuple(errors),
         notes=tuple(notes),
     )
-
-
-def _plan_notes(sizes: Sequence[int], latest: int, end: int, *, served: bool) -> list[str]:
-    """Remarks if the limits of plans show: the latest smallest size and the largest one, in bytes."""
-    if sizes[0] > end:
-        return [f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}"]
-    if served and sizes[0] > latest:
-        return [
-            f"the first MSCCL++ plan says {size_words(latest)} as its smallest message, the largest that its reader "
-            f"takes; register_plans.py selects it from {size_words(sizes[0])} on"
-        ]
-    return []
 
 
 def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) -> tuple[list[Candidate], list[str]]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypedDict
 
-from collc.application.compile.schedule_build import built_module
+from collc.application.compile.compilation import built_module
 from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
@@ -70,11 +70,6 @@ class FileOptions:
     instances: int
     channels: int | None
     profile: Profile = Profile.EXECUTOR
-
-    @property
-    def profile_of_file(self) -> str | None:
-        """The name of the runtime of an MSCCL file; None for a plan."""
-        return self.profile.value if self.kind == "msccl" else None
 
 
 @dataclass(frozen=True, slots=True)

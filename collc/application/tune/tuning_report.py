@@ -1,24 +1,53 @@
-"""The report of `collc tune`: the ranges with their files, for people, as JSON, and as a picture."""
+"""The report of `collc tune` as a table, JSON and a picture, and the folder that it writes.
+
+The folder has files for runtimes, a script that registers plans, `tuning.json` and a picture.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Final
 
-from collc.application.tune.tuning_case import FileOptions, SchedulePlan
-from collc.base.diagnostics import Diagnostic
+import numpy as np
+
+from collc.application.emit.file_times import Runtime, read_tasks, times_of
+from collc.application.emit.runtime_files import write_msccl, write_mscclpp
+from collc.application.tune.tuning_case import (
+    FileOptions,
+    SchedulePlan,
+    TunedProgram,
+    as_written,
+    file_options,
+    planned_module,
+)
+from collc.base.atomic_files import open_draft
+from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_bytes, format_time
-from collc.pictures.axes import Axis, bytes_label, rate_label
-from collc.pictures.charts import Series, line_chart
+from collc.emit.output import Destination, RunRanks, write_ranks
+from collc.msccl.communicators import rank_names
+from collc.pictures.charts import Axis, Series, bytes_label, line_chart, rate_label
 from collc.pictures.picture import Picture
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
+from collc.ten.node_parts import nodes_of
 from collc.tuning.protocols import SOURCE, ProtocolCost
 from collc.version import __version__
 
-_NAMES: Final = {"msccl": "tuned, MSCCL", "mscclpp": "tuned, MSCCL++"}
+if TYPE_CHECKING:
+    from collc.application.settings import Progress
+    from collc.application.tune.tuning_case import SchedulePlan
+    from collc.source.program import ScheduleRequest
+    from collc.ten.module import Module
+    from collc.ten.network import Network
+
+
+_SERIES_NAMES: Final = {"msccl": "tuned, MSCCL", "mscclpp": "tuned, MSCCL++"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +140,10 @@ class TuningReport:
             "notes": list(self.notes),
         }
 
-    def last_size(self, one: TunedRange) -> int | None:
-        """The position of the largest size for which a range has a time."""
-        return max((k for k, time in enumerate(one.times) if time is not None), default=None)
-
-    def against_nccl(self, one: TunedRange) -> float | None:
-        """How many times as fast as NCCL a range is at its largest size."""
-        nccl, at = self.nccl(), self.last_size(one)
-        time = None if at is None else one.times[at]
-        other = None if at is None or not nccl else nccl[at]
-        return other / time if time and other is not None else None
+    def last_times(self, one: TunedRange) -> tuple[int | None, int | None]:
+        """Picoseconds of a range at the largest size for which it has a time, and of NCCL there."""
+        nccl, at = self.nccl(), max((k for k, time in enumerate(one.times) if time is not None), default=None)
+        return (None, None) if at is None else (one.times[at], nccl[at] if nccl else None)
 
     def table(self) -> Table:
         """The ranges; time and comparison with NCCL are for the largest size of each."""
@@ -128,26 +151,26 @@ class TuningReport:
 
     def picture(self) -> Picture:
         """Bus bandwidth against size: tuned, NCCL's shapes, and the bound."""
-        columns = {_NAMES[kind]: self.times(kind) for kind in self.kinds()}
+        columns = {_SERIES_NAMES[kind]: self.times(kind) for kind in self.kinds()}
         for name, times in self.compared.items():
             columns["bound" if name == "ideal" else f"NCCL's {name.removeprefix('nccl_')}"] = times
-        series = [Series(name, self._rates(times)) for name, times in columns.items()]
+        factor = float(bus_factor(self.collective, self.npus) or 1)
+        rates = {
+            name: [
+                (float(size), float(algorithm_bandwidth(size, time) or 0) * factor)
+                for size, time in zip(self.sizes, times, strict=True)
+                if time
+            ]
+            for name, times in columns.items()
+        }
         what = f"{self.collective} of {self.npus} NPUs on {self.network}"
         return line_chart(
-            [one for one in series if one.points],
+            [Series(name, points) for name, points in rates.items() if points],
             title=f"Bus bandwidth of {what}",
             x=Axis("size of the buffer", "log2", bytes_label),
             y=Axis("bus bandwidth, simulated", "linear", rate_label),
             description=f"{what}: bus bandwidth against size, tuned files against NCCL's shapes and the bound",
         )
-
-    def _rates(self, times: list[int | None]) -> list[tuple[float, float]]:
-        factor = bus_factor(self.collective, self.npus) or Fraction(1)
-        points: list[tuple[float, float]] = []
-        for size, time in zip(self.sizes, times, strict=True):
-            if time:
-                points.append((float(size), float(algorithm_bandwidth(size, time) or 0) * float(factor)))
-        return points
 
 
 def size_words(size: int) -> str:
@@ -160,9 +183,10 @@ def size_words(size: int) -> str:
 _Row = tuple[TuningReport, TunedRange]
 
 
-def _last_time(row: _Row) -> int | None:
-    at = row[0].last_size(row[1])
-    return None if at is None else row[1].times[at]
+def _against_nccl(row: _Row) -> float | None:
+    """How many times as fast as NCCL a range is at its largest size."""
+    time, other = row[0].last_times(row[1])
+    return other / time if time and other is not None else None
 
 
 _RANGES: Final[Sequence[Column[_Row]]] = (
@@ -179,7 +203,154 @@ _RANGES: Final[Sequence[Column[_Row]]] = (
     Column("instances", "instances", lambda row: row[1].candidate.options.instances),
     Column("protocol", "protocol", lambda row: row[1].candidate.protocol),
     Column("", "channels", lambda row: row[1].candidate.options.channels),
-    Column("", "profile", lambda row: row[1].candidate.options.profile_of_file),
-    Column("time", "", _last_time, format_time),
-    Column("against NCCL", "", lambda row: row[0].against_nccl(row[1]), "{:.2f} times as fast".format),
+    Column("", "profile", lambda row: r.profile.value if (r := row[1].candidate.options).kind == "msccl" else None),
+    Column("time", "", lambda row: row[0].last_times(row[1])[0], format_time),
+    Column("against NCCL", "", _against_nccl, "{:.2f} times as fast".format),
 )
+
+
+SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json"}
+
+SCRIPT: Final = "register_plans.py"
+
+
+def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progress: Progress) -> TuningReport:
+    """Write everything under temporary names, then rename it. Returns the report with files and their times.
+
+    `msccl/` has nothing but MSCCL files, since the runtime reads every file of MSCCL_ALGO_DIR; files of an earlier run
+    that are not written again are removed, also if a kind of files is not written. Raises CheckFailed if a file
+    fails its checks.
+    """
+    with open_draft("choose another output folder") as draft:
+        ranges: list[TunedRange] = []
+        networks: list[Network] = []
+        planned: dict[SchedulePlan, tuple[ScheduleRequest, Module]] = {}
+        for kind in report.kinds():
+            suffix = SUFFIXES[kind]
+            temporary = draft.new_folder(folder / kind, rf".*{suffix}|register_plans\.py")
+            own = [one for one in report.ranges if one.candidate.options.kind == kind]
+            for number, one in enumerate(own):
+                progress(None, f"writing {kind} file {number + 1} of {len(own)}")
+                basis = repr((tuned.program.digest(), tuned.definitions, one))
+                name = f"{report.schedule}.{number}.{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+                file = f"{report.schedule}.{number}{suffix}"
+                plan = one.candidate.plan
+                if plan not in planned:  # ranges share plans, and differ in protocol, instances and channels
+                    planned[plan] = planned_module(tuned, plan)
+                network, times = _write_range(report, planned[plan], replace(one, name=name), kind, temporary / file)
+                own[number] = replace(one, file=f"{kind}/{file}", name=name, times=times)
+                networks.append(network)
+            ranges += own
+            if kind == "mscclpp":
+                per_node = len(nodes_of(networks[-1])[0])
+                (temporary / SCRIPT).write_text(plan_script(report, own, per_node), encoding="utf-8")
+        for kind, suffix in SUFFIXES.items():
+            if kind not in report.kinds() and (folder / kind).is_dir():  # what an earlier run wrote serves other sizes
+                draft.new_folder(folder / kind, rf"{re.escape(report.schedule)}\.\d+{suffix}|register_plans\.py")
+        report = replace(report, ranges=tuple(ranges))
+        group = as_written(tuned)
+        run = group.demand.runs[0]
+        in_order = np.array_equal(run.group, group.network.npus)
+        ranks = folder / f"{report.schedule}.ranks.json"
+        if not in_order:
+            names = tuple(rank_names(group.network, run.group))
+            write_ranks([RunRanks(0, run.collective, names)], draft.new(ranks))
+        draft.new(folder / "tuning.json").write_text(json.dumps(report.as_json(), indent=1) + "\n", encoding="utf-8")
+        draft.new(folder / "tuning.svg").write_text(report.picture().file(), encoding="utf-8")
+        draft.publish()
+    scripts = [f"mscclpp/{SCRIPT}"] if "mscclpp" in report.kinds() else []
+    rest = ["tuning.json", "tuning.svg"] if in_order else [ranks.name, "tuning.json", "tuning.svg"]
+    files = [one.file for one in report.ranges] + scripts + rest
+    return replace(report, files=tuple(str(folder / name) for name in files))
+
+
+def _write_range(
+    report: TuningReport,
+    planned: tuple[ScheduleRequest, Module],
+    one: TunedRange,
+    kind: Runtime | str,
+    path: Path,
+) -> tuple[Network, tuple[int | None, ...]]:
+    """Write and check the file of a range; returns the network, and its times for the sizes in the range.
+
+    planned: the request and the schedule of its plan.
+    """
+    candidate = one.candidate
+    request, module = planned
+    module = replace(module, name=one.name)
+    options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
+    with open_draft() as draft:
+        destination = Destination(path, draft)
+        write = write_msccl if kind == "msccl" else write_mscclpp
+        written = write(module, options, destination, lambda _phase: None)
+        if "failed" in written.checks.values():
+            first = written.diagnostics[0] if written.diagnostics else Diagnostic("S0401", "a check failed")
+            raise CheckFailed(first)
+        draft.publish()
+    network = request.network
+    cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
+    tasks = read_tasks(path, network, candidate.options.kind, None, candidate.options.profile)
+    inside = [size for size in report.sizes if one.low <= size <= one.high]
+    times = dict(zip(inside, times_of(network, tasks, cost, candidate.options.kind, inside), strict=True))
+    return network, tuple(times.get(size) for size in report.sizes)
+
+
+_SELECTOR_NAMES: Final = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter"}
+"""Collectives as the selector of MSCCL++ names them, if that is not the name without underscores."""
+
+_TEMPLATE: Final = '''"""Registers the MSCCL++ plans beside this file, written by 'collc tune'.
+
+Call it before the communicator is made:
+
+    import register_plans
+    register_plans.register(rank)
+
+The runtime takes the plan in whose range a message is; outside of all ranges, or if the number of ranks or the
+collective differs, it takes its own algorithms.
+"""
+
+import pathlib
+
+COLLECTIVE = {collective}
+RANKS = {ranks}
+RANKS_PER_NODE = {per_node}
+
+PLANS = {plans}
+"""(first byte, last byte, file, name): the sizes that each plan serves, both ends included."""
+
+
+def plan_for(size):
+    """The name of the plan for a message of 'size' bytes; None if there is none."""
+    return next((name for low, high, _, name in PLANS if low <= size <= high), None)
+
+
+def register(rank):
+    """Register all plans, and a selector that takes them by size. rank: of this process."""
+    import mscclpp
+    from mscclpp.ext import AlgorithmCollectionBuilder
+
+    folder = pathlib.Path(__file__).parent
+    builder = AlgorithmCollectionBuilder()
+    for _, _, file, name in PLANS:
+        plan = mscclpp.ExecutionPlan(str(folder / file), rank)
+        constraint = mscclpp.Algorithm.Constraint(RANKS, RANKS_PER_NODE)
+        algorithm = mscclpp.Algorithm(id=name, execution_plan=plan, constraint=constraint, tags={{"collc": 1}})
+        builder.add_algorithm_builder(algorithm)
+    builder.set_algorithm_selector(select)
+
+
+def select(algorithms, request):
+    """The selector: of the algorithms by collective and name, the plan for a request; None for the runtime's own."""
+    if request.collective != COLLECTIVE or getattr(request, "world_size", RANKS) != RANKS:
+        return None
+    return algorithms.get(COLLECTIVE, {{}}).get(plan_for(request.message_size))
+'''
+
+
+def plan_script(report: TuningReport, ranges: Sequence[TunedRange], per_node: int) -> str:
+    """The text of the script for some ranges, whose files are written. per_node: ranks of a node."""
+    least = report.sizes[0]  # a file may say less
+    rows = [(max(one.low, least), one.high, PurePath(one.file).name, one.name) for one in ranges]
+    plans = "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
+    collective = json.dumps(_SELECTOR_NAMES.get(report.collective, report.collective.replace("_", "")))
+    return _TEMPLATE.format(collective=collective, ranks=report.npus, per_node=per_node, plans=plans)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
-from collc.base.messages import Outcome
-from collc.base.rendering import fold_repeated, render
+from collc.base.diagnostics import CheckFailed, Diagnostic, Outcome, SourceError, fold_repeated, render
 from collc.base.tables import html_table
 from collc.base.units import format_time, percent
 from collc.base.wording import phrase, plural

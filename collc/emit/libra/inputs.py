@@ -6,7 +6,8 @@ import keyword
 from fractions import Fraction
 from typing import Final
 
-from collc.emit.libra.model import LibraModel, TrainedTime
+from collc.design.training_time import has_sum
+from collc.emit.libra.solver_files import LibraModel, TrainedTime, json_text, lp_text, mps_text, smt_text
 from collc.ten.training import GROUPS, PHASES, LayerTraffic, LoopNode, TrainingLayer, Workload, group_parts
 
 KINDS: Final = {"ring": "Ring", "fully_connected": "FullyConnected", "switched": "Switch"}
@@ -27,6 +28,20 @@ ATTRIBUTES: Final = {"forward": "forward", "input_gradient": "input_grad", "weig
 """Names of the phases in communicator.yml, and in LIBRA's layers."""
 
 
+def libra_files(model: LibraModel) -> dict[str, str]:
+    """The texts of all files by their names in the folder; without LIBRA's own inputs if it cannot read them."""
+    name = model.name
+    found = {
+        f"{name}.libra.json": json_text(model),
+        f"{name}.lp": lp_text(model),
+        f"{name}_deadline.mps": mps_text(model),
+        f"{name}.smt2": smt_text(model),
+    }
+    if obstacle(model) is None:
+        found |= {f"{name}/{file}": text for file, text in input_files(model).items()}
+    return found
+
+
 def obstacle(model: LibraModel) -> str | None:
     """Why LIBRA cannot read the design; None if it can."""
     if not model.trained:
@@ -39,25 +54,25 @@ def obstacle(model: LibraModel) -> str | None:
     if keyword.iskeyword(model.name):
         return f"'{model.name}' is a keyword of Python"
     for one in model.trained:
-        reason = _obstacle_of(one.workload)
-        if reason is not None:
-            return f"{reason} in '{one.workload.name}'"
+        kinds = {item.kind for layer in one.workload.layers for item in layer.traffic} - COLLECTIVES.keys()
+        if kinds:
+            return f"it has no {min(kinds)}, as in '{one.workload.name}'"
+        mixed = [phase for phase in PHASES if len(_groups_of(one.workload, phase)) > 1]
+        if mixed:
+            return f"a phase has collectives of one group only, unlike {mixed[0]} in '{one.workload.name}'"
     return None
-
-
-def _obstacle_of(workload: Workload) -> str | None:
-    kinds = {item.kind for layer in workload.layers for item in layer.traffic} - COLLECTIVES.keys()
-    if kinds:
-        return f"it has no {min(kinds)}, as"
-    mixed = [phase for phase in PHASES if len(_groups_of(workload, phase)) > 1]
-    return f"a phase has collectives of one group only, unlike {mixed[0]}" if mixed else None
 
 
 def input_files(model: LibraModel) -> dict[str, str]:
     """The files by name; if there are several workloads, some for each. The model has no `obstacle`."""
+    lines: list[str] = []  # dollars per GB/s of the parts of each tier
+    for tier in dict.fromkeys(d.tier for d in model.dimensions):
+        parts = model.prices[tier]
+        prices = (("Link", parts.link), ("Switch", parts.switch), ("Nic", parts.nic))
+        lines += [f"{TIERS[tier]}:", *(f"  {name}: {_float(price)}" for name, price in prices if price)]
     found = {
         "network.yml": network_text(model),
-        "cost_model.yml": cost_text(model),
+        "cost_model.yml": "\n".join([*lines, ""]),
         "constraints.py": constraints_text(model),
     }
     for one in model.trained:
@@ -76,18 +91,6 @@ def network_text(model: LibraModel) -> str:
         ("CostDimension", [TIERS[d.tier] for d in model.dimensions]),
     )
     return "".join(f"{name}: [ {', '.join(values)} ]\n" for name, values in rows)
-
-
-def cost_text(model: LibraModel) -> str:
-    """cost_model.yml: dollars per GB/s of the parts of each tier."""
-    lines: list[str] = []
-    for tier in dict.fromkeys(d.tier for d in model.dimensions):
-        parts = model.prices[tier]
-        lines.append(f"{TIERS[tier]}:")
-        for name, price in (("Link", parts.link), ("Switch", parts.switch), ("Nic", parts.nic)):
-            if price:
-                lines.append(f"  {name}: {_float(price)}")
-    return "\n".join([*lines, ""])
 
 
 def _groups_of(workload: Workload, phase: str) -> list[str]:
@@ -147,7 +150,7 @@ def constraints_text(model: LibraModel) -> str:
 
 def loop_text(model: LibraModel, trained: TrainedTime) -> str:
     """The module with the weighted time of an iteration, for `inputs/training_loop` of LIBRA."""
-    total = _LoopWriter().total(trained.workload.loop)
+    total = _total(trained.workload.loop)
     if trained.weight != 1:
         total = f"{_float(trained.weight)} * ({total})"
     lines = [
@@ -178,38 +181,30 @@ def loop_text(model: LibraModel, trained: TrainedTime) -> str:
     return "\n".join([*lines, "    return total", ""])
 
 
-class _LoopWriter:
-    """A training loop as Python over LIBRA's layers."""
+def _total(node: LoopNode) -> str:
+    """A loop over all of LIBRA's layers, as Python."""
+    if node.operation == "sum":
+        return _total(node.parts[0])
+    if not has_sum(node):
+        return f"gp.quicksum({_layer(node)} for n, layer in layers)"
+    return _combine(node, [_total(part) for part in node.parts])
 
-    def total(self, node: LoopNode) -> str:
-        """A loop over all layers."""
-        if node.operation == "sum":
-            return self.total(node.parts[0])
-        if not _has_sum(node):
-            return f"gp.quicksum({self.layer(node)} for n, layer in layers)"
-        return self.combined(node, [self.total(part) for part in node.parts])
 
-    def layer(self, node: LoopNode) -> str:
-        """A loop of one layer."""
-        if node.operation != "time":
-            return self.combined(node, [self.layer(part) for part in node.parts])
-        phase, _, what = node.name.rpartition("_")
-        if what == "compute":
-            return f"layer.{ATTRIBUTES[phase]}.compute_time"
-        return f"model.coll_time[n, {PHASES.index(phase)}]"
+def _layer(node: LoopNode) -> str:
+    """A loop of one layer."""
+    if node.operation != "time":
+        return _combine(node, [_layer(part) for part in node.parts])
+    phase, _, what = node.name.rpartition("_")
+    compute = what == "compute"
+    return f"layer.{ATTRIBUTES[phase]}.compute_time" if compute else f"model.coll_time[n, {PHASES.index(phase)}]"
 
-    def combined(self, node: LoopNode, parts: list[str]) -> str:
-        """A sum, a maximum or a multiple."""
-        if node.operation == "max":
-            return f"largest([{', '.join(parts)}])"
-        if node.operation == "scale":
-            return f"{_float(node.factor)} * ({parts[0]})"
-        return f"({' + '.join(parts)})"
+
+def _combine(node: LoopNode, parts: list[str]) -> str:
+    """A sum, a maximum or a multiple."""
+    if node.operation == "max":
+        return f"largest([{', '.join(parts)}])"
+    return f"{_float(node.factor)} * ({parts[0]})" if node.operation == "scale" else f"({' + '.join(parts)})"
 
 
 def _float(value: Fraction) -> str:
     return repr(float(value)).removesuffix(".0")
-
-
-def _has_sum(node: LoopNode) -> bool:
-    return node.operation == "sum" or any(_has_sum(part) for part in node.parts)

@@ -17,7 +17,7 @@ from collc.base.diagnostics import SourceFile
 from collc.machines.kinds import ImportKind
 from collc.machines.machine import Edge, Machine, graph_machine
 from collc.machines.reading import (
-    MICRO,
+    MICROSECOND,
     Element,
     ImportOptions,
     element_span,
@@ -190,7 +190,7 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
                 message = f"the link from {origin} to {target} has a beta of {float(beta):g}"
                 raise flaw(message, line_span(source, 1))
             if lanes:
-                rate = Fraction(options.chunk) / (beta * MICRO)
+                rate = Fraction(options.chunk) / (beta * MICROSECOND)
                 edges.append((str(origin), str(target), rate, _alpha(source, alpha), int(lanes)))
     names = [str(at) for at in range(len(links))]
     machine = graph_machine(names, [], edges, options, "the size of a chunk / beta")
@@ -212,7 +212,7 @@ def _alpha(source: SourceFile, value: object) -> Fraction | None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
         raise flaw(f"'alpha' is in microseconds, not {value!r:.40}", line_span(source, 1))
-    return Fraction(repr(value)) * MICRO
+    return Fraction(repr(value)) * MICROSECOND
 
 
 def _matrix(source: SourceFile, data: object, key: str) -> list[list[Fraction]]:

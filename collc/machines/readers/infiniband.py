@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -62,7 +63,8 @@ class _Cables:
     def fabric(self) -> Fabric:
         """Switches, their cables and the hosts. Raises SourceError X0601 for ends without a record."""
         dropped: list[str] = []
-        named = _distinct(self.names)
+        count = Counter(self.names.values())
+        named = {guid: name if count[name] == 1 else f"{name} {guid[2:]}" for guid, name in self.names.items()}
         cables: list[tuple[str, str, Fraction]] = []
         attachments: list[Attachment] = []
         plugged: dict[End, int] = {}
@@ -84,7 +86,8 @@ class _Cables:
                 if "Aggregation Node" in text or device[0].startswith("R"):
                     dropped.append("aggregation nodes (SHARP) and routers")
                     continue
-                host, port = _host_and_port(text, device)
+                host, *words = text.split() or device[:1]  # "node01 mlx5_0", "node01 HCA-1"
+                port = words[0] if words else f"port{device[1]}"
                 attachments.append(Attachment(host, port, named[switches[0][0]], rate))
             else:
                 dropped.append("cables between two hosts")
@@ -93,22 +96,6 @@ class _Cables:
             message = f"{self.source.name} has no cable from a switch to a host"
             raise flaw(message, hint="import the output of all of the fabric, with the records of its hosts (Ca)")
         return Fabric(switches, tuple(cables), tuple(attachments), tuple(dict.fromkeys(dropped)))
-
-
-def _distinct(names: dict[str, str]) -> dict[str, str]:
-    """Names by guid; if several share one, the guid is added."""
-    count: dict[str, int] = {}
-    for name in names.values():
-        count[name] = count.get(name, 0) + 1
-    return {guid: name if count[name] == 1 else f"{name} {guid[2:]}" for guid, name in names.items()}
-
-
-def _host_and_port(description: str, end: End) -> tuple[str, str]:
-    """The host and NIC of a channel adapter: the words of "node01 mlx5_0" or "node01 HCA-1"."""
-    host, _, port = description.strip().partition(" ")
-    if not host:
-        return end[0], f"port{end[1]}"
-    return host, port.split()[0] if port.strip() else f"port{end[1]}"
 
 
 def _rate(source: SourceFile, text: str, line: int) -> Fraction:

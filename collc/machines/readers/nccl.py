@@ -17,7 +17,6 @@ from collc.machines.reading import GIGA, Element, ImportOptions, element_span, f
 _LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 """GT/s -> 100 Mb/s of one PCIe lane after coding."""
 
-_FALLBACK: Final = 60
 _INVISIBLE: Final = "fffffff:ffff:ff"
 _SWITCH_CLASS, _CPU_CLASS, _GPU_CLASS = "0x068000", "0x068001", "0x03"
 
@@ -104,7 +103,7 @@ def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
         if not re.fullmatch(r"\d+(\.5)? GT/s|\d+\.\d GT/s PCIe", text):
             reader.notes.append(f"link_speed '{text}' is taken as {speed} GT/s, but NCCL takes it as 8 GT/s")
     else:
-        lane = _FALLBACK
+        lane = _LANES["8"]
         reader.notes.append(f"link_speed '{text}' is taken as 8 GT/s, as NCCL does")
     width = _number(reader, element, "link_width", "0")
     return Fraction((width or 16) * lane, 80) * GIGA
@@ -188,35 +187,27 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
 
 def _host(reader: _Reader, host: str) -> Host:
     gpus = [gpu for _, gpu in sorted(reader.gpus[host].values(), key=lambda found: found[0])]
-    nics = [_card(ports) for ports in reader.nics[host].values()]
+    nics: list[HostNic] = []
+    for ports in reader.nics[host].values():  # of one card
+        rate = sum((port.rate or Fraction(0) for port in ports), Fraction(0))
+        nics.append(HostNic("+".join(port.label for port in ports), ports[0].path, rate))
     gpus = _with_options(reader, gpus)
     if len(gpus) > 1 and reader.options.switch_links is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
         raise option_error(
             message, "give the number from each GPU to NVSwitches: --nvlink 18; as in a DGX-1: --nvlink dgx1; none: 0"
         )
-    _note_one_sided(reader, gpus)
+    counts = {(gpu.label, peer): count for gpu in gpus for peer, count in gpu.peers}
+    labels = {gpu.label for gpu in gpus}
+    one_sided = [(a, b) for (a, b), count in counts.items() if b in labels and counts.get((b, a)) != count]
+    if one_sided:
+        where = " to ".join(one_sided[0])
+        reader.notes.append(f"NVLinks in one direction only, as NCCL takes them (--mirror adds the other): {where}")
     cpus = reader.cpus[host]
     names = [f"cpu{cpu.get('numaid', str(at))}" for at, cpu in enumerate(cpus)]
     pairs = combinations(zip(names, cpus, strict=True), 2)
     links = [(a, b, Fraction(_cpu_rate(reader, cpu) * GIGA)) for (a, cpu), (b, _) in pairs]
     return Host(tuple(gpus), tuple(nics), tuple(links))
-
-
-def _card(ports: list[HostNic]) -> HostNic:
-    """The ports of one card as one NIC."""
-    rate = sum((port.rate or Fraction(0) for port in ports), Fraction(0))
-    return HostNic("+".join(port.label for port in ports), ports[0].path, rate)
-
-
-def _note_one_sided(reader: _Reader, gpus: list[HostGpu]) -> None:
-    """Add a remark if an NVLink is there in one direction only."""
-    links = {(gpu.label, peer): count for gpu in gpus for peer, count in gpu.peers}
-    labels = {gpu.label for gpu in gpus}
-    one_sided = [pair for pair in links if pair[1] in labels and links.get((pair[1], pair[0])) != links[pair]]
-    if one_sided:
-        a, b = one_sided[0]
-        reader.notes.append(f"NVLinks in one direction only, as NCCL takes them (--mirror adds the other): {a} to {b}")
 
 
 def _with_options(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import takewhile
+from itertools import combinations, takewhile
 from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import SourceFile
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, links_of, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
@@ -76,8 +75,10 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     if options.nvlink == "dgx1" and not any(gpu.peers or gpu.switch_links for gpu in found):
         found = with_mesh(found)
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
+    cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
+    between = tuple((a, b, Fraction(width)) for a, b in combinations(cpus, 2))
     said = f"assumed: 16 lanes of PCIe of {options.gpu} as NCCL counts"
-    return Hosts([Host(tuple(found), tuple(nics), _cpu_links(paths), assumed_pcie=said)], [])
+    return Hosts([Host(tuple(found), tuple(nics), between, assumed_pcie=said)], [])
 
 
 _AFFINITY: Final = frozenset(("CPU", "NUMA"))
@@ -160,12 +161,6 @@ def _group_near(matrix: _Matrix, level: int) -> dict[str, int]:
     ]
     label = weakly_connected(Digraph(len(matrix.columns), *np.array(near, np.int32).T))
     return dict(zip(matrix.columns, label.tolist(), strict=True))
-
-
-def _cpu_links(paths: Mapping[str, tuple[Hop, ...]]) -> tuple[tuple[str, str, Fraction], ...]:
-    cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
-    rate = next(iter(paths.values()))[-1][1]
-    return tuple((a, b, rate) for at, a in enumerate(cpus) for b in cpus[at + 1 :])
 
 
 KINDS: Final = (

@@ -216,18 +216,12 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
             if hop in platform.shared and (hop, not forward) in directions:
                 shared[len(platform.edges)] = hop
             platform.edges.append((a, b, rate, latency, 1))
-    _check_devices_apart(platform, junctions)
-    return shared
-
-
-def _check_devices_apart(platform: _Platform, junctions: _Junctions) -> None:
-    """Raise SourceError X0601 if routes make one device of two."""
     seen: dict[tuple[str, int], str] = {}
     for name in (*platform.hosts, *platform.routers):
-        found = junctions.root((name, -1))
-        if found in seen:
-            raise flaw(f"the routes join {seen[found]} and {name} without a link", hint="write the links in .coll")
-        seen[found] = name
+        other = seen.setdefault(junctions.root((name, -1)), name)
+        if other != name:
+            raise flaw(f"the routes join {other} and {name} without a link", hint="write the links in .coll")
+    return shared
 
 
 KINDS: Final = (

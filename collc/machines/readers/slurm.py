@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile, Span
 from collc.base.wording import phrase
-from collc.machines.fabrics import Attachment, Fabric
-from collc.machines.host_groups import HostGroup, HostGroups, checked_groups
+from collc.machines.fabrics import Attachment, Fabric, HostGroup, HostGroups, checked_groups
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
     MAX_HOSTS,

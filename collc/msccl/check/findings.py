@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceFile, Span, UsageError
-from collc.base.messages import Outcome
+from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceFile, Span, UsageError
 
 Check = Literal["contract", "result", "deadlock", "race"]
 CHECKS: Final[tuple[Check, ...]] = ("contract", "result", "deadlock", "race")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collc.base.messages import Outcome
+from collc.base.diagnostics import Outcome
 from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
 from collc.msccl.check.contract import check_contract, check_overwritten_inputs, check_room
 from collc.msccl.check.deadlock import check_deadlock, check_matches

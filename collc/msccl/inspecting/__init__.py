@@ -239,9 +239,7 @@ def inspect_plan(path: Path, _profile: str = "") -> Inspection:
         "scratch": sum(chunks[2] for chunks in plan.chunks),
     }
     gpus = [_plan_row(plan, gpu) for gpu in range(len(plan.chunks))]
-    return Inspection(
-        plan.name, plan.collective, totals, gpus, _PLAN_COLUMNS, _OP_COLORS, partial(_plan_gpu, plan)
-    )
+    return Inspection(plan.name, plan.collective, totals, gpus, _PLAN_COLUMNS, _OP_COLORS, partial(_plan_gpu, plan))
 
 
 def _plan_row(plan: Plan, gpu: int) -> dict[str, object]:
@@ -294,6 +292,5 @@ def _label(op: Operation) -> str:
 def _slots(op: Operation, *slots: SlotRange) -> str:
     """Slots as text; slots of another GPU name it."""
     return " + ".join(
-        f"{_BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.location.gpu else "")
-        for s in slots
+        f"{_BUFFERS[s.buffer]}[{s.index}]" + (f" of GPU {s.gpu}" if s.gpu != op.location.gpu else "") for s in slots
     )

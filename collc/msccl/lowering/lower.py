@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from collc.base.collection import without_collection
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
+from collc.base.memory import without_collection
 from collc.msccl.limits import (
     LIMITS,
     MOST_CHUNKS,

@@ -15,8 +15,7 @@ import numpy as np
 
 from collc.base.diagnostics import Span
 from collc.base.units import PICOSECONDS, decimal, format_bytes, format_rate, format_time
-from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.values import INT64, Column, Data, Value, is_column, size_of
+from collc.source.elaboration.values import INT64, Column, Data, Frame, Value, is_column, size_of
 from collc.source.limits import MAX_BITS
 from collc.source.parsing.expressions import Binary
 from collc.source.problems import fail

@@ -10,15 +10,16 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.source import limits
 from collc.source.elaboration.arithmetic import as_whole, concatenate_columns, promote
-from collc.source.elaboration.frames import Frame, as_rows
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.values import (
     INT64,
     Column,
     Data,
+    Frame,
     Interval,
     ListArray,
     Value,
+    as_rows,
     column,
     concatenated_contents,
     is_column,

@@ -15,10 +15,10 @@ from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, phrase
 from collc.graph.dimensions import with_axes
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.frames import Frame
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import WorkloadBuilder
+from collc.source.elaboration.values import Frame
 from collc.source.imports import load_source_files
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, Identifier, Index, Name, Unary

@@ -10,9 +10,8 @@ from typing import Any, Literal, cast
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span, UsageError
 from collc.base.wording import did_you_mean, phrase
 from collc.source.checking.check import check_files
-from collc.source.elaboration.binding import as_parameter, parameter_type
 from collc.source.elaboration.designs import DesignBuilder, table_prices
-from collc.source.elaboration.file_context import FileContext, ProgramContext
+from collc.source.elaboration.file_context import FileContext, ProgramContext, as_parameter, parameter_type
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from collc.base.diagnostics import SourceError
 from collc.base.options import Option, Options, OptionValue, check_value, options_in_words, unknown_option
 from collc.base.wording import did_you_mean, phrase
-from collc.source.automatic_chunks import AUTO
 from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
-from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.values import Interval, Value
-from collc.source.parsing.expressions import Argument, Binary, Comparison, Expr, FloatLiteral, IntLiteral, Name
+from collc.source.elaboration.values import Frame, Interval, Value
+from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, FloatLiteral, IntLiteral, Name
+from collc.source.parsing.syntax import Parameter
 from collc.source.problems import fail
 from collc.source.program import CheckRequest
 from collc.source.types import BOOL, BYTES, FLOAT, INT, NUMBER, NUMBERS, RANGE, STRING, TIME, Kind, Type
+
+AUTO: Final = "auto"
+CHUNKS: Final = "chunks"
+MODULE: Final = "std.collectives"
+"""The module of the standard library with the collectives."""
 
 TYPES: Final = {"int": INT, "bool": BOOL, "string": STRING, "time": TIME, "range": RANGE}
 """The types of options by name."""
@@ -68,6 +73,30 @@ def _sizes(value: Value, argument: Argument) -> tuple[int, int]:
         hint = "write sizes: 64MiB .. 4GiB, or sizes: auto"
         raise fail("E0605", f"a range of bytes is required, not {value.type}", argument.value.span, hint=hint)
     return int(data.low), int(data.high)
+
+
+def with_one_chunk(
+    call: Call, parameters: Sequence[Parameter], module: str | None, is_value: bool
+) -> tuple[Call, bool]:
+    """The call of a run with `chunks: 1` in place of `chunks: auto`, and whether that was there.
+
+    parameters, module: of the collective; module: of the standard library, or None. is_value: whether the program
+    declares a value `auto`, which is then meant. Raises SourceError E0417 if the collective is not in the standard
+    library.
+    """
+    names = [parameter.name.name for parameter in parameters]
+    for place, argument in enumerate(call.arguments):
+        name = argument.key or (names[place] if place < len(names) else "")
+        value = argument.value
+        if name != CHUNKS or not isinstance(value, Name) or value.name != AUTO or is_value:
+            continue
+        if module != MODULE:
+            message = f"'{call.function.name}' is not a collective of {MODULE}, so 'chunks' must be a number"
+            hint = f"write chunks: 4, or run a collective of {MODULE}"
+            raise fail("E0417", message, value.span, hint=hint)
+        one = replace(argument, value=IntLiteral(value.span, 1))
+        return replace(call, arguments=tuple(one if a is argument else a for a in call.arguments)), True
+    return call, False
 
 
 _DEVICES: Final = {"CON", "PRN", "AUX", "NUL", *(f"{port}{number}" for port in ("COM", "LPT") for number in range(10))}

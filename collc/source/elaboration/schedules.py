@@ -13,14 +13,6 @@ from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
-from collc.source.automatic_chunks import AUTO, CHUNKS, MODULE, RunCall
-from collc.source.elaboration.binding import (
-    GivenArgument,
-    as_parameter,
-    evaluated_arguments,
-    match_arguments,
-    parameter_frame,
-)
 from collc.source.elaboration.collectives import (
     LazyChunks,
     chunk_numbers,
@@ -30,18 +22,32 @@ from collc.source.elaboration.collectives import (
     standard_of,
 )
 from collc.source.elaboration.containers import equal_values
-from collc.source.elaboration.file_context import FileContext
-from collc.source.elaboration.frames import Frame
-from collc.source.elaboration.requests import check_request, checked_options, file_name
+from collc.source.elaboration.file_context import (
+    FileContext,
+    GivenArgument,
+    as_parameter,
+    evaluated_arguments,
+    match_arguments,
+    parameter_frame,
+)
+from collc.source.elaboration.requests import (
+    AUTO,
+    CHUNKS,
+    MODULE,
+    check_request,
+    checked_options,
+    file_name,
+    with_one_chunk,
+)
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
-from collc.source.elaboration.values import Value, npu_numbers
+from collc.source.elaboration.values import Frame, Value, npu_numbers
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Identifier, Name
 from collc.source.problems import AlreadyReported, Problems, at_use, check_single, fail, unknown_name_error
 from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
 from collc.source.scopes import FoundDeclaration
-from collc.source.textbook_names import synthesizer_hint
+from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, Run
@@ -163,8 +169,8 @@ class ScheduleBuilder:
         collective = found.node
         assert isinstance(collective, s.Collective)
         name, parameters = collective.name.name, collective.parameters
-        run_call = RunCall.of(node.collective, parameters, found.file.module, lambda name: frame.find(name) is not None)
-        call = run_call.call
+        is_value = frame.find(AUTO) is not None
+        call, says_auto = with_one_chunk(node.collective, parameters, found.file.module, is_value)
         matched = match_arguments(parameters, call.arguments, f"collective '{name}'", call.span)
         given = evaluated_arguments(parameters, matched, self.context, frame)
         for argument in given.values():
@@ -173,7 +179,7 @@ class ScheduleBuilder:
                 message = f"these are NPUs of '{home.name}', but the schedule is on '{self.topology.name}'"
                 raise fail("E0403", message, argument.span)
         takes_chunks = found.file.module == MODULE and any(p.name.name == CHUNKS for p in parameters)
-        automatic = takes_chunks and (self.chunks == AUTO or (run_call.automatic and self.chunks is None))
+        automatic = takes_chunks and (self.chunks == AUTO or (says_auto and self.chunks is None))
         number = self._chunk_number(automatic) if takes_chunks else None
         if number is not None:
             given[CHUNKS] = GivenArgument(Value(INT, number), given[CHUNKS].span if CHUNKS in given else call.span)

@@ -7,11 +7,10 @@ from typing import Final
 from collc.base.diagnostics import SourceFile
 from collc.source.formatting.layout import STEP, Layout, LayoutWord, Piece, comments_after, comments_before, pieces
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import Automaton, accepts_statement
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import all_statements
 from collc.source.parsing.parse import parse
-from collc.source.parsing.table import Table, load_table
+from collc.source.parsing.table import Automaton, Table, accepts_statement, load_table
 from collc.source.parsing.tokens import Token
 
 _PARTS: Final = frozenset({"with", "without"})

@@ -10,9 +10,8 @@ from collc.base.diagnostics import SourceFile
 from collc.base.wording import phrase
 from collc.passes.synthesizers import COMMON
 from collc.source.parsing import tokens as t
-from collc.source.parsing.automaton import Automaton
 from collc.source.parsing.build import Builder
-from collc.source.parsing.table import load_table
+from collc.source.parsing.table import Automaton, load_table
 from collc.source.parsing.tokens import Token
 
 ANYWHERE: Final = frozenset({"let", "for", "if"})

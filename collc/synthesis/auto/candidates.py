@@ -165,7 +165,7 @@ class _Builders:
 
     def _whole_module(self, planner: ModulePlanner) -> Callable[[WorkMeter], Module]:
         def build(meter: WorkMeter) -> Module:
-            effort = replace(self._effort, work=meter)
+            effort = self._effort.with_work(meter)
             if planner.takes_bound:
                 meter.add_setup(self._whole.work(self._module.network, self._module))
                 effort = replace(effort, bound=self._whole.of(self._module.network, self._module))
@@ -200,13 +200,14 @@ class _Builders:
 
             def plan(task: Task) -> Schedule:
                 limit = None if meter.limit is None else max(1, meter.limit // self._shape.phases)
-                part = WorkMeter(limit, most=None if meter.most is None else max(0, meter.most - meter.spent))
-                effort = replace(self._effort, work=part)
+                part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
+                effort = self._effort.with_work(part)
                 if planner.takes_bound:
                     effort = replace(effort, bound=self._bound(task, part))
                 try:
                     return planner.plan(task, effort)
                 finally:
+                    meter.compiles = part.compiles
                     meter.add_setup(part.setup)
                     meter.add(part.spent - part.setup)
                     unfinished.append(part.is_used_up)

@@ -16,18 +16,18 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.kernels.compiled import MOST_PLAIN
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange.synthesizer import MOST_RELAYED_IN_FILES, obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
 from collc.synthesis.one_shot import synthesizer as one_shot
-from collc.synthesis.pccl.synthesizer import COMPILED_TIMES, PLAIN_WORK, TREE_LINK, TREE_TARGET
+from collc.synthesis.pccl.synthesizer import TREE_LINK, TREE_TARGET
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
 from collc.synthesis.swarm.synthesizer import COMPILED_ATTEMPT, attempt_work
-from collc.synthesis.swarm.synthesizer import COMPILED_TIMES as SWARM_TIMES
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.tacos.synthesizer import is_compiled
-from collc.synthesis.task import WorkMeter
+from collc.synthesis.task import COMPILED_TIMES, WorkMeter
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from collc.ten.module import Module
@@ -289,7 +289,7 @@ def estimate_pccl(shape: ProblemShape) -> Estimate:
         compiled = shape.transfers > COMPILED_TRANSFERS
         return Estimate(LOAD + 3 * shape.transfers if compiled else 12 * shape.transfers, 9.0, searches=True)
     work = TREE_TARGET * shape.transfers + TREE_LINK * shape.tree_growth
-    if work > PLAIN_WORK * min(2, shape.phases):
+    if work > MOST_PLAIN * min(2, shape.phases):
         work = LOAD + work / COMPILED_TIMES
     return Estimate(int(work), 6.0 if shape.has_switches else 4.0, searches=True)
 
@@ -302,7 +302,7 @@ def estimate_swarm(shape: ProblemShape) -> Estimate:
         work *= 2  # NPUs outside the group relay
     is_served = not network.has_limited_buffers and not (shape.reduces and bool(network.multicast.any()))
     if is_served and work >= shape.phases * COMPILED_ATTEMPT:
-        work = LOAD + work // SWARM_TIMES
+        work = LOAD + work // COMPILED_TIMES
     crowded = shape.few_hold or network.has_limited_buffers
     near = shape.has_switches and shape.is_shared and crowded and shape.is_bandwidth_bound
     work += 5_000 + (15 * shape.switch_paths if shape.has_switches else 0)

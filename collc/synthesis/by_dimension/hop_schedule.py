@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.list_schedule import Tasks, best_starts
+from collc.synthesis.task import Effort
 from collc.synthesis.timeline import link_timelines
 from collc.ten.arrays import Int64Array
 from collc.ten.schedule import Transfers
@@ -30,10 +31,8 @@ class LineHop:
     offset: int
 
 
-def schedule_hops(
-    conditions: Conditions, hops: Sequence[Sequence[LineHop]], stop: Callable[[], bool]
-) -> Transfers | None:
-    """The transfers of the hops of each row, parents first; None if `stop` returns True.
+def schedule_hops(conditions: Conditions, hops: Sequence[Sequence[LineHop]], effort: Effort) -> Transfers | None:
+    """The transfers of the hops of each row, parents first; None if `effort.stop` returns True.
 
     On each link, the transfer that the longest chain follows goes first; of equals, in one schedule the transfer of the
     first row, in another one that with the least offset along its line. The shorter schedule is kept. In a schedule
@@ -44,10 +43,10 @@ def schedule_hops(
     """
     best: tuple[int, Transfers] | None = None
     for nearest_first in (False, True):
-        if best is not None and stop():
+        if best is not None and effort.stop():
             break
         plan = _HopTasks(conditions, hops, nearest_first)
-        start = _starts_over_switches(conditions, plan, stop)
+        start = _starts_over_switches(conditions, plan, effort)
         if start is None:
             break
         end = int((start + plan.tasks.total).max(initial=0))
@@ -58,17 +57,17 @@ def schedule_hops(
     return None if best is None else best[1]
 
 
-def _starts_over_switches(conditions: Conditions, plan: _HopTasks, stop: Callable[[], bool]) -> Int64Array | None:
+def _starts_over_switches(conditions: Conditions, plan: _HopTasks, effort: Effort) -> Int64Array | None:
     """int64[n]: when each task starts, if switches have room for all and mix up nothing; None if stopped."""
-    start = plan.starts(stop)
+    start = plan.starts(effort)
     if start is None:
         return None
     slots = _free_slots(conditions)
     waits = [*plan.waits_for_slots(start, {switch: slots[switch] for switch in plan.entered & slots.keys()})]
     if waits:
-        start = plan.starts(stop, waits)
+        start = plan.starts(effort, waits)
     if start is not None and conditions.task.inverted and plan.copies_meet(start):  # perhaps only since some wait
-        start = plan.starts(stop, [*waits, *plan.waits_for_copies(start)])
+        start = plan.starts(effort, [*waits, *plan.waits_for_copies(start)])
     return start
 
 
@@ -125,11 +124,11 @@ class _HopTasks:
         ).tolist()
         self.entered = {switch for switch, _, _ in self._copies}
 
-    def starts(self, stop: Callable[[], bool], waits: Sequence[tuple[int, int]] = ()) -> Int64Array | None:
-        """int64[n]: when each task starts; None if `stop` returns True. waits: pairs of a task and one after it."""
+    def starts(self, effort: Effort, waits: Sequence[tuple[int, int]] = ()) -> Int64Array | None:
+        """int64[n]: when each task starts; None if stopped. waits: pairs of a task and one after it."""
         more = np.array(waits, np.int32).reshape(-1, 2)
         before, after = np.append(self.tasks.before, more[:, 0]), np.append(self.tasks.after, more[:, 1])
-        best = best_starts(replace(self.tasks, before=before, after=after), self._reserved, stop)
+        best = best_starts(replace(self.tasks, before=before, after=after), self._reserved, effort)
         if best is None:
             return None
         start = best[1]

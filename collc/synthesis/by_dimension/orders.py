@@ -36,7 +36,7 @@ def hierarchical(task: Task, effort: Effort) -> Schedule:
     conditions = conditions_of(task)
     dimensions = dimensions_of(conditions, "hierarchical")
     order = slowest_first(conditions, dimensions)
-    return spread(conditions, dimensions, [order] * len(conditions), effort.stop)
+    return spread(conditions, dimensions, [order] * len(conditions), effort)
 
 
 def themis(task: Task, effort: Effort) -> Schedule:
@@ -46,7 +46,7 @@ def themis(task: Task, effort: Effort) -> Schedule:
     """
     conditions = conditions_of(task)
     dimensions = dimensions_of(conditions, "themis")
-    return spread(conditions, dimensions, choose_orders(conditions, dimensions), effort.stop)
+    return spread(conditions, dimensions, choose_orders(conditions, dimensions), effort)
 
 
 def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]:

@@ -6,7 +6,7 @@ next. The order of the dimensions can differ from chunk to chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,8 @@ from collc.graph.dimensions import Dimensions, find_dimensions
 from collc.graph.paths import PathTree, shortest_path_tree
 from collc.synthesis.by_dimension.hop_schedule import LineHop, schedule_hops
 from collc.synthesis.conditions import Conditions
+from collc.synthesis.list_schedule import TASK_WORK
+from collc.synthesis.task import Effort
 from collc.ten.schedule import RowSchedule, Schedule
 
 VARIANTS: Final = 2
@@ -57,21 +59,20 @@ def slowest_first(conditions: Conditions, dimensions: Dimensions) -> Order:
     return sorted(range(len(dimensions)), key=lambda axis: (-times[axis], -axis))
 
 
-def spread(
-    conditions: Conditions, dimensions: Dimensions, orders: Sequence[Order], stop: Callable[[], bool]
-) -> Schedule:
+def spread(conditions: Conditions, dimensions: Dimensions, orders: Sequence[Order], effort: Effort) -> Schedule:
     """The schedule in which row k of the conditions spreads along the dimensions in orders[k].
 
-    Raises SourceError if no path along the lines leads to an NPU, NoSchedule if `stop` returns True before
+    Raises SourceError if no path along the lines leads to an NPU, NoSchedule if `effort.stop` returns True before
     there is a schedule, or if the buffers of switches are too small.
     """
     trees = LineTrees(dimensions, link_costs(conditions))
     hops: list[list[LineHop]] = []
     for k in range(len(conditions)):
-        if k % 256 == 0 and stop():
+        if k % 256 == 0 and effort.stop():
             raise _stopped_early()
         hops.append(_hops(conditions, trees, k, orders[k]))
-    transfers = schedule_hops(conditions, hops, stop)
+        effort.work.add(TASK_WORK * len(hops[-1]))
+    transfers = schedule_hops(conditions, hops, effort)
     if transfers is None:
         raise _stopped_early()
     return RowSchedule(conditions.task.model, transfers)

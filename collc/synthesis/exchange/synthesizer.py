@@ -23,8 +23,7 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
-from collc.synthesis.reductions.compose import obstacle_to_shared_sums
-from collc.synthesis.reductions.invert import invert_schedule
+from collc.synthesis.reductions.compose import invert_schedule, obstacle_to_shared_sums
 from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
@@ -228,9 +227,11 @@ class _ExchangePlanner:
             rows = down.transfers
             there = Transfers.of(rows.chunk, self._back[rows.link], rows.start, rows.reduce)
             return RowSchedule(down.model, there)
-        meter = WorkMeter()
-        schedule = self._spread(task, replace(self._effort, work=meter, bound=None))
-        self._effort.work.add(meter.spent // 2 + BOUND_WORK)  # attempts end when they get longer than the best
+        work = self._effort.work
+        meter = WorkMeter(most=work.remainder, compiles=work.compiles)
+        schedule = self._spread(task, replace(self._effort.with_work(meter), bound=None))
+        work.compiles = meter.compiles
+        work.add(meter.spent + BOUND_WORK)
         return schedule
 
 

@@ -18,13 +18,14 @@ from itertools import pairwise
 import numpy as np
 
 from collc.base.diagnostics import SourceError
+from collc.kernels.compiled import is_long
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import Candidate
-from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
+from collc.synthesis.list_schedule import TASK_TIME, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.schedule import Transfers
-from collc.ten.translations import Translations
 
 GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""
@@ -94,6 +95,8 @@ class Portfolio:
             if self.best is not None and (count.time * unit >= self.best[0] or work > self._work):
                 continue
             self._spend(work)
+            if self._effort.work.is_exceeded:
+                break
             try:
                 trees, time = grown.trees(count, shallow)
             except SourceError as error:
@@ -138,7 +141,9 @@ class Portfolio:
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
-        self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
+        self._spend(len(transfers) * (1 + 2 * turns) * (1 if is_long(TASK_TIME * len(transfers)) else PLAIN))
+        if self._effort.work.is_exceeded:
+            return False
         found, end = list_schedule(problem, transfers, steps, turns)
         self._runs.append((end, forest, steps))
         self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
@@ -206,7 +211,7 @@ def tree_transfers(
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
-        one = (_sum_tree if summed else _copy_tree)(batch, int(problem.members[batch.root]), problem)
+        one = _one_tree(batch, int(problem.members[batch.root]), problem, summed)
         size, begin = len(one.pairs), used[batch.root]
         used[batch.root] += batch.amount
         roots, pairs = _images(problem, batch.root, one.pairs, translations)
@@ -263,48 +268,38 @@ def spread_chunks(problem: ForestProblem, batches: Sequence[TreeBatch]) -> Fores
     return replace(problem, chunks=tuple(np.split(rows, ends[:-1])))
 
 
-def _copy_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
-    """A chunk is copied from the root to all members."""
-    one = OneTree([], 0, [])
-    _copy(one, batch, {root: -1}, problem)
-    return one
+def _one_tree(batch: TreeBatch, root: int, problem: ForestProblem, summed: bool) -> OneTree:
+    """A chunk is copied from the root to all members; if summed, it is reduced along the tree to the root before.
 
-
-def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], problem: ForestProblem) -> None:
-    """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none.
-
-    An NPU outside the group gets the chunk once, even if several paths lead over it; a switch does for each path.
+    An NPU outside the group gets a copy once, even if several paths lead over it; a switch does for each path.
     """
+    pairs: list[int] = []
+    edges: list[tuple[int, int]] = []
+    reached = {root: -1}
+    if summed:
+        arriving: defaultdict[int, list[int]] = defaultdict(list)
+        for path in reversed(batch.paths):
+            followed = arriving[path[-1]]
+            for end, begin in pairwise(reversed(path)):
+                edges += [(before, len(pairs)) for before in followed]
+                followed = [len(pairs)]
+                pairs.append(problem.pair_number[end, begin])
+            arriving[path[0]] += followed
+        reached[root] = len(pairs)
+        edges += [(before, len(pairs)) for before in arriving[root]]
+        pairs.append(-1)
+    reduced = max(0, reached[root])
     for path in batch.paths:
         start = max(position for position, device in enumerate(path) if device in reached)
         last = reached[path[start]]
         for begin, end in pairwise(path[start:]):
             if last >= 0:
-                one.edges.append((last, len(one.pairs)))
-            last = len(one.pairs)
-            one.pairs.append(problem.pair_number[begin, end])
+                edges.append((last, len(pairs)))
+            last = len(pairs)
+            pairs.append(problem.pair_number[begin, end])
             if end < problem.network.npu_count:
                 reached[end] = last
-
-
-def _sum_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
-    """A chunk is reduced along the tree to the root, then copied."""
-    pairs: list[int] = []
-    edges: list[tuple[int, int]] = []
-    arriving: defaultdict[int, list[int]] = defaultdict(list)
-    for path in reversed(batch.paths):
-        followed = arriving[path[-1]]
-        for end, begin in pairwise(reversed(path)):
-            edges += [(before, len(pairs)) for before in followed]
-            followed = [len(pairs)]
-            pairs.append(problem.pair_number[end, begin])
-        arriving[path[0]] += followed
-    reduced = len(pairs)
-    edges += [(before, reduced) for before in arriving[root]]
-    pairs.append(-1)
-    one = OneTree(pairs, reduced, edges)
-    _copy(one, batch, {root: reduced}, problem)
-    return one
+    return OneTree(pairs, reduced, edges)
 
 
 def _remaining_times(one: OneTree, time: list[int]) -> Int64Array:
@@ -333,15 +328,11 @@ def list_schedule(
     moved = link >= 0
     busy, total = (np.where(moved, times[link], 0) for times in (problem.busy, problem.total))
     tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
-    found = best_starts(tasks, {}, _never, turns)
+    found = best_starts(tasks, {}, Effort(), turns)
     assert found is not None
     end, start = found
     chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]
     return Transfers.of(chunk[moved], link[moved], start[moved], reduced[moved]), end
-
-
-def _never() -> bool:
-    return False
 
 
 def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:

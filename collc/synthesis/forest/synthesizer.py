@@ -26,8 +26,10 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
-FLOW_WORK, MOST_FLOW_WORK = 5, 100_000
-"""Work of the flows that bound the number of trees, for each link and NPU, and at most."""
+FLOW_WORK, FLOW_PAIRS = 50_000, 16
+"""Work of the flows that bound the number of trees, for each link and NPU: 2 up to FLOW_WORK in all, then compiled
+1 / FLOW_PAIRS if that is more.
+"""
 
 GAIN = Fraction(51, 50)
 """How many times the rate of Reduce-Scatter and All-Gather the bound must allow."""
@@ -57,7 +59,10 @@ def forest(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.concatenate([]))
     problem = forest_problem(conditions)
     effort.progress(0.0, "forest: trees")
-    effort.work.add_setup(min(MOST_FLOW_WORK, FLOW_WORK * task.network.link_count * len(problem.members)))
+    pairs = task.network.link_count * len(problem.members)
+    effort.work.add_setup(max(min(FLOW_WORK, 2 * pairs), pairs // FLOW_PAIRS))
+    if effort.stop():
+        raise _no_schedule()
     try:
         counts = tree_counts(problem)
     except ValueError as error:
@@ -68,8 +73,12 @@ def forest(task: Task, effort: Effort) -> Schedule:
     portfolio = Portfolio(problem, effort, counts[0].time * problem.unit)
     portfolio.run(gather_candidates(problem, counts, effort.stop))
     if portfolio.best is None:
-        raise NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
+        raise _no_schedule()
     return RowSchedule(task.model, portfolio.best[1])
+
+
+def _no_schedule() -> NoSchedule:
+    return NoSchedule(Diagnostic("S0201", "forest was stopped before it had a schedule", hint="give it more time"))
 
 
 def plan_summed(module: Module, effort: Effort) -> Schedule | None:

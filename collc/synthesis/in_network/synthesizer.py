@@ -17,6 +17,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.in_network.nodes import EarlyTransfers, Exchange, reduce_by_nodes, usable_switches
+from collc.synthesis.list_schedule import TASK_WORK
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Op
@@ -73,6 +74,7 @@ def _plan_over_trees(module: Module, effort: Effort, chunks: list[int]) -> Trans
             raise NoSchedule(Diagnostic("S0201", "stopped before all chunks were planned", hint="give it more time"))
         holders, wanting = (table.sets[int(column[chunk])].tolist() for column in (table.pre, table.post))
         plans = [tree.plan(early, chunk, holders, wanting) for tree in trees]
+        effort.work.add(TASK_WORK * len(trees) * (len(holders) + len(wanting)))
         reached = [plan for plan in plans if plan is not None]
         if not reached:
             return None

@@ -25,7 +25,7 @@ from collc.ten.module import Module
 from collc.ten.schedule import Clock, RowSchedule, Transfers, require_memory_of
 
 LINK_WORK = 20
-"""Work of a link in the search for a tree, as WorkMeter counts it."""
+"""Work of a link in the search for a tree, and of sending a message, as WorkMeter counts it."""
 
 MESSAGE_BYTES = 1000
 """Memory of a message."""
@@ -69,6 +69,8 @@ def _plan_transfers(module: Module, clock: Clock, effort: Effort) -> Transfers:
     require_for_search(MESSAGE_BYTES * messages, f"{messages:,} messages")
     require_memory_of(sum(len(part.chunks) * len(npus) ** 2 for part, npus in zip(sets, members, strict=True)))
     effort.work.add(LINK_WORK * network.link_count * sum(map(len, members)))
+    if effort.stop():
+        raise _no_schedule("it was stopped before")
     contributions = [
         ContributionSet(npus, [len(part.chunks) * time for time in part.busy], part.total)
         for npus, part in zip(members, sets, strict=True)
@@ -82,6 +84,7 @@ def _plan_transfers(module: Module, clock: Clock, effort: Effort) -> Transfers:
     ]
     earliest: Mapping[Message, int] = {}
     for _ in range(REPAIRS):
+        effort.work.add(LINK_WORK * messages)
         if effort.stop():
             raise _no_schedule("it was stopped before")
         sending = Sending(network, sets, first, earliest)

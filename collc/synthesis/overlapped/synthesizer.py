@@ -27,9 +27,6 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfer
 ATTEMPTS = ((4, 1), (2, 1), (1, 1), (8, 1), (2, 2), (1, 2))
 """(weight, rounds) of each attempt: how much the load of a link counts against its cost, how often trees are grown."""
 
-TASK_WORK = 10
-"""Work for each transfer of an attempt, as WorkMeter counts it."""
-
 LIMITS = (200_000, 200_000, 20_000, 20_000, 20_000)
 """Transfers up to which there is a second attempt, a third and so on."""
 
@@ -57,17 +54,16 @@ def overlap_trees(
     grower = TreeGrower(network, demand, clock)
     best: tuple[int, Transfers] | None = None
     for number, (weight, rounds) in enumerate(ATTEMPTS):
-        trees = grower.grow(asked, weight, rounds, effort.stop)
+        trees = grower.grow(asked, weight, rounds, effort)
         if trees is None:
             break
         tasks, chunk, reduced = tasks_of(network, clock, trees, asked)
-        found = best_starts(tasks, intervals, effort.stop, is_further=number > 0)
+        found = best_starts(tasks, intervals, effort)
         if found is not None and (best is None or found[0] < best[0]):
             real = tasks.link >= 0
             best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
         left = sum(len(tasks) <= limit for limit in LIMITS) - number
         effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
-        effort.work.add(TASK_WORK * len(tasks))
         if left <= 0:
             effort.work.finish()
         if left <= 0 or effort.stop() or effort.work.is_used_up:

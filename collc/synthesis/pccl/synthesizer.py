@@ -18,33 +18,27 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.kernels.compiled import is_compiled
+from collc.kernels.compiled import MOST_PLAIN, runs_compiled
 from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
 from collc.synthesis.pccl.planning_order import PlanningOrder, RaisedOrders, farthest_first, nearest_targets_first
 from collc.synthesis.pccl.search import PathSearch
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
-
-PLAIN_WORK = 600_000
-"""Microseconds of plain Python before a kernel is compiled."""
 
 HOP, TREE_TARGET, TREE_LINK = 12, 12, 1 / 6
 """Microseconds of plain Python, about: for a hop, for chunks of one target each; for others, for each hop to a target,
 and each link that the searches from all who have the chunk so far look at.
 """
 
-COMPILED_TIMES = 6
-"""How many times less work compiled code takes."""
-
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is computed, so that the search can end if a schedule meets it."""
 
-MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
-"""Conditions from which 2 % or 1 % above the bound is good enough, unless several trials are asked for."""
+MANY_CONDITIONS = 2_000
+"""Conditions from which 2 % above the bound is good enough, unless several trials are asked for."""
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""
@@ -80,10 +74,10 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The schedule of an attempt, its time in picoseconds, and the work of finding it."""
+    """The schedule of an attempt, None if it was given up, its time in picoseconds, and its work."""
 
     attempt: _Attempt
-    schedule: Schedule
+    schedule: Schedule | None
     time: int
     work: int
 
@@ -98,18 +92,17 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
     goal = effort.bound if effort.bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
-    good_enough = goal * _good_enough(len(conditions), effort) // 100
+    slack = 0 if len(conditions) < MANY_CONDITIONS or effort.trials > 1 else goal // 50
     best: _Planned | None = None
     for planned in _planned_trials(_Portfolio(conditions, effort), effort):
-        effort.work.add(planned.work)
         if best is None or planned.time < best.time:
             best = planned
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
-        if best.time <= good_enough or effort.work.is_used_up:
+        if best.time <= goal + slack or effort.work.is_used_up:
             break
     else:
         effort.work.finish()
-    if best is None:
+    if best is None or best.schedule is None:
         raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
     return best.schedule
 
@@ -125,14 +118,16 @@ def _planned_trials(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]
     yield from _run(portfolio, portfolio.raised_attempts(best, count), effort, min(effort.threads, len(best)))
 
 
-def _good_enough(conditions: int, effort: Effort) -> int:
-    """Percent of the bound at which the search ends."""
-    if conditions < MANY_CONDITIONS or effort.trials > 1:
-        return 100
-    return 102 if conditions < VERY_MANY_CONDITIONS else 101
-
-
 def _run(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[_Planned]:
+    """What the attempts find, in their order, until asked to stop or the most work is done; counts their work."""
+    for planned in _run_all(portfolio, attempts, effort, threads):
+        effort.work.add(planned.work)
+        if planned.schedule is None or effort.work.is_exceeded:
+            return
+        yield planned
+
+
+def _run_all(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[_Planned]:
     """What the attempts find, in their order, until asked to stop.
 
     The first attempt runs alone, since its schedule often is good enough; then up to `threads` run at once.
@@ -144,25 +139,21 @@ def _run(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort, th
 
     if threads <= 1:
         for attempt in attempts:
-            planned = None if stop() else portfolio.plan(attempt, stop)
-            if planned is None:
+            if stop():
                 return
-            yield planned
+            yield portfolio.plan(attempt, stop, effort.work.remainder)
         return
     with ThreadPoolExecutor(threads) as pool:
-        running: deque[Future[_Planned | None]] = deque()
+        running: deque[Future[_Planned]] = deque()
         width = 1
         try:
             while True:
                 for attempt in islice(attempts, width - len(running)):
-                    running.append(pool.submit(portfolio.plan, attempt, stop))
+                    running.append(pool.submit(portfolio.plan, attempt, stop, effort.work.remainder))
                 if not running or stop():
                     return
-                planned = running.popleft().result()
-                if planned is None:
-                    return
+                yield running.popleft().result()
                 width = threads
-                yield planned
         finally:
             enough.set()
 
@@ -185,10 +176,10 @@ class _Portfolio:
         self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
         wanting = nearest_targets_first(conditions, to)
         self._searches = [PathSearch.of(conditions, wanting, to, each) for each in _in_steps(conditions, hops)]
-        self._work, self._plain_work = _plain_work(conditions, hops), PLAIN_WORK
+        self._work, self._plain_work = _plain_work(conditions, hops), MOST_PLAIN
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
-        self._rng = np.random.default_rng(effort.seed)
+        self._rng, self._meter = np.random.default_rng(effort.seed), effort.work
 
     def fresh_attempts(self) -> Iterator[_Attempt]:
         """The attempts of the first trials, the most promising first."""
@@ -204,7 +195,7 @@ class _Portfolio:
 
         At most one refinement of each runs at a time.
         """
-        firsts = [(first.attempt, first.schedule) for first in planned]
+        firsts = [(first.attempt, first.schedule) for first in planned if first.schedule is not None]
         chains = [RaisedOrders(self._conditions, self._distance, attempt.order, made) for attempt, made in firsts]
         for number in range(count if planned else 0):
             chain, (attempt, _) = chains[number % len(planned)], firsts[number % len(planned)]
@@ -214,20 +205,27 @@ class _Portfolio:
     def _compiles_next(self) -> bool:
         """Whether too little plain Python is left for one more schedule, which pays its cost."""
         self._plain_work -= self._work
+        if self._plain_work < 0:
+            self._meter.add_compiler()
         return self._plain_work < 0
 
-    def plan(self, attempt: _Attempt, stop: Stop) -> _Planned | None:
-        """What an attempt finds; None if asked to stop."""
+    def plan(self, attempt: _Attempt, stop: Stop, left: int | None) -> _Planned:
+        """What an attempt finds, until asked to stop. left: the most work that it may take; None: any amount."""
         chain, compile_it = attempt.chain, attempt.compile_it
         order = attempt.order if chain is None else chain.next()
-        found = attempt.search.schedule(attempt.hops, order, stop, compile_it or is_compiled(plan_by_times))
-        if found is None:
-            return None
-        schedule, work = found
+        times = COMPILED_TIMES if compile_it else 1
+        schedule, work = attempt.search.schedule(
+            attempt.hops,
+            order,
+            lambda work: stop() or (left is not None and work >= left * times),
+            compile_it or runs_compiled(plan_by_times, 0),
+        )
+        if schedule is None:
+            return _Planned(attempt, None, 0, work // times)
         if chain is not None:
             chain.note_schedule(schedule)
         time = schedule.collective_time(self._conditions.task.network, self._conditions.task.demand)
-        return _Planned(attempt, schedule, time, work // COMPILED_TIMES if compile_it else work)
+        return _Planned(attempt, schedule, time, work // times)
 
 
 def _plain_work(conditions: Conditions, hops: int) -> int:

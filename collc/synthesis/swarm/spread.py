@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from collc.base.memory import require_for_search
-from collc.kernels.compiled import compiled, word_shape, words_of
+from collc.kernels.compiled import version_of, word_shape, words_of
 from collc.kernels.rarest_first import DONE, RUNNING, spread
 from collc.kernels.spread_tables import (
     COUNTERS,
@@ -35,6 +35,7 @@ from collc.kernels.spread_tables import (
 from collc.synthesis.swarm.path_classes import non_minimal_paths, path_class_numbers, path_classes_of
 from collc.synthesis.swarm.plans import PathTransfers
 from collc.synthesis.swarm.problem import SwarmProblem
+from collc.synthesis.task import COMPILED_TIMES
 from collc.ten.arrays import BoolArray, Int64Array
 
 PATH_WORK: Final = 4
@@ -43,9 +44,6 @@ PATH_WORK: Final = 4
 SERVE_WORK: Final = 3
 PATHS_LOOKED_AT: Final = 10
 """The work of looking for what an NPU can get: SERVE_WORK, and 1 for every PATHS_LOOKED_AT paths."""
-
-COMPILED_TIMES: Final = 10
-"""How many times as fast compiled attempts are."""
 
 PAUSE: Final = 100_000
 """Work, in plain Python, after which the kernel returns, so that the search can be stopped."""
@@ -133,7 +131,7 @@ class Spread:
         layout, memory = self._laid_out(paths, rule, state, len(nodes) // 3, len(waiting) // 2)
         arrays = memory, *map(self._array, (nodes, waiting, [0] * (3 * memory[NEEDED])))
         limits = -1 if limit is None else limit, -1 if most is None else max(0, most)
-        kernel: Any = compiled(spread) if self._compile_it else spread
+        kernel: Any = version_of(spread, self._compile_it)
         pause = PAUSE * COMPILED_TIMES if self._compile_it else PAUSE
         _, nodes, waiting, plan = arrays
         code = RUNNING

@@ -13,14 +13,15 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
+from collc.kernels.compiled import MOST_PLAIN
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, prune
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
-from collc.synthesis.swarm.spread import COMPILED_TIMES, PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
+from collc.synthesis.swarm.spread import PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
 from collc.synthesis.swarm.switch_paths import SwitchPaths
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 ROUNDS = 16
@@ -32,16 +33,11 @@ WORK = 2_000_000
 PATH_WORK = 10
 """Work for each path over switches, once."""
 
-COMPILED_WORK = 200_000
-"""Work of an attempt from which it is compiled."""
-
 COMPILED_ATTEMPT = 100_000
 """Work by `attempt_work` from which an attempt is compiled."""
 
-PLAIN_WORK, LOAD_WORK = 150_000, 100_000
-"""Work of attempts in plain Python after which further ones are compiled; where more is granted all are, and loading
-the compiler counts as LOAD_WORK.
-"""
+PLAIN_WORK = MOST_PLAIN // 3
+"""Work of one attempt, or of all so far, from which attempts are compiled; if more is granted, all are."""
 
 SHARED = 2
 """NPUs that want a chunk, on average, from which other NPUs may relay in the first attempts, too: that is often better
@@ -79,7 +75,7 @@ def swarm(task: Task, effort: Effort) -> Schedule:
         for wide in attempts.widths:
             first = number == 0 and (shared or not wide)
             used_up = not first and (effort.work.is_used_up or effort.work.spent >= most)
-            if effort.stop() or effort.work.is_too_much(0) or (best is not None and (best.end <= goal or used_up)):
+            if effort.stop() or (best is not None and (best.end <= goal or used_up)):
                 break
             planned = attempts.plan_by(rule, wide, stores, best)
             if planned is not None and (best is None or planned.end < best.end):
@@ -131,12 +127,11 @@ class _Attempts:
         self._large = {
             with_relays
             for with_relays in self.widths
-            if (problem.missing_count + with_relays * relayed) * each >= COMPILED_WORK
+            if (problem.missing_count + with_relays * relayed) * each >= PLAIN_WORK
         }
         work = effort.work
         is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
         self._plain_work = PLAIN_WORK if is_long and self._can_be_compiled else 0
-        work.add(LOAD_WORK if self._plain_work else 0)
 
     def plan_by(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
         """A schedule by a rule; None if it would be no better than the best so far.
@@ -158,10 +153,12 @@ class _Attempts:
     ) -> PathTransfers | None:
         work, times = self._effort.work, COMPILED_TIMES if compile_it else 1
         key = *variant, compile_it
+        if compile_it:
+            work.add_compiler()
         if key not in self._spreads:
             self._spreads[key] = Spread(self._variants[variant], compile_it)
         search = self._spreads[key]
-        left = None if work.most is None else times * (work.most - work.spent)
+        left = None if work.remainder is None else times * work.remainder
         planned = search.run(rule, most, self._effort.stop, left)
         work.add(search.work // times)
         self._plain_work += 0 if compile_it else search.work
@@ -182,8 +179,6 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
 
 
 def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
-    if effort.work.is_too_much(0):
-        return NoSchedule(Diagnostic("S0201", "it takes much more work than estimated"))
     if effort.stop():
         return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
     message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collc.base.memory import require_for_search
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import strongly_connected
-from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
+from collc.graph.digraph import Digraph, strongly_connected
+from collc.kernels.compiled import as_words, numbers, version_of, word_shape, words_of, zeros
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.timeline import interval_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 FOREVER = 1 << 62
 
-BATCH = 1 << 17
+BATCH = 1 << 14
 """Transfers between two calls of `go_on`."""
 
 
@@ -116,9 +115,7 @@ class EventMatching:
         from collc.kernels import matching_events as kernels
 
         problem = self._problem
-        begin, run = kernels.begin, kernels.run
-        if self._large:
-            begin, run = compiled(begin), compiled(run)
+        begin, run = version_of(kernels.begin, self._large), version_of(kernels.run, self._large)
         names = list(range(problem.count))
         if rule.tie_seed is not None:
             random.Random(rule.tie_seed).shuffle(names)
@@ -128,8 +125,6 @@ class EventMatching:
         begin(self._network, chunks, sets, progress)
         verdict = kernels.RUNNING
         while verdict == kernels.RUNNING:
-            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing_count)):
-                return None
             verdict = run(
                 self._network,
                 chunks,
@@ -140,6 +135,8 @@ class EventMatching:
                 FOREVER if limit is None else limit,
                 BATCH,
             )
+            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing_count)):
+                return None
         if verdict == kernels.STUCK:
             raise AssertionError("a wanted chunk cannot be reached")
         if verdict == kernels.TOO_LONG:

@@ -13,11 +13,11 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.reductions.invert import as_trees
+from collc.synthesis.reductions.compose import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
 from collc.synthesis.tacos.step_table import empty_table, matched_steps
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.arrays import StepTable
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
@@ -70,13 +70,13 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     if not problem.missing_count:
         return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
-    work = attempt_work(problem)
+    if is_compiled(problem.devices, problem.missing_count):
+        effort.work.add_compiler()
     best: tuple[Schedule, int] | None = None
     for attempt in _attempts(problem, goal, effort):
         if effort.stop() or (best is not None and effort.work.is_used_up):
             break
         found = attempt.plan(None if best is None else best[1])
-        effort.work.add(work)
         if found is not None and (best is None or found[1] < best[1]):
             best = found
             effort.progress(min(1.0, goal / max(1, found[1])), f"tacos {attempt.name}")
@@ -90,11 +90,14 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     return RowSchedule(task.model, as_trees(best[0].transfers, task.network, task.demand, clock))
 
 
-def attempt_work(problem: CopyProblem) -> int:
-    """The work of one attempt, as WorkMeter counts it."""
+def attempt_work(problem: CopyProblem, in_steps: bool = False) -> int:
+    """The work of one attempt, as WorkMeter counts it; compiled if the problem is large."""
     degree = problem.network.link_count / max(1, problem.devices)
+    if in_steps:
+        return int(problem.missing_count * degree / 2) // COMPILED_TIMES
     relayed = RELAYED if problem.missing_count <= FEW_TARGETS * problem.count else 1
-    return int(relayed * problem.missing_count * (MISSING_WORK + degree / 2))
+    plain = int(relayed * problem.missing_count * (MISSING_WORK + degree / 2))
+    return plain // COMPILED_TIMES if is_compiled(problem.devices, problem.missing_count) else plain
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
@@ -122,7 +125,8 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
         limit = problem.missing_count if best is None else best // problem.step - 1
         if limit < least:
             return None
-        table = matched_steps(problem, limit, least, effort.threads, _report_of(effort, "fifo"))
+        report = _report_of(effort, "fifo", attempt_work(problem, in_steps=True))
+        table = matched_steps(problem, limit, least, effort.threads, report)
         return None if table is None else _in_steps(problem, table)
 
     return _Attempt("fifo", plan)
@@ -136,7 +140,8 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
 
     def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            rows = matching.transfers(rule, None if best is None else best - 1, _report_of(effort, name))
+            report = _report_of(effort, name, attempt_work(problem))
+            rows = matching.transfers(rule, None if best is None else best - 1, report)
             return None if rows is None else _as_schedule(problem, rows)
 
         return _Attempt(name, plan)
@@ -152,11 +157,18 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
                     yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
 
 
-def _report_of(effort: Effort, name: str) -> Callable[[float], bool]:
-    """A function that reports the share that is planned, and returns whether the attempt may continue."""
+def _report_of(effort: Effort, name: str, work: int) -> Callable[[float], bool]:
+    """A function that reports the share that is planned, and returns whether the attempt may continue.
+
+    work: of the whole attempt, which is counted by this share.
+    """
+    counted = 0
 
     def go_on(share: float) -> bool:
+        nonlocal counted
         effort.progress(share, f"tacos {name}")
+        effort.work.add(int(share * work) - counted)
+        counted = int(share * work)
         return not effort.stop()
 
     return go_on

@@ -1,0 +1,54 @@
+"""Work that is counted: every synthesizer gives an attempt up when the most work is done."""
+
+import pytest
+
+from collc.base.diagnostics import NoSchedule
+from collc.passes.synthesizers import SYNTHESIZERS
+from collc.synthesis.auto.record import PhasePlanner
+from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.task import Effort, WorkMeter
+from collc.ten.demand import Demand
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel
+from tests.support import all_gather, all_reduce, grid, switched
+
+
+def built(name: str, module: Module, meter: WorkMeter) -> Module:
+    record = SYNTHESIZERS[name]
+    assert record.load is not None
+    planner, effort = record.load(), Effort().with_work(meter)
+    if isinstance(planner, PhasePlanner):
+        return join(solve(module, lambda task: planner.plan(task, effort)))
+    return join(planner.plan(module, effort, {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "net", "demand"),
+    [
+        ("tacos", grid(5, 5), all_gather(list(range(25)), chunks=64)),
+        ("tacos", grid(12, 12), all_gather(list(range(144)))),
+        ("pccl", grid(12, 12), all_reduce(list(range(144)))),
+        ("swarm", switched(24), all_gather(list(range(24)), chunks=32)),
+        ("overlapped", grid(5, 5), all_reduce(list(range(25)), chunks=12)),
+        ("overlapped", grid(12, 12), all_reduce(list(range(144)))),
+        ("exchange", grid(5, 5), all_reduce(list(range(25)), chunks=64)),
+        ("one_shot", grid(6, 6), all_reduce(list(range(36)), 32)),
+        ("hierarchical", grid(5, 5), all_gather(list(range(25)), chunks=32)),
+        ("themis", grid(12, 12), all_gather(list(range(144)))),
+        ("forest", switched(24), all_gather(list(range(24)), chunks=32)),
+    ],
+)
+def test_an_attempt_is_given_up_when_the_most_work_is_done(name: str, net: Network, demand: Demand):
+    """The meter has gone on a slice at most; with a little more work than a whole search took, it finds the same."""
+    module = Module("m", net, demand, LinkModel.PIPELINED)
+    whole = WorkMeter(1, most=1 << 40)
+    first = built(name, module, whole)
+    given_up = WorkMeter(1, most=whole.spent // 3)
+    with pytest.raises(NoSchedule):
+        built(name, module, given_up)
+    assert given_up.is_exceeded
+    assert given_up.spent <= whole.spent
+    again = WorkMeter(1, most=whole.spent + 1)
+    assert built(name, module, again).collective_time() == first.collective_time()
+    assert again.spent == whole.spent
