@@ -139,11 +139,7 @@ _RECORDS: Final = (
     ),
     EmitKind("trace", "a timeline that Perfetto shows", "collc.emit.trace:emit_trace"),
     EmitKind(
-        "report",
-        "a page with pictures of the schedule",
-        "collc.emit.output:emit_report",
-        needs="report",
-        suffix="html",
+        "report", "a page with pictures of the schedule", "collc.emit.output:emit_report", needs="report", suffix="html"
     ),
     EmitKind(
         "libra",

@@ -233,18 +233,6 @@ def _nvlinks(host: Host, kinds: Kinds) -> tuple[list[Wire], bool]:
     return wires, len(np.unique(label[:-1])) == 1
 
 
-def _bottleneck(path: Sequence[Hop], other: Sequence[Hop]) -> Fraction:
-    """Bytes per second of the path from one device to another, up to their nearest common bridge and down again."""
-    common = {name for name, _ in path} & {name for name, _ in other}
-    rates: list[Fraction] = []
-    for hops in (path, other):
-        for name, rate in hops:
-            rates.append(rate)
-            if name in common:
-                break
-    return min(rates)
-
-
 def distance(path: Sequence[Hop], other: Sequence[Hop]) -> int:
     """Hops up to the nearest common bridge or CPU from both sides; a large number if there is none."""
     names = [name for name, _ in other]
@@ -272,7 +260,11 @@ def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds:
         users[nic].append(gpu)
 
     def rate_of(gpu: int, nic: int) -> Fraction:
-        return _bottleneck(host.gpus[gpu].path, host.nics[nic].path)
+        """Bytes per second of the path between, up to the nearest common bridge and down again."""
+        paths = host.gpus[gpu].path, host.nics[nic].path
+        common = {name for name, _ in paths[0]} & {name for name, _ in paths[1]}
+        ends = [next((k for k, (name, _) in enumerate(path) if name in common), len(path)) for path in paths]
+        return min(rate for path, end in zip(paths, ends, strict=True) for _, rate in path[: end + 1])
 
     if len(users) == len(host.gpus):
         ports: list[Port] = []

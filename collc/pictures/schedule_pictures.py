@@ -133,7 +133,14 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     parts += [line(frame.times.begin, frame.y(row), WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
     parts += _colors(use, rows, "dashed")
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
-    parts += (_hop(use, row, frame, row_of, width) for row in rows.tolist())
+    for row in rows.tolist():
+        link, color = int(use.link[row]), int(use.owner[row]) % SERIES
+        x1, y1 = frame.times.at(int(use.begin[row])), frame.y(row_of[int(network.source[link])])
+        x2, y2 = frame.times.at(int(use.arrive[row])), frame.y(row_of[int(network.target[link])])
+        dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
+        stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
+        dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
+        parts.append(mark(_tip(use, row), stroke + dot))
     return _finish(frame, parts, notes, title, use)
 
 
@@ -152,18 +159,6 @@ def _by_node(network: Network, devices: Int64Array) -> Int64Array:
         if len(near) == 1 and bool((around < network.npu_count).all()):
             place[switch] = near[0]
     return devices[np.argsort(place[devices], kind="stable")]
-
-
-def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int], width: float) -> str:
-    """A transfer. width: of the line; many need thin ones."""
-    link = int(use.link[row])
-    x1, y1 = frame.times.at(int(use.begin[row])), frame.y(row_of[int(use.network.source[link])])
-    x2, y2 = frame.times.at(int(use.arrive[row])), frame.y(row_of[int(use.network.target[link])])
-    color = int(use.owner[row]) % SERIES
-    dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
-    stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
-    dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
-    return mark(_tip(use, row), stroke + dot)
 
 
 def _tip(use: LinkUse, row: int) -> str:

@@ -167,7 +167,13 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
 
     found = communicators_of(network, demand, joint=options.custom)
     if options.best_known:
-        _check_standard(found)
+        for one in found:
+            runs = one.demand.runs
+            if len(runs) > 1 or any(run.standard is None for run in runs):
+                names = " and ".join(dict.fromkeys(run.collective for run in runs))
+                message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
+                hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
+                raise SourceError(Diagnostic("M0119", message, hint=hint))
     for communicator in found:
         try:
             (precheck_plan if plan else precheck)(communicator.network, communicator.demand, options)
@@ -180,22 +186,8 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
         _check_paths_inside(network, demand)
 
 
-def _check_standard(found: Sequence[Communicator]) -> None:
-    """Raise SourceError M0119 if a file is of no standard collective: nothing is known to compare it with."""
-    for one in found:
-        runs = one.demand.runs
-        if len(runs) > 1 or any(run.standard is None for run in runs):
-            names = " and ".join(dict.fromkeys(run.collective for run in runs))
-            message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
-            hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
-            raise SourceError(Diagnostic("M0119", message, hint=hint))
-
-
 def _for_runs(
-    module: Module,
-    options: MscclOptions,
-    destination: Destination,
-    write: Callable[[Module, int | None], WrittenFile],
+    module: Module, options: MscclOptions, destination: Destination, write: Callable[[Module, int | None], WrittenFile]
 ) -> WrittenFile:
     """The files of all runs. write: writes those of one run, whose number is in their names unless it is None."""
     from collc.msccl.communicators import communicators_of, rank_names

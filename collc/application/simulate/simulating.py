@@ -91,18 +91,22 @@ def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationRepor
     network = _network_of(path, settings)
     traces = read_traces(path)
     timing = settings.timing()
-    graph = trace_tasks(traces, network, timing.unit)
     try:
-        found = simulate(network, graph, timing)
+        found = _simulate(path, network, lambda: trace_tasks(traces, network, timing.unit), timing)
     except Deadlock as error:
         raise deadlock(traces, waiting_cycle(traces, *matched_messages(traces))) from error
+    workload = Workload(*workload_beside(path, traces.ranks))
+    return SimulationReport(path, "chakra", settings.model, settings.astra, workload, found)
+
+
+def _simulate(path: Path, network: Network, make_tasks: Callable[[], TaskGraph], timing: Timing) -> Simulation:
+    """The simulation of the tasks of a file. Raises Deadlock and NoRoute, SourceError as `simulate_file` does."""
+    try:
+        return simulate(network, make_tasks(), timing)
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
         raise no_rates(network) from error
-    return SimulationReport(
-        path, "chakra", settings.model, settings.astra, Workload(*workload_beside(path, traces.ranks)), found
-    )
 
 
 def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
@@ -148,16 +152,12 @@ def _simulate_runtime_file(
         message = f"{path} is for {ranks} GPUs, but {network.name} has {len(network.npus)} NPUs"
         raise SourceError(Diagnostic("X0510", message))
     try:
-        simulation = simulate(network, make_tasks(), settings.timing())
+        simulation = _simulate(path, network, make_tasks, settings.timing())
     except NoRoute as error:
         ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another forever")) from error
-    except OverflowError as error:
-        raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
-    except ValueError as error:
-        raise no_rates(network) from error
     known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
     workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
     return SimulationReport(path, kind, settings.model, settings.astra, workload, simulation)

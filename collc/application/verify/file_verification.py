@@ -268,10 +268,7 @@ _NO_COLLECTIVE: Final = "nothing says which collective the traces are: --collect
 
 
 def verify_traces(
-    path: Path,
-    collective: str | None = None,
-    root: int | None = None,
-    demand: tuple[Demand, Network] | None = None,
+    path: Path, collective: str | None = None, root: int | None = None, demand: tuple[Demand, Network] | None = None
 ) -> FileReport:
     """Check the traces PREFIX.<rank>.et.
 

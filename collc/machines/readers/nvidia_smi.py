@@ -16,13 +16,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.reachability import weakly_connected
 from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, links_of, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
-from collc.machines.reading import (
-    GIGA,
-    ImportOptions,
-    flaw,
-    line_span,
-    option_error,
-)
+from collc.machines.reading import GIGA, ImportOptions, flaw, line_span, option_error
 
 _CODES: Final = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _PERMISSIONS: Final = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "U"})
@@ -139,7 +133,12 @@ def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
 
     A cell of two GPUs with NVLinks does not say how PCIe joins them: the devices that are near both do.
     """
-    groups = [_group_near(matrix, level) for level in (1, 2, 4)]
+    groups: list[dict[str, int]] = []  # for each device the first one that codes up to a level join it to
+    for level in (1, 2, 4):
+        rows = ((a, b, code) for a, row in enumerate(matrix.columns) for b, code in enumerate(matrix.cells[row]))
+        near = [(a, b) for a, b, code in rows if _CODES.get(code, 9) <= level]
+        label = weakly_connected(Digraph(len(matrix.columns), *np.array(near, np.int32).T))
+        groups.append(dict(zip(matrix.columns, label.tolist(), strict=True)))
     paths: dict[str, tuple[Hop, ...]] = {}
     for name in matrix.columns:
         bridge, upper, cpu = (group[name] for group in groups)
@@ -150,18 +149,6 @@ def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
             hops.append((f"upper bridge of {matrix.columns[upper]}", rate))
         paths[name] = (*hops, (f"CPU of {matrix.columns[cpu]}", rate))
     return paths
-
-
-def _group_near(matrix: _Matrix, level: int) -> dict[str, int]:
-    """For each device the first one that it is joined to by codes up to a level, over others too."""
-    near = [
-        (a, b)
-        for a, row in enumerate(matrix.columns)
-        for b, code in enumerate(matrix.cells[row])
-        if _CODES.get(code, 9) <= level
-    ]
-    label = weakly_connected(Digraph(len(matrix.columns), *np.array(near, np.int32).T))
-    return dict(zip(matrix.columns, label.tolist(), strict=True))
 
 
 KINDS: Final = (

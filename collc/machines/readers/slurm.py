@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import prod
@@ -103,7 +102,15 @@ def _conf(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     switches: list[_Switch] = []
     groups: dict[str, list[HostGroup]] = {"block": [], "ring": []}
     dropped: list[str] = []
-    for span, values in _records(source):
+    for line, text in enumerate(source.text.split("\n"), 1):
+        words = text.partition("#")[0].split()
+        if not words:
+            continue
+        span, values = line_span(source, line), dict[str, str]()
+        for key, sign, value in (word.partition("=") for word in words):
+            if not sign or not value:
+                raise flaw(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
+            values[key.lower()] = value
         what = next((one for one in groups if f"{one}name" in values), None)
         if "blocksizes" in values and len(values) == 1:
             dropped = [_PLANNING]
@@ -120,19 +127,6 @@ def _conf(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     if not used:
         return switches
     return checked_groups(used[0], groups[used[0]], dropped, part)
-
-
-def _records(source: SourceFile) -> Iterator[tuple[Span, dict[str, str]]]:
-    for line, text in enumerate(source.text.split("\n"), 1):
-        words = text.partition("#")[0].split()
-        if not words:
-            continue
-        span = line_span(source, line)
-        pairs = [word.partition("=") for word in words]
-        for key, sign, value in pairs:
-            if not sign or not value:
-                raise flaw(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
-        yield span, {key.lower(): value for key, _, value in pairs}
 
 
 def _switch(span: Span, values: dict[str, str], lists: _HostLists) -> _Switch:
