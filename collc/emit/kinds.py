@@ -132,7 +132,7 @@ _RECORDS: Final = (
     EmitKind(
         "chakra",
         "Chakra traces and what ASTRA-sim needs beside them",
-        "collc.application.emit.chakra_files:emit_chakra",
+        "collc.application.emit.runtime_files:emit_chakra",
         needs="messages",
         output="folder",
         checks=("contract", "deadlock", "result"),

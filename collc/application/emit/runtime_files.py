@@ -1,7 +1,8 @@
-"""MSCCL files and MSCCL++ plans: a file for each run, read back and checked before it gets its name."""
+"""MSCCL files, MSCCL++ plans and Chakra traces: written, read back and checked before they get their names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from collc.application.verify.file_verification import verify_traces
 from collc.base.diagnostics import Diagnostic, Note, SourceError
 from collc.base.options import OptionValue
 from collc.base.wording import plural
+from collc.emit.chakra import write_chakra
 from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine
 from collc.msccl.options import MscclOptions, msccl_options
 from collc.ten.demand import Demand, Op
@@ -264,3 +267,14 @@ def _check_paths_inside(network: Network, demand: Demand) -> None:
         message = f"only NPUs outside the group of run {number} lead from {ends}, and its file has no rank for them"
         hint = 'add these to the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
         raise SourceError(Diagnostic("M0115", message, hint=hint))
+
+
+def emit_chakra(emission: Emission) -> WrittenFile:
+    """Write Chakra traces, read them back and check them. Raises what `write_chakra` raises."""
+    module, name = emission.module, emission.module.name
+    emission.announce("writing Chakra traces")
+    folder = emission.destination.new_folder(rf"(?:{re.escape(name)}|workload)\.\d+\.et|network\.yml|system\.json")
+    notes = write_chakra(module, name, folder)
+    emission.announce("reading the traces back and checking them")
+    report = verify_traces(folder / name, demand=(module.demand, module.network))
+    return WrittenFile(dict(report.checks), tuple(notes), report.diagnostics)

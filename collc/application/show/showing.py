@@ -113,7 +113,9 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
         if settings.svg is not None:
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
-            texts[settings.png] = _png(picture, settings)
+            from collc.pictures.picture import png_of
+
+            texts[settings.png] = png_of(picture, settings.theme)
     with open_draft("name another file with -o, --svg or --png") as draft:
         for written, text in texts.items():
             draft.new(written).write_bytes(text)
@@ -145,19 +147,6 @@ def _picture(
     if picture is None:
         raise UsageError(Diagnostic("U0136", f"there is no picture '{kind.name}' of {path}: {reason}", hint=hint))
     return picture
-
-
-def _png(picture: Picture, settings: ShowSettings) -> bytes:
-    from collc.pictures.picture import MissingConverter, MissingFonts, png_of
-
-    try:
-        return png_of(picture, settings.theme)
-    except MissingConverter as error:
-        hint = "install it with: python -m pip install 'collc[png]', or write --svg"
-        raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
-    except MissingFonts as error:
-        hint = "install one, such as the package fonts-dejavu-core of Debian, or write --svg"
-        raise UsageError(Diagnostic("U0137", "a PNG file needs a font, and the system has none", hint=hint)) from error
 
 
 # Subjects
