@@ -290,8 +290,9 @@ class _PcieTree:
     def __init__(self, host: Host, kinds: Kinds, *, with_ports: bool) -> None:
         self.wires: list[Wire] = []
         self._kinds, self._assumed = kinds, host.assumed_pcie
-        cpus = list(dict.fromkeys(path[-1][0] for path in _paths(host, with_ports)))
-        bridges = list(dict.fromkeys(name for path in _paths(host, with_ports) for name, _ in path[:-1]))
+        paths = [device.path for device in (*host.gpus, *(host.nics if with_ports else ())) if device.path]
+        cpus = list(dict.fromkeys(path[-1][0] for path in paths))
+        bridges = list(dict.fromkeys(name for path in paths for name, _ in path[:-1]))
         self._place = {name: Device(-1, "cpu", at) for at, name in enumerate(cpus)}
         self._place |= {name: Device(-1, "bridge", at) for at, name in enumerate(bridges)}
         self.families = [Family("bridge", len(bridges), True, tuple(bridges))] if bridges else []
@@ -323,8 +324,3 @@ class _PcieTree:
                 kind = self._kinds.name("pcie", rate, said, PCIE_LATENCY, assumed_rate=bool(self._assumed))
                 self.wires.append(Wire(device, self._place[name], kind))
             device = self._place[name]
-
-
-def _paths(host: Host, with_ports: bool) -> list[tuple[Hop, ...]]:
-    paths = [gpu.path for gpu in host.gpus] + ([nic.path for nic in host.nics] if with_ports else [])
-    return [path for path in paths if path]

@@ -275,7 +275,17 @@ def _subject_of(
     progress: Progress | None,
 ) -> Subject:
     """The subject of a module. numbers: its time, bounds and steps, as in `verify --json` and `compile --json`."""
-    use, reason = _use_of(module)
+    from collc.pictures.link_use import use_of_schedule
+
+    use, reason = None, "there is no schedule"
+    if module.schedule is not None and len(module.schedule) > MOST_LISTED:
+        count = len(module.schedule)
+        reason = f"{count} transfers are too many to draw; the network and the checks are shown"
+    elif module.schedule is not None:
+        try:
+            use, reason = use_of_schedule(module), ""
+        except ValueError as error:
+            reason = str(error)
     bounds: list[tuple[str, str, str, str]] = []
     time = numbers.get("time_ps")
     for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
@@ -332,20 +342,6 @@ def subject_of_program(
         use=use,
         threadblocks=threadblocks,
     )
-
-
-def _use_of(module: Module) -> tuple[LinkUse | None, str]:
-    """When links carry what; or None and why that is not known."""
-    from collc.pictures.link_use import use_of_schedule
-
-    if module.schedule is None:
-        return None, "there is no schedule"
-    if len(module.schedule) > MOST_LISTED:
-        return None, f"{len(module.schedule)} transfers are too many to draw; the network and the checks are shown"
-    try:
-        return use_of_schedule(module), ""
-    except ValueError as error:
-        return None, str(error)
 
 
 def _module_summary(module: Module) -> str:
