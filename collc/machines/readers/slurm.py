@@ -163,7 +163,14 @@ def _yaml(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     """The topology of a topology.yaml that is chosen."""
     topologies = [yaml_fields(item) for item in yaml_items(compose_yaml(source, MAX_YAML))]
     named = [fields for fields in topologies if part is not None and _text(fields.get("topology")) == part]
-    inside = [fields for fields in topologies if part is not None and part in _members(fields)]
+    inside = [  # those with a ring or torus of that name
+        fields
+        for fields in topologies
+        for key, rows, name in (_GROUPS["ring"], _GROUPS["torus"])
+        if any(
+            part == _text(yaml_fields(item).get(name)) for item in yaml_items(yaml_fields(fields.get(key)).get(rows))
+        )
+    ]
     default = [fields for fields in topologies if _text(fields.get("cluster_default")).lower() in {"true", "yes"}]
     if part is not None and not named and not inside:
         names = [_text(fields.get("topology")) for fields in topologies]
@@ -183,16 +190,6 @@ def _yaml(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
             return checked_groups(what, groups, dropped, part if inside and not named else None)
     said = line_span(source, next(iter(fields.values())).start_mark.line + 1) if fields else line_span(source, 1)
     raise flaw("a flat topology names no links", said, "a topology has tree, block, ring or torus3d; --part chooses")
-
-
-def _members(fields: dict[str, Any]) -> list[str]:
-    """The names of the rings and tori of a topology."""
-    rows = [(key, rows, name) for what, (key, rows, name) in _GROUPS.items() if what != "block" and key in fields]
-    return [
-        _text(yaml_fields(item).get(name))
-        for key, many, name in rows
-        for item in yaml_items(yaml_fields(fields[key]).get(many))
-    ]
 
 
 def _yaml_group(source: SourceFile, what: str, item: Any, name: str, lists: _HostLists) -> HostGroup:  # noqa: ANN401
