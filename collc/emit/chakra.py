@@ -164,9 +164,6 @@ def _write(path: Path, nodes: Iterator[Node]) -> None:
             file.write(bytes([*varint, length]) + data)
 
 
-# The algorithm
-
-
 def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[Node]]:
     """The nodes of each rank, in the order in which they happen; so parents come before children."""
     network = module.network
@@ -292,9 +289,6 @@ class _Clock:
                     duration_micros=microseconds,
                 )
                 self.nodes.append(node)
-
-
-# What ASTRA-sim needs beside it
 
 
 _KEYS: Final = {

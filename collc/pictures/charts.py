@@ -65,9 +65,6 @@ class Reference:
     value: float
 
 
-# Lines
-
-
 def line_chart(
     series: Sequence[Series],
     *,
@@ -177,9 +174,6 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
         yield mark(tip, shape)
 
 
-# Bars
-
-
 def bar_chart(
     labels: Sequence[str],
     series: Sequence[Bars],
@@ -244,9 +238,6 @@ def _bar(label: str, bars: Bars, row: int, index: int, values: Range, y: float, 
     shapes = rect(values.begin, y, max(end - values.begin, 1), thick, f"f{index % SERIES}", ' rx="2"')
     yield mark(f"{name}: {said}", shapes)
     yield text(end + 5, y + thick / 2 + 4, said, "over small")
-
-
-# Heat maps
 
 
 def heat_map(

@@ -106,9 +106,6 @@ def _npus_by_node(network: Network, axes: Int32Array) -> list[list[int]]:
     return [node for node in nodes if node]
 
 
-# Lattices
-
-
 def _is_lattice(network: Network, axes: Int32Array) -> bool:
     """Whether most links lead to the next NPU along one axis, or round its end if there are several axes."""
     if not network.link_count:
@@ -155,9 +152,6 @@ def _fold_axes(axes: Int32Array, sizes: Sequence[int]) -> NDArray[np.float64]:
     return position
 
 
-# Groups
-
-
 def _groups(groups: Sequence[Sequence[int]]) -> Layout:
     """The NPUs of a group on a small circle; the groups on a large one, or in rows."""
     count, most = len(groups), max(map(len, groups))
@@ -176,9 +170,6 @@ def _groups(groups: Sequence[Sequence[int]]) -> Layout:
     for group, (x, y) in zip(groups, centers, strict=True):
         layout.place_on_circle(group, x, y, radius)
     return layout
-
-
-# Tiers
 
 
 def _tiers(network: Network, axes: Int32Array | None) -> Layout:

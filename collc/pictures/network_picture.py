@@ -84,9 +84,6 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
     ]
 
 
-# Legends
-
-
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
     rate = "any bandwidth"
@@ -127,9 +124,6 @@ def _width(network: Network, kind: int) -> float:
     if own is None or min(rates) == max(rates):
         return 1.4
     return 1 + 2.5 * math.log(float(own) / min(rates)) / math.log(max(rates) / min(rates))
-
-
-# Shapes
 
 
 def _frame_of_node(network: Network, box: Box) -> str:

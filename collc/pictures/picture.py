@@ -136,8 +136,6 @@ class Picture:
         )
 
 
-# Elements
-
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -207,8 +205,6 @@ def marker(series: int, x: float, y: float, size: float = 4) -> str:
     return f'<path class="f{series % SERIES}" d="M{points}Z"/>'
 
 
-# Text widths
-
 _NARROW: Final = frozenset("iljtfrI.,:;'|![]() -")
 _WIDE: Final = frozenset("mwMW@%→←")
 
@@ -228,9 +224,6 @@ def shorten(words: str, width: float, size: float = 12) -> str:
         if text_width(cut, size) <= width:
             return cut
     return "…"
-
-
-# Colours of numbers
 
 
 def level_of(value: float, most: float) -> int:

@@ -106,9 +106,6 @@ def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
     return parts
 
 
-# The time-expanded network
-
-
 def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     """Time against devices: a line for each transfer, from its source when it starts to its target when it arrives.
 
@@ -166,9 +163,6 @@ def _tip(use: LinkUse, row: int) -> str:
     link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
     return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
-
-
-# Gantt
 
 
 def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
@@ -231,9 +225,6 @@ def _finish(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, u
     return Picture(WIDTH, height, join_lines(parts), title, description)
 
 
-# Bytes
-
-
 def load_map(use: LinkUse, title: str = "Bytes per link") -> Picture:
     """The bytes from each device to each other one over direct links; of many devices, between nodes or blocks."""
     network = use.network
@@ -291,9 +282,6 @@ def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
     begins = range(0, network.npu_count, size)
     labels = [f"{network.device_name(npu)} …" for npu in begins]
     return np.arange(network.npu_count, dtype=np.int64) // size, labels
-
-
-# Utilisation
 
 
 def utilisation_chart(

@@ -7,7 +7,7 @@ form NCCL's double binary tree. All-to-All, gather and scatter are direct messag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -127,7 +127,10 @@ def _graph(
     None if there are no such pieces, or too many messages.
     """
     messages = _Messages()
-    orders = list(_ring_orders(nodes))
+    orders: list[list[int]] = []  # of each ring; every other node is passed backwards: a rail joins its two neighbours
+    for channel in range(len(nodes[0]) if len(nodes) > 1 else 1):
+        turned = [node[channel:] + node[:channel] for node in nodes]
+        orders.append([npu for k, node in enumerate(turned) for npu in (node[::-1] if k % 2 else node)])
     ranks = network.npus.tolist()
     if shape == "direct":
         if pieces > 1:
@@ -142,16 +145,6 @@ def _graph(
     if len(messages.rows) > MOST_MESSAGES and pieces > 1:
         return None
     return messages.graph(network), parts
-
-
-def _ring_orders(nodes: list[list[int]]) -> Iterator[list[int]]:
-    """The NPUs of each ring in order. Every other node is passed backwards, so that a rail joins its two neighbours."""
-    for channel in range(len(nodes[0]) if len(nodes) > 1 else 1):
-        order: list[int] = []
-        for number, node in enumerate(nodes):
-            turned = node[channel:] + node[:channel]
-            order += turned[::-1] if number % 2 else turned
-        yield order
 
 
 def _rings(messages: _Messages, orders: list[list[int]], rounds: int) -> int:
@@ -189,9 +182,6 @@ def _direct(messages: _Messages, npus: list[int], kind: str, root: int) -> int:
                 continue
             messages.send(npu, npus[other], [])
     return count
-
-
-# Trees
 
 
 def _node_parents(count: int) -> list[list[int]]:

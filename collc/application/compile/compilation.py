@@ -269,9 +269,6 @@ def _with_plan(build: Build, plan: Plan) -> Build:
     return replace(build, given=given, plan=plan, report=report)
 
 
-# Steps
-
-
 def check_request(build: Build) -> Build:
     """Raise SourceError if durations, transfers or files make every schedule impossible."""
     check_durations(build.given.request)

@@ -17,7 +17,6 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, Sourc
 from collc.base.units import decimal, format_time, serialization_time
 from collc.emit.ten import write_ten
 from collc.source.program import CheckRequest, ScheduleRequest
-from collc.ten.demand import Run
 from collc.ten.module import Module
 
 PROOF_SECONDS: Final = 60.0
@@ -180,7 +179,12 @@ _HINT: Final = "look at the units of bandwidths, latencies and sizes"
 def check_durations(request: ScheduleRequest) -> None:
     """Raise SourceError C0204 if a path through all devices could take longer than MAX_PATH."""
     network = request.network
-    largest = max((_largest(run) for run in request.demand.runs), default=0)
+    largest = 0
+    for run in request.demand.runs:
+        if run.standard is not None and len(run.pattern) > LISTED:  # equal blocks
+            largest = max(largest, -(-run.standard.size // len(run.group)))
+        else:
+            largest = max(largest, int(run.pattern.expand().size.max(initial=0)))
     used: list[int] = np.unique(network.kind).tolist()
     durations = [
         kind.latency + serialization_time(largest, kind.bandwidth)
@@ -206,13 +210,6 @@ def check_transfer_count(request: ScheduleRequest) -> None:
         message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
         hint = "use fewer NPUs or chunks: if a large network repeats itself, a part of it gives the same information"
         raise SourceError(Diagnostic("S0203", message, request.span, hint=hint))
-
-
-def _largest(run: Run) -> int:
-    """Bytes of the largest chunk of a run; of a large pattern of equal blocks, of the largest block."""
-    if run.standard is not None and len(run.pattern) > LISTED:
-        return -(-run.standard.size // len(run.group))
-    return int(run.pattern.expand().size.max(initial=0))
 
 
 def too_long(request: ScheduleRequest) -> SourceError:

@@ -146,9 +146,6 @@ def file_times(
     return times
 
 
-# The file beside its schedule
-
-
 def simulated_file(path: Path, kind: Runtime, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
     """The file of a demand on a network, for the buffer of the demand, as `collc simulate` does it.
 

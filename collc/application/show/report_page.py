@@ -97,9 +97,6 @@ def report_of_schedule(report: ScheduleReport, network: Network, progress: Progr
     return report_page(report.name, [subject_section(subject)])
 
 
-# Panels
-
-
 def _summary(subject: Subject) -> list[Block]:
     blocks: list[Block] = []
     if subject.facts:

@@ -122,9 +122,6 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
         return Shown(subjects, designs, tuple(draft.publish()))
 
 
-# Single pictures
-
-
 def _picture(
     path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
 ) -> Picture:
@@ -148,8 +145,6 @@ def _picture(
         raise UsageError(Diagnostic("U0136", f"there is no picture '{kind.name}' of {path}: {reason}", hint=hint))
     return picture
 
-
-# Subjects
 
 Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
 """The schedules of a file, or the file itself, and the designs of a program."""

@@ -79,9 +79,6 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     return report
 
 
-# Traces
-
-
 def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate Chakra traces. Raises as `simulate_file` does."""
     from collc.chakra.messages import deadlock, matched_messages, trace_tasks, waiting_cycle
@@ -178,9 +175,6 @@ def _network_of(path: Path, settings: SimulationSettings) -> Network:
     from collc.application.program_files import named_network
 
     return named_network(settings.on, settings.definitions)
-
-
-# Schedules
 
 
 def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, str]) -> tuple[Module, Network]:

@@ -199,9 +199,6 @@ def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tupl
     return [*own, *((name, True) for name in names)]
 
 
-# Results
-
-
 def _key(task: TuningTask) -> str:
     rest = (task.tuned.definitions, task.tuned.schedule, task.tuned.seed, task.sizes)
     return json.dumps([repr(task.plan), repr(task.files), rest])

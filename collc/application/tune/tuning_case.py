@@ -135,9 +135,6 @@ def _first_message(messages: Sequence[Diagnostic]) -> str:
     return f"[{first.code}] {first.message}"
 
 
-# Schedules and files
-
-
 def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleRequest, Module]:
     """The schedule of a plan, verified and fit for its kinds of files. Raises CollcError if there is none."""
     request = request_for(tuned, plan.size, plan.chunks)
@@ -200,9 +197,6 @@ def _simulate_files(
             file = read_tasks(path, network, options.kind, cost.name, options.profile)
             times = file_times(task.sizes, network, file, cost, options.kind)
             yield {"file": number, "protocol": cost.name, "times": times}
-
-
-# What they are compared with
 
 
 def _compare_with_nccl(task: TuningTask) -> dict[str, list[int | None]]:

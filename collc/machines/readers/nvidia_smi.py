@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, takewhile
+from itertools import combinations, permutations, takewhile
 from typing import Final
 
 import numpy as np
@@ -56,7 +56,13 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
         hint = f"give the model: --gpu {'|'.join(MODELS)}"
         raise option_error("a matrix of nvidia-smi does not say which GPUs these are", hint)
     sm = MODELS[options.gpu]
-    links = {row: {column: _count_nvlinks(matrix, row, column) for column in gpus if column != row} for row in gpus}
+    links: dict[str, dict[str, int]] = {row: {} for row in gpus}
+    for row, column in permutations(gpus, 2):
+        code, back = matrix.cell(row, column), matrix.cell(column, row)
+        if back != code:
+            message = f"{row} to {column} is '{code}', {column} to {row} '{back}'"
+            raise flaw(message, line_span(source, matrix.lines[column]))
+        links[row][column] = int(code[2:]) if code.startswith("NV") else 0
     width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
     paths = _paths(matrix, Fraction(width))
     found: list[HostGpu] = []
@@ -117,15 +123,6 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
         raise flaw(f"{source.name} is not the output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
     place = {name: at for at, name in reversed(list(enumerate(columns)))}
     return _Matrix(source, tuple(columns), place, cells, lines, names)
-
-
-def _count_nvlinks(matrix: _Matrix, row: str, column: str) -> int:
-    """NVLinks between two GPUs."""
-    code = matrix.cell(row, column)
-    if matrix.cell(column, row) != code:
-        message = f"{row} to {column} is '{code}', {column} to {row} '{matrix.cell(column, row)}'"
-        raise flaw(message, line_span(matrix.source, matrix.lines[column]))
-    return int(code[2:]) if code.startswith("NV") else 0
 
 
 def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
