@@ -16,9 +16,8 @@ from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.application.show.report_page import (
     Subject,
     report_page,
-    subject_of_module,
     subject_of_program,
-    subject_of_report,
+    subject_of_schedule,
     subject_section,
 )
 from collc.base.atomic_files import open_draft
@@ -159,7 +158,8 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
     progress(None, f"checking {path.name}")
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
-    return (subject_of_module(module, checked, progress if settings.needs_alternatives else None),), ()
+    compared = progress if settings.needs_alternatives else None
+    return (subject_of_schedule(module, checked, module.network, compared),), ()
 
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
@@ -234,6 +234,5 @@ def _schedule_subjects(
             report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            yield subject_of_report(
-                replace(report, files=()), request.network, phase if settings.needs_alternatives else None
-            )
+            compared = phase if settings.needs_alternatives else None
+            yield subject_of_schedule(report.kept_module(), replace(report, files=()), request.network, compared)

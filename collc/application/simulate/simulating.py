@@ -196,26 +196,22 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
 
 def simulate_program(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate a schedule of a program. Raises as `simulate_file` does."""
-    _refuse_network(path, settings)
-    return _simulate_schedule(path, compiled_module(path, settings.schedule, settings.definitions)[0], settings)
+    return _simulate_schedule(path, lambda: compiled_module(path, settings.schedule, settings.definitions)[0], settings)
 
 
 def simulate_ten(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate a `.ten` file. Raises as `simulate_file` does."""
     from collc.ten.binary import read_module
 
-    _refuse_network(path, settings)
-    return _simulate_schedule(path, read_module(path), settings)
+    return _simulate_schedule(path, lambda: read_module(path), settings)
 
 
-def _refuse_network(path: Path, settings: SimulationSettings) -> None:
-    """Raise UsageError U0131 if the settings name a network."""
+def _simulate_schedule(path: Path, read: Callable[[], Module], settings: SimulationSettings) -> SimulationReport:
+    """The report of a schedule. Raises UsageError U0131 if the settings name a network, and what `read` raises."""
     if settings.network is not None or settings.on is not None:
         message = f"{path} has a network of its own: --network and --on are for others"
         raise UsageError(Diagnostic("U0131", message))
-
-
-def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:
+    module = read()
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
     simulation = simulated_module(module, settings.timing(module.schedule.model))
