@@ -27,8 +27,7 @@ from collc.kernels.compiled import compiled
 from collc.kernels.pccl_times import plan_by_times
 from collc.kernels.task_events import run_tasks
 from collc.kernels.tree_rerouting import reroute
-from collc.passes.context import HandwrittenRun, PassContext
-from collc.passes.registry import Fixed, Invert, Synthesize
+from collc.passes.registry import Fixed, HandwrittenRun, Invert, PassContext, Synthesize
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest

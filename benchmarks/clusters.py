@@ -15,8 +15,7 @@ from typing import Final
 import collc
 from benchmarks.case import Case, Result, Target, Watch
 from benchmarks.problems import program_of
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
 from collc.ten.network import Network

@@ -18,8 +18,7 @@ from typing import Final
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import SourceFile
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.timing import ExactTiming
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.bounds import ideal_bound

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.case import Case, Result, Target, Watch, measure
-from collc.passes.context import PassContext
-from collc.passes.registry import Synthesize
+from collc.passes.registry import PassContext, Synthesize
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.task import Effort

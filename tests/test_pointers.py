@@ -34,9 +34,6 @@ PROSE: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "d
 FOREIGN: Final = {"buffer_type", "rank_groups", "switch_channel_id", "reduce_op"}
 """Names of runtimes and of their files that the project mentions and does not use."""
 
-PLANNED: Final = frozenset[str]()
-"""Files that documents already name. Each leaves this list when it is there."""
-
 _PATH: Final = re.compile(r"(?<![\w./*-])(?:[\w-]+/)*[\w-]+\.(?:py|md|lark|toml)\b(?![\w/*-])")
 _FOLDER: Final = re.compile(
     rf"(?<![\w./*-])(?:{'|'.join(FOLDERS)})(?:/[\w-]+)+(?:\.\w+)?(?![\w-])(?![\w./*{{}}-]*[*{{}}<>])(?<!NAME)"
@@ -131,7 +128,7 @@ def modules() -> frozenset[str]:
 @cache
 def names() -> frozenset[str]:
     """All words with an underscore in code, in texts of code, and in the project's other languages."""
-    found = set[str]().union(*(code(path).words for path in set(PYTHON) - {Path(__file__)}))
+    found = FOREIGN.union(*(code(path).words for path in set(PYTHON) - {Path(__file__)}))
     word = re.compile(r"\w+")
     found.update(path.stem for path in PYTHON)
     for path in [*ROOT.glob("pyproject.toml"), *(ROOT / "grammar").iterdir(), *ROOT.glob("*/**/*.coll")]:
@@ -154,13 +151,13 @@ def dead(text: str) -> Iterator[str]:
             numbers = {match[2], match[3] or match[2]}
             yield from (f"{match[1]}, section {number}" for number in sorted(numbers - sections(match[1])))
     yield from (f"code {match[0]}" for match in _CODE.finditer(text) if match[0] not in catalogue())
-    yield from (f"name {match[0]}" for match in _NAME.finditer(text) if match[0] not in names() | FOREIGN)
+    yield from (f"name {match[0]}" for match in _NAME.finditer(text) if match[0] not in names())
 
 
 def _dead_paths(text: str) -> Iterator[str]:
     """The files and folders that a text names and that are not there. NAME is a place for a name."""
     for match in _PATH.finditer(text):
-        if match[0] not in endings() | PLANNED:
+        if match[0] not in endings():
             yield f"file {match[0]}"
     for match in _FOLDER.finditer(text):
         if match[0] not in endings() and "NAME" not in match[0] and not _PATH.match(text, match.start()):

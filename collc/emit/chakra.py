@@ -27,10 +27,9 @@ from collc.simulation.tasks import Routes
 from collc.simulation.timing import AstraTiming
 from collc.ten.arrays import Int32Array
 from collc.ten.limited import Ports
-from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, RowSchedule
+from collc.ten.schedule import Clock, MessageHops, RowSchedule
 
 _RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 """Order of the nodes of one rank and time."""

@@ -11,7 +11,7 @@ from collc.msccl.lowering.files import stages_of
 from collc.msccl.options import msccl_options
 from collc.ten.binary import save_module
 from collc.ten.module import Module
-from collc.ten.text.limits import too_large_for_text
+from collc.ten.text.cursor import too_large_for_text
 from collc.ten.text.write import write_module
 
 

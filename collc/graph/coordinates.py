@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.automorphisms import kind_code, mix_bits, refine_colours
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Axis, Network
 

@@ -21,8 +21,8 @@ import numpy as np
 from collc.graph.automorphisms import Automorphisms
 from collc.graph.coordinates import Coordinates, coordinates_of
 from collc.ten.arrays import Int32Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import DeviceFamily, Network
-from collc.ten.translations import Translations
 
 MOST_SHIFTS: Final = 64
 """Combinations of shifts of parallel switches that are tried at most."""

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
 from collc.machines.reading import GIGA, MICROSECOND, ImportOptions, flaw
 

@@ -8,9 +8,8 @@ from collc.simulation.schedule_tasks import ChunkMoves, arrivals_before, chunk_e
 from collc.simulation.tasks import Routes, TaskGraph
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
-from collc.ten.message_hops import MessageHops
 from collc.ten.network import Network
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import MessageHops, Transfers
 
 
 def message_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64Array) -> TaskGraph:

@@ -12,9 +12,8 @@ from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.limited import Ports
-from collc.ten.message_hops import MessageHops
 from collc.ten.network import Network
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import MessageHops, Transfers
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.graph.digraph import Digraph
+from collc.graph.digraph import Digraph, reachable_vertices
 from collc.graph.paths import Edge, nearest_path
-from collc.graph.reachability import reachable_vertices
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network

@@ -19,7 +19,7 @@ class Task:
     """Chunks to copy from the devices of their preconditions to those of their postconditions.
 
     Chunks are copied, whatever their operation: reductions are the inverse problem
-    (collc/synthesis/reductions/invert.py).
+    (collc/synthesis/reductions/compose.py).
 
     chunks: int32, the chunks of the demand to plan. release: int64[chunks of the demand], picoseconds before which the
     holders do not have a chunk yet; None for 0. reserved: transfers that are planned already and occupy their links.

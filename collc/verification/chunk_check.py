@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.demand import Op
-from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
-from collc.ten.schedule import Clock, Transfers
+from collc.ten.schedule import Clock, MessageHops, Transfers
 from collc.verification.verdict import Findings, at
 
 

@@ -18,11 +18,10 @@ import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
-from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
-from collc.ten.translations import Translations
 
 LATEST = 2**50
 """Picoseconds (18 minutes); later times are left to the check of rows, so that four times as many are a number."""

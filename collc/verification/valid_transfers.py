@@ -8,10 +8,9 @@ import numpy as np
 
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.limited import Ports
-from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, QueuedMessages, Schedule, Transfers
+from collc.ten.schedule import Clock, MessageHops, QueuedMessages, Schedule, Transfers
 from collc.verification.verdict import SHOWN, Findings, at
 
 LATEST = 2**62

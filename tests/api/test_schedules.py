@@ -254,7 +254,7 @@ class Library(ModuleType):
 
 def installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Only these libraries of data frames are installed."""
-    monkeypatch.setattr("collc.ten.transfer_table.find_spec", lambda name: name if name in names else None)
+    monkeypatch.setattr("collc.ten.module.find_spec", lambda name: name if name in names else None)
     for name in names:
         monkeypatch.setitem(sys.modules, name, Library(name))
 

@@ -15,8 +15,7 @@ from collc.application.settings import Settings
 from collc.application.verify.file_verification import Expectation, verify_file
 from collc.base.diagnostics import CheckFailed
 from collc.emit.output import names_of_ranks, ranks_name, run_name
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import reachable_vertices
+from collc.graph.digraph import Digraph, reachable_vertices
 from collc.msccl.communicators import for_one_run
 
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"

@@ -72,8 +72,7 @@ def test_a_missing_schedule_or_a_wrong_bound_gives_a_warning(tmp_path: Path, cap
     from dataclasses import replace
 
     from collc.command.cli import main
-    from collc.passes.context import PassContext
-    from collc.passes.registry import Invert, Synthesize
+    from collc.passes.registry import Invert, PassContext, Synthesize
     from collc.ten.module import Bound
     from collc.ten.schedule import RowSchedule
     from collc.ten.text import write_module

@@ -1,9 +1,7 @@
 import pytest
 
 from collc.base.diagnostics import UsageError
-from collc.passes.context import PassContext
-from collc.passes.pipeline import make_pass, parse_pipeline
-from collc.passes.registry import Invert, Synthesize, Verify, pass_kinds
+from collc.passes.registry import Invert, PassContext, Synthesize, Verify, make_pass, parse_pipeline, pass_kinds
 from collc.ten.module import Module
 from tests.support import all_gather, all_reduce, grid, reduce_scatter
 

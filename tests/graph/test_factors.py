@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from collc.graph.factors import cartesian_factors, components
-from collc.synthesis.exchange.cores import neighbours
+from collc.synthesis.exchange.cores import cartesian_factors, components, neighbours
 from collc.ten.network import Network
 from tests.support import dgx1, fully_connected, grid, hypercube, ring
 

@@ -5,8 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import reachable_vertices, strongly_connected, weakly_connected
+from collc.graph.digraph import Digraph, reachable_vertices, strongly_connected, weakly_connected
 from tests.graph.graphs import as_networkx, digraphs
 
 

@@ -23,8 +23,7 @@ from collc.msccl.lowering.replay import replay_time
 from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions
 from collc.msccl.program import Message, Program
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel

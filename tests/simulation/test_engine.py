@@ -203,7 +203,7 @@ def problems(draw):
 
 
 @given(problems())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_as_a_simulator_written_apart(problem):
     net, found = problem
     assert simulate(net, found.graph(), AstraTiming()).end.tolist() == cycles(net, found)

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import simulate
 from collc.simulation.routing import shortest_routes
 from collc.simulation.tasks import DONE, Edges, TaskGraph

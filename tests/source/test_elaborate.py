@@ -11,8 +11,7 @@ import pytest
 
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.command.cli import main
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import reachable_vertices
+from collc.graph.digraph import Digraph, reachable_vertices
 from collc.source import load_program
 from collc.source.elaboration.unreachable import unreachable_chunk
 from collc.source.program import Program

@@ -19,15 +19,13 @@ from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
-from collc.source.parsing import parse, recovery
-from collc.ten import schedule, unwinding
-from collc.ten.text import cursor, demand, read
-from collc.ten.text import limits as ten
+from collc.ten import schedule, transform
+from collc.ten.text import cursor
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
 STATED = [
-    parse.MAX_BYTES,
+    limits.MAX_BYTES,
     reading.LIMIT,
     limits.MAX_LINKS,
     limits.MAX_CHUNKS,
@@ -44,18 +42,18 @@ STATED = [
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
     early_checks.MAX_TRANSFERS,
-    recovery.MAX_ERRORS,
+    limits.MAX_ERRORS,
     limits.MAX_BITS,
-    unwinding.MOST_PAIRS,
+    transform.MOST_PAIRS,
     topology_summary.BOUNDED,
-    ten.MOST_DEVICES,
-    ten.MOST_LINKS,
-    ten.MOST_CHUNKS,
-    ten.MOST_MEMBERS,
-    ten.MOST_TRANSFERS,
-    ten.MOST_CELLS,
-    read.MOST_PHASES,
-    demand.MOST_INDICES,
+    cursor.MOST_DEVICES,
+    cursor.MOST_LINKS,
+    cursor.MOST_CHUNKS,
+    cursor.MOST_MEMBERS,
+    cursor.MOST_TRANSFERS,
+    cursor.MOST_CELLS,
+    cursor.MOST_PHASES,
+    cursor.MOST_INDICES,
     cursor.LARGEST,
     precheck.MOST_MESSAGES,
     msccl.MAX_CHUNKS,

@@ -12,9 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from collc.base.diagnostics import CollcError
-from collc.passes.context import HandwrittenRun, PassContext
-from collc.passes.pipeline import make_pass
-from collc.passes.registry import Fixed, Invert, Unwind
+from collc.passes.registry import Fixed, HandwrittenRun, Invert, PassContext, Unwind, make_pass
 from collc.passes.synthesizers import searching_synthesizers
 from collc.synthesis.exact import exact
 from collc.synthesis.reductions.compose import join, solve

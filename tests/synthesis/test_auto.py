@@ -236,13 +236,13 @@ def test_pipelined_is_never_longer_than_stored(seed: int):
 def test_transfers_are_moved_earlier_for_pipelined_links():
     """Any schedule that stores, over links and switches of all kinds, is valid and no longer, at times shorter."""
     shorter = 0
-    for seed in range(100, 160):
+    for seed in range(100, 125):
         net, demand = reachable_world(seed)
         stored = join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
         earlier = retime(stored)
         assert time_of(earlier) <= time_of(stored)
         shorter += time_of(earlier) < time_of(stored)
-    assert shorter > 5
+    assert shorter > 2
 
 
 @pytest.mark.parametrize("model", LinkModel)

@@ -10,8 +10,7 @@ import pytest
 from benchmarks.auto import compare
 from benchmarks.random_programs import LIMITED, random_program
 from collc.base.diagnostics import CollcError, NoSchedule
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.passes.synthesizers import auto
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import lower_bound

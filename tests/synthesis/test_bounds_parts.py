@@ -78,7 +78,8 @@ def test_delays_are_those_of_the_nearest_two(seed: int) -> None:
         far[a, b] = min(far[a, b], cost[kind])
     for middle in range(8):
         far = np.minimum(far, far[:, middle : middle + 1] + far[middle : middle + 1])
-    delays = Delays.of(net, cost, holders, wanting)
+    _, traffic = traffic_of(demand_of([(1, holders.tolist(), wanting.tolist(), Op.COPY)]), None)
+    delays = Delays.of(net, cost, traffic)
     for device in range(8):
         near = sorted([*far[holders, device].tolist(), UNREACHABLE])
         assert delays.head[device] == near[0]
@@ -169,14 +170,13 @@ def test_a_transfer_occupies_its_link_for_a_picosecond_at_least() -> None:
 
 def test_chunks_of_two_sizes_count_by_their_bytes_too() -> None:
     net = network(2, [(0, 1, LinkKind(0, Fraction(10**9)))])
-    times = TransferTimes.of(net, np.array([1000, 3000]), LinkModel.PIPELINED)
-    links = Delays.without_lags(net).link_classes(net).of(np.ones(1, np.bool_))
-    assert times.delivery(links, [1, 1]) == 4_000_000
+    demand = demand_of([(size, [0], [1], Op.COPY) for size in (1000, 3000)])
+    assert lower_bound(net, demand, LinkModel.PIPELINED).time == 4_000_000
 
 
 def test_link_classes_are_those_without_sums_and_forks_unless_asked() -> None:
     net = grid(2, 3)
     sizes, traffic = traffic_of(all_gather(list(range(6))), None)
-    problem = _BoundProblem.of(net, traffic, TransferTimes.of(net, sizes, STORE))
+    problem = _BoundProblem(net, traffic, TransferTimes.of(net, sizes, STORE), Delays.without_lags(net))
     assert problem.link_classes() is problem.link_classes(summed=False, forked=False)
     assert problem.link_classes() is not problem.link_classes(forked=True)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from collc.graph.translations import find_translations
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.first_gaps import first_gaps
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.routes import ClassTimes
+from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.ten.schedule import LinkModel
 from tests.support import network, switched
 from tests.synthesis.clusters import NIC, both
@@ -19,7 +18,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 5)), max_size=
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=10), st.integers(1, 6), INTERVALS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_gaps_are_the_first_that_fit(ready: list[int], taken: int, wanted: list[tuple[int, int]]) -> None:
     ready.sort()
     busy = set[int]()

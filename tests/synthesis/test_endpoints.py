@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.endpoints import point, rows, write_plot
 from collc.base.diagnostics import CollcError, NoSchedule
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.task import Effort
@@ -72,13 +71,13 @@ def random_schedules(seed: int) -> int:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_schedule_is_right_and_not_below_its_bound(seed: int) -> None:
     assert random_schedules(seed) >= 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 200))
+@pytest.mark.parametrize("seed", range(2, 200))
 def test_many_schedules_are_right_and_not_below_their_bounds(seed: int) -> None:
     assert random_schedules(seed) >= 2
 

@@ -17,8 +17,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import Core, core_kinds
-from collc.synthesis.exchange.line_rounds import odd_ring_exchange
+from collc.synthesis.exchange.cores import Core, core_kinds, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.retiming import retime
 from collc.synthesis.tacos import tacos

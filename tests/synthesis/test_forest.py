@@ -115,7 +115,7 @@ def never(_function: object) -> bool:
 def test_rerouted_trees_span_the_members(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "COMPILED", 0 if compiled else 1 << 60)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=20)
     @given(both_directions(), st.sampled_from([0, 256, 4096]))
     def holds(case: tuple[Network, list[int]], shallow: int) -> None:
         net, demand = case

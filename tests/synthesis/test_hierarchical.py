@@ -9,8 +9,7 @@ import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.graph.dimensions import find_dimensions
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import choose_orders
 from collc.synthesis.conditions import conditions_of

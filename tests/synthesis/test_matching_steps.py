@@ -110,7 +110,7 @@ def problems(draw):
     return copy_problem(task_of(net, demand_of(rows)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.sampled_from(TILE_SIZES), st.integers(1, 3))
 def test_kernel_does_what_the_rule_says_for_any_copies(problem, sizes, threads):
     with pytest.MonkeyPatch.context() as patch:

@@ -14,8 +14,7 @@ from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hop_counts
 from collc.msccl.lowering.lower import lower
-from collc.passes.context import PassContext
-from collc.passes.registry import Synthesize
+from collc.passes.registry import PassContext, Synthesize
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.one_shot import one_shot

@@ -16,9 +16,8 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import is_cluster, symmetric_module
-from collc.synthesis.symmetric.patched import patched_schedule
+from collc.synthesis.symmetric.patched import patched_schedule, undamaged_network
 from collc.synthesis.symmetric.patched_sum import patched_sums
-from collc.synthesis.symmetric.undamaged import undamaged_network
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand
 from collc.ten.module import Module

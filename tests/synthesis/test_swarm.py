@@ -257,7 +257,7 @@ def test_auto_chooses_swarm_for_chunks_of_few_holders_and_many_receivers():
         assert result.algorithm != "swarm"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_worlds(seed: int):
     """Direct links, switches of all kinds, both models, reductions and copies: valid, never better than the bound."""

@@ -291,7 +291,7 @@ def products(draw):
 
 
 @given(products(), st.sampled_from([all_gather, all_to_all]), st.integers(1, 2), st.sampled_from(LinkModel))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 def test_random_products(net, make, chunks, model):
     demand = make(net.npus.tolist(), chunks=chunks)
     time = check(net, demand, symmetric(task_of(net, demand, model), Effort()))

@@ -15,9 +15,9 @@ from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
 from collc.passes.synthesizers import auto
 from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric.class_timetable import ClassTimes, Routes
 from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.level_plan import levels_of
-from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.factored_schedule import FactoredSchedule

@@ -211,7 +211,7 @@ def problems(draw):
     return net, demand_of(rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(LinkModel))
 def test_any_copies_are_right_and_no_better_than_the_bound(problem, model):
     net, demand = problem
@@ -226,7 +226,7 @@ def test_sparse_demands_work_too(make):
     check(net, demand, tacos(task_of(net, demand), Effort()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     problems(),
     st.sampled_from(LinkModel),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from collc.graph.translations import find_translations
 from collc.ten.endpoint import Endpoint
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
 from collc.ten.transform import remove_parts
-from collc.ten.translations import Translations
 from tests.support import dgx1, fully_connected, grid, hypercube, network, ring, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled
 

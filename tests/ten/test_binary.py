@@ -38,7 +38,7 @@ def table_module() -> Module:
     return replace(rows_module(), model=model, schedule=StepSchedule(model, table, 7, 1))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(modules())
 def test_reads_back(tmp_path: Path, module: Module) -> None:
     save_module(module, tmp_path / "m.ten")
@@ -319,8 +319,8 @@ def test_verify_refuses_a_damaged_file(compiled: Callable[[str], int], capsys: p
 def test_a_schedule_too_large_for_text_is_refused(
     compiled: Callable[[str], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collc.ten.text.limits.MOST_CELLS", 1)
-    monkeypatch.setattr("collc.ten.text.limits.MOST_TRANSFERS", 1)
+    monkeypatch.setattr("collc.ten.text.cursor.MOST_CELLS", 1)
+    monkeypatch.setattr("collc.ten.text.cursor.MOST_TRANSFERS", 1)
     assert compiled("true") != 0
     errors = capsys.readouterr().err
     assert "too large for the text form" in errors

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile
-from collc.synthesis.exchange.line_rounds import (
+from collc.synthesis.exchange.cores import (
     PartialMessage,
     neighbour_exchange,
     odd_ring_exchange,

@@ -43,7 +43,7 @@ from collc.base.diagnostics import (
 from collc.base.interrupts import stopping_at_signals
 from collc.base.reading import real_path
 from collc.emit.kinds import EMIT_KINDS
-from collc.passes.pipeline import parse_pipeline
+from collc.passes.registry import parse_pipeline
 from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest

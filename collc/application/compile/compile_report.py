@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from collc.emit.output import RunRanks
-    from collc.ten.transfer_table import Library
+    from collc.ten.module import Library
 
 SCHEDULE_CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "switches")
 """The checks of every schedule, made before any file is written."""

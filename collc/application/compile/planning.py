@@ -21,9 +21,18 @@ from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.wording import plural
 from collc.emit.kinds import EMIT_KINDS
 from collc.msccl.communicators import for_one_run, network_of_groups, relays_outside
-from collc.passes.context import HandwrittenRun, Pass, PassContext
-from collc.passes.pipeline import Value, make_pass, parse_pipeline
-from collc.passes.registry import Fixed, Invert, ShortestPaths, Synthesize
+from collc.passes.registry import (
+    Fixed,
+    HandwrittenRun,
+    Invert,
+    Pass,
+    PassContext,
+    ShortestPaths,
+    Synthesize,
+    Value,
+    make_pass,
+    parse_pipeline,
+)
 from collc.passes.synthesizers import COMMON
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms

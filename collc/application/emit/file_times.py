@@ -30,8 +30,7 @@ from collc.msccl.plans.operations import Json
 from collc.msccl.plans.plan import plans_of
 from collc.msccl.simulating.plan_tasks import plan_time
 from collc.msccl.slots import slot_bytes
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.tasks import TaskGraph

@@ -9,8 +9,7 @@ from typing import Final
 from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, SourceError
-from collc.passes.context import PassContext
-from collc.passes.registry import Invert, Synthesize
+from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.hops import Hops
 from collc.simulation.tasks import Edges

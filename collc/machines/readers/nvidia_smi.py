@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import SourceFile
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, links_of, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import GIGA, ImportOptions, flaw, line_span, option_error

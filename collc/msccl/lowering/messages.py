@@ -12,10 +12,9 @@ from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError
 from collc.msccl.collectives import ranks_of_sets
 from collc.msccl.program import Message
 from collc.ten.demand import Op
-from collc.ten.message_hops import MessageHops
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, Schedule, Transfers
+from collc.ten.schedule import Clock, MessageHops, Schedule, Transfers
 
 
 @dataclass(slots=True)

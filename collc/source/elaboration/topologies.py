@@ -25,8 +25,7 @@ from collc.source.elaboration.attributes import (
     labels_inside,
     labels_of,
 )
-from collc.source.elaboration.bodies import BodyRows, execute_body
-from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column
@@ -47,10 +46,10 @@ def build_topology(template: s.TopologyTemplate, use: Span, frame: Frame, evalua
     """The topology of a template whose parameters are in a frame. use: where it is used. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
     try:
-        made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
+        table = evaluator.execute_body(template.body, frame.inner(), builder.handle, 3).table
     except RecursionError:
         raise limits.too_deep("the expansion of templates", use) from None
-    return builder.finish_topology(template, made)
+    return builder.finish_topology(template, table)
 
 
 class TopologyBuilder:
@@ -367,12 +366,11 @@ class TopologyBuilder:
 
     # The result
 
-    def finish_topology(self, template: s.TopologyTemplate, made: BodyRows | None) -> Topology:
+    def finish_topology(self, template: s.TopologyTemplate, table: Int64Array) -> Topology:
         """The topology, its switches numbered after all NPUs."""
         name = template.name.name
         if self.npus == 0:
             raise fail("E0312", f"topology '{name}' has no NPU", template.name.span)
-        table = made.table if made is not None else np.empty((0, 3), np.int64)
         return Topology(name, name, self.network(name, table), self.entries, template.name.span)
 
     def network(self, name: str, table: Int64Array) -> Network:

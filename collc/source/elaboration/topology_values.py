@@ -16,7 +16,7 @@ from collc.ten import transform
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.network import Network
-from collc.ten.unwinding import joined_switches
+from collc.ten.transform import joined_switches
 
 
 class DeviceArray(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import reachable_vertices
+from collc.graph.digraph import Digraph, reachable_vertices
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network

@@ -9,6 +9,7 @@ from unicodedata import normalize
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
 from collc.base.wording import closest_name, did_you_mean, phrase
+from collc.source.limits import MAX_ERRORS
 from collc.source.parsing import tokens as t
 from collc.source.parsing.build import Builder
 from collc.source.parsing.expectations import (
@@ -25,9 +26,6 @@ from collc.source.parsing.expectations import (
 )
 from collc.source.parsing.table import STATEMENT_STARTS, Automaton, Table, accepts_statement
 from collc.source.parsing.tokens import Token, unit_hint
-
-MAX_ERRORS: Final = 50
-"""Errors that are reported of one file."""
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}

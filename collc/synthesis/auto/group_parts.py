@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import strongly_connected
+from collc.graph.digraph import Digraph, strongly_connected
 from collc.synthesis.auto.estimates import Candidate, Estimate
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter

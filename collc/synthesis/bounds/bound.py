@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -25,10 +24,17 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
 from collc.synthesis.bounds.fluid import Fluid
-from collc.synthesis.bounds.ideal import ideal_bound, longest_path
+from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_path
 from collc.synthesis.bounds.set_names import name_of_links_into
-from collc.synthesis.bounds.slots import parts_of, slot_classes
-from collc.synthesis.bounds.timing import Delays, LinkClass, LinkClasses, TransferTimes
+from collc.synthesis.bounds.timing import (
+    DETAILED_DEVICES,
+    Delays,
+    LinkClass,
+    LinkClasses,
+    TransferTimes,
+    parts_of,
+    slot_classes,
+)
 from collc.synthesis.bounds.traffic import Traffic, traffic_of
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -37,15 +43,12 @@ from collc.ten.module import Bound
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
-MOST_WORK: Final = 1_000_000
-"""NPUs x links up to which these bounds are computed."""
-
 
 def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes) -> Iterator[Bound]:
     """For each NPU, what it sends and the farthest NPU that wants all of it; and the same backwards. Each bound is
     larger than those before.
     """
-    if network.npu_count * network.link_count > MOST_WORK:
+    if network.npu_count * network.link_count > PATH_WORK:
         return
     row = np.zeros(network.device_count, np.int64)
     row[network.npus] = np.arange(len(network.npus))
@@ -95,10 +98,6 @@ class _ReachTimes:
         return self._known[key]
 
 
-DETAILED_DEVICES: Final = 2048
-"""The most devices for which hops between all devices and delays before and behind links are computed."""
-
-
 def lower_bound(
     network: Network, demand: Demand, model: LinkModel, known_time: int | None = None, ideal: Bound | None = None
 ) -> Bound:
@@ -136,7 +135,7 @@ def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: 
     times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
     yield from _crossing_bounds(_BoundProblem(network, traffic, times, Delays.without_lags(network)), npu_sets(fluid))
     yield from (longest_path(network, traffic, times.total[:, size], size) for size in sorted({0, len(sizes) - 1}))
-    problem = _BoundProblem.of(network, traffic, times)
+    problem = _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], traffic))
     yield from _crossing_bounds(problem, npu_sets(fluid))
     yield from _load_bound(problem)
     yield from reach_bounds(network, traffic, times)
@@ -153,15 +152,6 @@ class _BoundProblem:
     times: TransferTimes
     delays: Delays
     _link_classes: dict[tuple[bool, bool], LinkClasses] = field(default_factory=dict[tuple[bool, bool], LinkClasses])
-
-    @staticmethod
-    def of(network: Network, traffic: list[Traffic], times: TransferTimes) -> _BoundProblem:
-        """The problem of a network. In a large network, delays are not computed."""
-        if network.device_count > DETAILED_DEVICES:
-            return _BoundProblem(network, traffic, times, Delays.without_lags(network))
-        ends = [part.holders_and_wanting() for part in traffic]
-        holders, wanting = (np.unique(np.concatenate(column)) for column in zip(*ends, strict=True))
-        return _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], holders, wanting))
 
     def link_classes(self, summed: bool = False, forked: bool = False) -> LinkClasses:
         """See `Delays.link_classes`."""

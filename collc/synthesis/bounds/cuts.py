@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.ten.arrays import BoolArray, Int64Array

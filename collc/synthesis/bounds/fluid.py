@@ -22,16 +22,12 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
-from collc.synthesis.bounds.slots import links_between, slots_for_each
-from collc.synthesis.bounds.timing import Delays
+from collc.synthesis.bounds.timing import Delays, links_between, slots_for_each
 from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.network import Network
 
 T = TypeVar("T")
-
-LATENCY_DEVICES: Final = 2048
-"""Devices up to which latencies before and behind links count."""
 
 LARGEST_CAPACITY: Final = 1 << 28
 """Bandwidths are rounded up to whole numbers of at most this size, so that flows fit in 64 bits."""
@@ -70,11 +66,7 @@ class Fluid:
                 raise ValueError(f"links of {network.name} have no bandwidth")
             rates.append(kind.bandwidth)
         unit = _common_unit(rates)
-        delays = Delays.without_lags(network)
-        if network.device_count <= LATENCY_DEVICES:
-            ends = [part.holders_and_wanting() for part in traffic]
-            holders, wanting = (np.unique(np.concatenate(column)) for column in zip(*ends, strict=True))
-            delays = Delays.of(network, network.latencies, holders, wanting)
+        delays = Delays.of(network, network.latencies, traffic)
         capacity = _capacities(network, rates, unit)
         return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit, delays)
 

@@ -23,8 +23,7 @@ from typing import Final
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.throughput import ReduceRate, reduce_rate
 from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly

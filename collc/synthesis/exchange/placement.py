@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from collc.synthesis.exchange.cores import Core, CoreKind
-from collc.synthesis.exchange.line_rounds import PartialMessage
+from collc.synthesis.exchange.cores import Core, CoreKind, PartialMessage
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, Transfers
 

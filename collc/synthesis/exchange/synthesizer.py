@@ -23,8 +23,7 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
-from collc.synthesis.reductions.compose import obstacle_to_shared_sums
-from collc.synthesis.reductions.invert import invert_schedule
+from collc.synthesis.reductions.compose import invert_schedule, obstacle_to_shared_sums
 from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array

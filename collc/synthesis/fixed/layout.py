@@ -25,7 +25,8 @@ from collections import Counter
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError, Span
-from collc.synthesis.fixed.send_paths import SendPaths
+from collc.graph.digraph import Digraph
+from collc.graph.paths import LexicographicPaths
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand, Op
@@ -93,7 +94,7 @@ class _AlgorithmLayout:
         self._reduce: list[bool] = sends.reduce.tolist()
         self._step: list[int] = sends.step.tolist()
         self._reduced: list[bool] = (demand.chunks.op[sends.chunk] != Op.COPY).tolist()
-        self._known_paths = SendPaths(network, clock)
+        self._clock, self._shortest = clock, dict[int, LexicographicPaths]()
         self._paths = [self._path(k) for k in range(len(sends))]
         if not forwarding:
             self._check_passed()
@@ -139,12 +140,18 @@ class _AlgorithmLayout:
 
     def _path(self, send: int) -> list[int]:
         """The devices of a send's path, both ends included."""
-        path = self._known_paths.devices(self._source[send], self._target[send], self._column[self._chunk[send]])
+        paths, source, target = self._paths_of(self._column[self._chunk[send]]), self._source[send], self._target[send]
+        path = [source, target] if paths.edges(source, target) else paths.path(source, target)
         if path is None:
-            raise self._error(
-                "S0103", f"no path leads from {self._device(self._source[send])} to {self._device(self._target[send])}"
-            )
+            raise self._error("S0103", f"no path leads from {self._device(source)} to {self._device(target)}")
         return path
+
+    def _paths_of(self, column: int) -> LexicographicPaths:
+        """The shortest paths of chunks of one size, a column of the clock."""
+        if column not in self._shortest:
+            length = np.maximum(1, self._clock.total[self._clock.kind, column])
+            self._shortest[column] = LexicographicPaths(Digraph.of(self._network), length)
+        return self._shortest[column]
 
     def _queue_sends_without_step(self) -> None:
         """Starts the sends without a step that can start at 0, and notes what the others wait for."""
@@ -188,7 +195,7 @@ class _AlgorithmLayout:
 
     def _link(self, time: int, u: int, v: int, column: int) -> int:
         """The link that a send from u to its neighbour v takes."""
-        links = self._known_paths.links(u, v, column)
+        links = self._paths_of(column).edges(u, v)
         free = next((link for link in links if self._free_at[link] <= time), None)
         if free is not None:
             return free

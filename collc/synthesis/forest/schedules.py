@@ -23,8 +23,8 @@ from collc.synthesis.forest.trees import Candidate
 from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.schedule import Transfers
-from collc.ten.translations import Translations
 
 GROWN = 60
 """Edges that rerouting looks at in the time in which one transfer is scheduled."""

@@ -27,7 +27,7 @@ from collc.kernels.compiled import compiled, is_compiled, numbers
 from collc.kernels.tree_rerouting import LEVELS, TreeGraph, reroute
 from collc.synthesis.forest.problem import ForestProblem, Path, TreeBatch
 from collc.ten.arrays import Int64Array
-from collc.ten.translations import Translations
+from collc.ten.factored_schedule import Translations
 
 NEAR = Fraction(23, 20)
 """Numbers of trees whose links need more than this multiple of the least time are left out."""

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import strongly_connected
+from collc.graph.digraph import Digraph, strongly_connected
 from collc.synthesis.swarm.problem import SwarmProblem
 from collc.synthesis.swarm.switch_paths import SwitchPaths
 

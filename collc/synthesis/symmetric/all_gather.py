@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import weakly_connected
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.kernels.compiled import compiled, numbers, zeros
 from collc.kernels.symmetric_gather import MODULUS, SpreadGraph, SpreadState, spread_chunks
 from collc.synthesis.symmetric.group import Group

@@ -14,17 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.translations import find_translations
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.damage import whole_cluster
+from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.synthesis.symmetric.level_plan import plan_exchange, plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
-from collc.synthesis.symmetric.routes import ClassTimes
+from collc.synthesis.symmetric.patched import whole_cluster
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
-from collc.ten.translations import Translations
 
 
 class _Plan(NamedTuple):

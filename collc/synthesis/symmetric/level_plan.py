@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.graph.distances import UNREACHABLE
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
-from collc.synthesis.symmetric.routes import ClassTimes, Routes
+from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable, Routes
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
-from collc.ten.translations import Translations
 
 
 @dataclass(frozen=True, eq=False)

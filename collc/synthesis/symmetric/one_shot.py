@@ -17,12 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from collc.synthesis.symmetric.class_timetable import ClassTimetable
+from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable, Routes
 from collc.synthesis.symmetric.level_plan import levels_of, sums
-from collc.synthesis.symmetric.routes import ClassTimes, Routes
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
-from collc.ten.translations import Translations
 
 MOST_MESSAGES: Final = 150_000
 """Messages of the representative's chunks up to which a plan is made."""

@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.automorphisms import opposite_links
-from collc.synthesis.symmetric.damage import Damage
-from collc.synthesis.symmetric.patched import GatherPatch
+from collc.synthesis.symmetric.patched import Damage, GatherPatch
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.module import Module

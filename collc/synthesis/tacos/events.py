@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collc.base.memory import require_for_search
-from collc.graph.digraph import Digraph
-from collc.graph.reachability import strongly_connected
+from collc.graph.digraph import Digraph, strongly_connected
 from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.timeline import interval_table

@@ -1,4 +1,7 @@
-"""The tokens of the text form: a cursor that reads them one at a time and reports errors with their positions."""
+"""The tokens of the text form: a cursor that reads them one at a time and reports errors with their positions.
+
+Schedules that exceed the limits of the text form are written in the binary form (`collc.ten.binary`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,34 @@ from typing import Final, NoReturn
 
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
 from collc.base.units import UNITS, Dimension
+from collc.ten.schedule import Schedule, StepSchedule
 from collc.ten.text.names import KEYWORDS, quote, word
+
+MOST_DEVICES: Final = 10_000_000
+MOST_LINKS: Final = 10_000_000
+MOST_CHUNKS: Final = 10_000_000
+MOST_MEMBERS: Final = 100_000_000
+"""Members of all holder sets of a run together."""
+MOST_INDICES: Final = 64
+"""Indices of a chunk family."""
+MOST_PHASES: Final = 8
+"""The greatest depth to which phases may be nested."""
+ANY_DEVICES: Final = 100_000
+"""Devices that any file may have, however short."""
+MOST_TRANSFERS: Final = 200_000_000
+MOST_CELLS: Final = 1 << 28
+"""Steps x links of a step-by-link table."""
+
+
+def too_large_for_text(schedule: Schedule) -> str:
+    """Why the text of a schedule would exceed the limits of the reader; "" if it does not."""
+    if isinstance(schedule, StepSchedule) and schedule.chunk.size > MOST_CELLS:
+        steps, links = schedule.chunk.shape
+        return f"a schedule of {steps} steps on {links} links is too large for the text form"
+    if len(schedule) > MOST_TRANSFERS:
+        return f"a schedule of {len(schedule)} transfers is too large for the text form"
+    return ""
+
 
 LARGEST: Final = 2**63 - 1
 """The largest number, size or time: all of them fit in a signed 64-bit integer."""

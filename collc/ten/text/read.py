@@ -1,4 +1,4 @@
-"""Reads modules and their schedules in text form (networks and demands: collc/ten/text/network.py, demand.py).
+"""Reads modules and their schedules in text form (networks and demands: collc/ten/text/parts.py, demand.py).
 
 The reader is written by hand because one generated from the grammar is 50 times slower on a large schedule; tests
 compare it with grammar/ten.lark. Lines as `format_module` writes them are matched by one regular expression each.
@@ -23,15 +23,10 @@ from collc.ten.demand import Demand
 from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
-from collc.ten.text.cursor import LARGEST, Cursor
-from collc.ten.text.demand import read_demand
-from collc.ten.text.limits import MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_TRANSFERS
+from collc.ten.text.cursor import LARGEST, MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_PHASES, MOST_TRANSFERS, Cursor
 from collc.ten.text.names import chunk_labels, network_link_labels, with_index
-from collc.ten.text.network import device_label, read_network
+from collc.ten.text.parts import device_label, read_demand, read_network
 from collc.ten.text.write import VERSION
-
-MOST_PHASES: Final = 8
-"""The greatest depth to which phases may be nested."""
 
 _BINARY: Final = "write it in the binary form: emit ten(binary: true)"
 _INT32: Final = 2**31 - 1

@@ -1,30 +1,41 @@
-"""Reads the network of a module in text form."""
+"""Reads the networks and demands of modules in text form."""
 
 from __future__ import annotations
 
 import math
 import re
 from array import array
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.units import Dimension
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.base.units import UNITS, Dimension
+from collc.base.wording import phrase
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.declared import Part, contradiction
+from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
-from collc.ten.text.cursor import Cursor
-from collc.ten.text.limits import MOST_DEVICES, MOST_LINKS
-from collc.ten.text.names import device_labels, with_index
+from collc.ten.text.cursor import (
+    ANY_DEVICES,
+    LARGEST,
+    MOST_CHUNKS,
+    MOST_DEVICES,
+    MOST_INDICES,
+    MOST_LINKS,
+    MOST_MEMBERS,
+    Cursor,
+)
+from collc.ten.text.names import device_labels, unique, with_index, word
 from collc.ten.text.write import row_major
 
-_FEW: Final = 100_000
-"""Devices that any file may have, however short."""
 _INT32: Final = 2**31 - 1
-_LINE: Final = re.compile(
+_LINK_LINE: Final = re.compile(
     r"\n *link ([^\n]+?) -> ([^\n]+?) kind ([0-9]{1,9})(?: axis ([0-9]{1,3}))?(?=\n *(?:link |\}))"
 )
 """The line of a link as `format_module` writes it, if the next line does not continue it (`axis`)."""
@@ -64,7 +75,7 @@ def _links(cursor: Cursor, labels: list[str], kinds: int, axes: int) -> Int64Arr
             cursor.fail("T0106", f"there is no single device {label}", place, note=f"there are {len(labels)} devices")
         return number
 
-    cursor.read_printed_lines(_LINE, add)
+    cursor.read_printed_lines(_LINK_LINE, add)
     while not cursor.accept("}"):
         if len(columns) >= 4 * MOST_LINKS:
             cursor.fail("T0108", f"more than {MOST_LINKS} links")
@@ -76,7 +87,7 @@ def _links(cursor: Cursor, labels: list[str], kinds: int, axes: int) -> Int64Arr
         kind = cursor.integer(0, kinds - 1, "kind of link")
         axis = cursor.integer(0, axes - 1, "axis") if cursor.accept("axis") else -1
         columns.extend((source, target, kind, axis))
-        cursor.read_printed_lines(_LINE, add)
+        cursor.read_printed_lines(_LINK_LINE, add)
     return np.array(columns, np.int64).reshape(-1, 4)
 
 
@@ -130,7 +141,7 @@ def _devices(cursor: Cursor, most: int, what: str) -> int:
     """Read a number of devices. Useful devices have links, each with its own line, so a short file cannot have many."""
     span = cursor.span
     count = cursor.integer(0, most, f"number of {what}")
-    if count > max(_FEW, len(cursor.file.text)):
+    if count > max(ANY_DEVICES, len(cursor.file.text)):
         cursor.fail("T0108", f"{count} {what} are more than the links of a file of this length can join", span)
     return count
 
@@ -230,3 +241,173 @@ def _rate(cursor: Cursor, what: str) -> Fraction:
     if rate <= 0:
         cursor.fail("T0104", f"{what} must be more than 0", span)
     return rate
+
+
+_OPS: Final = ("sum", "max", "min", "prod", "avg")
+_CHUNK_LINE: Final = re.compile(
+    r"\n *chunk ([^\n\[]+?|%[0-9]+)(?:\[([0-9]{1,9}(?:, [0-9]{1,9})*)\])? ([0-9]{1,18})([A-Za-z]+)"
+    r" pre @([0-9]{1,9}) post (?:(sum|max|min|prod|avg) )?@([0-9]{1,9})(?=\n)"
+)
+"""The line of a chunk as `format_module` writes it."""
+
+
+def read_demand(cursor: Cursor, network: Network) -> Demand:
+    """Read `demand { run ... }`. Raises SourceError at the first mistake."""
+    cursor.expect("demand")
+    cursor.expect("{")
+    runs: list[Run] = []
+    room = MOST_CHUNKS
+    while not cursor.accept("}"):
+        runs.append(_run(cursor, network, room))
+        room -= len(runs[-1].pattern)
+    return Demand(tuple(runs))
+
+
+def _run(cursor: Cursor, network: Network, room: int) -> Run:
+    """Read one run. room: how many chunks it may have."""
+    cursor.expect("run")
+    name = cursor.word()
+    cursor.expect("group")
+    span = cursor.span
+    cursor.expect("[")
+    group = np.array(cursor.items("]", 0, network.npu_count - 1, "NPU", network.npu_count), np.int32)
+    places: dict[Part, Span] = {}
+    standard = _standard(cursor, places) if cursor.accept("standard") else None
+    cursor.expect("{")
+    table = _table(cursor, network, room)
+    cursor.expect("}")
+    if wrong := _wrong_members(network, group, table, standard):
+        cursor.fail("T0107", wrong, span)
+    run = Run(name, group, table, standard)
+    if wrong := contradiction(run):
+        cursor.fail("T0107", wrong.message, places[wrong.part])
+    return run
+
+
+def _wrong_members(network: Network, group: Int32Array, table: ChunkTable, standard: Standard | None) -> str:
+    """Why the members of a group, or the holders of its chunks, are not those of any run; "" if they may be."""
+    if len(np.unique(group)) < len(group):
+        return "the members of a group must be different NPUs"
+    gone = np.flatnonzero(~network.present)
+    removed = np.intersect1d(gone, np.concatenate([group, table.sets.members]))
+    if len(removed):
+        return f"{network.device_name(int(removed[0]))} was removed, so it takes part in no run"
+    return "a run with chunks needs members" if not len(group) and (len(table) or standard is not None) else ""
+
+
+def _standard(cursor: Cursor, places: dict[Part, Span]) -> Standard:
+    """Read what follows `standard`. places: gets the position of each part, of the name for those that are missing."""
+    places |= dict.fromkeys(("kind", "root", "op"), cursor.span)
+    kind = cursor.word()
+    places["size"] = cursor.span
+    size = cursor.whole_number(Dimension.BYTES, 0, "a size")
+    cursor.expect("chunks")
+    places["chunks"] = cursor.span
+    chunks = cursor.integer(0, _INT32, "number of chunks")
+    root, op = -1, Op.COPY
+    if cursor.accept("root"):
+        places["root"] = cursor.span
+        root = cursor.integer(0, _INT32, "root")
+    if cursor.accept("op"):
+        places["op"] = cursor.span
+        op = _reduction(cursor) or cursor.fail_expecting(phrase(_OPS, "or"))
+    return Standard(kind, size, chunks, root, op)
+
+
+def _reduction(cursor: Cursor) -> Op | None:
+    """Read the operation of a reduction if the next token is one; `avg` is a name elsewhere."""
+    name = next((name for name in _OPS if cursor.accept(name) or cursor.accept_word(name)), None)
+    return Op[name.upper()] if name else None
+
+
+def _sets(cursor: Cursor, npus: int) -> HolderSets:
+    """Read the holder sets of a run: `set @0 = {0..4}`."""
+    offsets, members = [0], list[int]()
+    while cursor.accept("set"):
+        span = cursor.span
+        if cursor.reference(0, _INT32, "set") != len(offsets) - 1:
+            cursor.fail("T0107", f"this is set @{len(offsets) - 1}: sets are numbered in order", span)
+        cursor.expect("=")
+        cursor.expect("{")
+        span = cursor.span
+        npus_of_set = cursor.items("}", 0, npus - 1, "NPU", npus)
+        if any(b <= a for a, b in pairwise(npus_of_set)):
+            cursor.fail("T0107", "the NPUs of a set must be in ascending order, each once", span)
+        if len(members) + len(npus_of_set) > MOST_MEMBERS:
+            cursor.fail("T0108", f"the sets have more than {MOST_MEMBERS} members", span)
+        members.extend(npus_of_set)
+        offsets.append(len(members))
+    return HolderSets(np.array(offsets, np.int64), np.array(members, np.int32))
+
+
+def _table(cursor: Cursor, network: Network, room: int) -> ChunkTable:
+    """Read the sets, families and chunks of a run. room: how many chunks it may have."""
+    sets = _sets(cursor, network.npu_count)
+    families: list[ChunkFamily] = []
+    while cursor.accept("family"):
+        families.append(ChunkFamily(cursor.word(), cursor.integer(0, MOST_INDICES, "number of indices")))
+    rank = max((family.rank for family in families), default=0)
+    chunks = _chunks(cursor, families, len(sets), room, rank)
+    return ChunkTable(
+        size=chunks[:, 0].copy(),
+        pre=chunks[:, 1].astype(np.int32),
+        post=chunks[:, 2].astype(np.int32),
+        op=chunks[:, 3].astype(np.int8),
+        family=chunks[:, 4].astype(np.int32),
+        index=chunks[:, 5:].astype(np.int32),
+        families=tuple(families),
+        sets=sets,
+    )
+
+
+def _chunks(cursor: Cursor, families: list[ChunkFamily], sets: int, room: int, rank: int) -> Int64Array:
+    """Read all chunks: int64[chunks, 5 + rank], rows of size, pre, post, op, family and indices.
+
+    sets: how many there are. rank: the largest number of indices.
+    """
+    labels = unique([f"{word(family.name)} {family.rank}" for family in families])
+    family_of = {
+        (f"%{number}" if label.startswith("%") else word(families[number].name), families[number].rank): number
+        for number, label in enumerate(labels)
+    }
+    columns, width = array("q"), 5 + rank
+
+    def add(family: int, index: Sequence[int], size: int, pre: int, post: int, op: Op) -> None:
+        columns.extend((size, pre, post, int(op), family, *index, *[0] * (rank - len(index))))
+
+    def add_line(line: re.Match[str]) -> bool:
+        name, indices, amount, unit, pre, op, post = line.groups()
+        index = [int(k) for k in indices.split(", ")] if indices else []
+        family, scale = family_of.get((name, len(index))), UNITS.get(unit)
+        if family is None or scale is None or scale[0] is not Dimension.BYTES or max(int(pre), int(post)) >= sets:
+            return False
+        size = int(amount) * scale[1]
+        if size.denominator != 1 or size > LARGEST or len(columns) >= width * room:
+            return False
+        add(family, index, int(size), int(pre), int(post), Op[op.upper()] if op else Op.COPY)
+        return True
+
+    cursor.read_printed_lines(_CHUNK_LINE, add_line)
+    while cursor.at("chunk"):
+        if len(columns) >= width * room:
+            cursor.fail("T0108", f"more than {MOST_CHUNKS} chunks")
+        cursor.expect("chunk")
+        span = cursor.span
+        numbered = cursor.kind == "number"
+        name = f"%{cursor.reference(0, len(families) - 1, 'family')}" if numbered else cursor.label()
+        index = cursor.shape("index")
+        family = family_of.get((name, len(index)))
+        if family is None and numbered and families[int(name[1:])].rank == len(index):
+            family = int(name[1:])
+        if family is None:
+            cursor.fail("T0106", f"there is no single family {name} with {len(index)} indices", span)
+        size = cursor.whole_number(Dimension.BYTES, 0, "a size")
+        cursor.expect("pre")
+        pre = cursor.reference(0, sets - 1, "set")
+        cursor.expect("post")
+        op = _reduction(cursor)
+        if cursor.kind != "set":
+            cursor.fail_expecting("a set like @0" if op else f"a set like @0, or {phrase(_OPS, 'or')} and a set")
+        add(family, index, size, pre, cursor.reference(0, sets - 1, "set"), op or Op.COPY)
+        cursor.read_printed_lines(_CHUNK_LINE, add_line)
+    return np.array(columns, np.int64).reshape(-1, width)
