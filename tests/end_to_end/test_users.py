@@ -71,6 +71,7 @@ COLLECTIVES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("synthesizer", ["tacos()", 'pccl(link_model: "pipelined")', 'tacos(link_model: "pipelined")'])
 def test_links_that_all_differ(tmp_path: Path, synthesizer: str) -> None:
     text = HEAD + UNEVEN

@@ -17,6 +17,7 @@ from collc.graph import throughput
 from collc.graph.digraph import Digraph
 from collc.graph.throughput import broadcast_rate, gather_rate, reduce_rate
 from collc.ten.arrays import Int64Array
+from tests.kernel_choice import choose_kernels
 
 Capacitated = tuple[Digraph, Int64Array, list[int]]
 
@@ -88,9 +89,10 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     throughput._RATES.clear()
     if request.param == "in pieces":
         monkeypatch.setattr(throughput, "PIECE", 1)
-    monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
+    choose_kernels(monkeypatch, request.param == "compiled")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_gathers_have_the_rate_of_the_narrowest_cut() -> None:
     @settings(deadline=None, max_examples=32)
@@ -148,6 +150,7 @@ def flow_out(graph: Digraph, capacity: Int64Array, members: list[int], part: lis
     return min(capacity_out(graph, capacity, one) for one in sets)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_all_reduces_have_the_bound_of_the_worst_partition() -> None:
     @settings(deadline=None, max_examples=24)

@@ -49,7 +49,7 @@ def assert_checked(module: Module, options: MscclOptions, tmp_path) -> None:
     assert "failed" not in verdict.checks.values(), verdict.checks
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("most", [0, 40])
 @pytest.mark.parametrize("seed", range(12))
 def test_files_of_several_slots_a_message_are_right(seed, most, monkeypatch, tmp_path):

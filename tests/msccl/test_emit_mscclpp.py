@@ -31,6 +31,7 @@ def assert_right(module: Module, folder: Path, options: MscclOptions) -> None:
     assert set(verdict.checks.values()) == {"ok"}, [d.message for d in verdict.diagnostics]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize(
     "network",

@@ -35,6 +35,7 @@ def comments(text: str) -> Counter[str]:
     return Counter(" ".join(found).split())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_programs_keep_their_tree_and_their_comments(name: str) -> None:
     out = check(SAMPLES[name])

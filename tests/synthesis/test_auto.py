@@ -51,6 +51,7 @@ EIGHT = list(range(8))
 LATE = LinkKind(500_000, Fraction(50 * 10**9))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("net", "demand", "most"),
     [
@@ -224,7 +225,7 @@ def time_of(module: Module) -> int:
     return module.schedule.collective_time(module.network, module.demand)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(25))
 def test_pipelined_is_never_longer_than_stored(seed: int):
     net, demand = reachable_world(seed)
@@ -310,6 +311,7 @@ def test_work_is_counted_and_ends_the_search():
     assert spent[400_000] < 400_000 + LOAD_WORK  # attempts are compiled, so that all are made
 
 
+@pytest.mark.slow
 def test_what_takes_too_much_work_is_left_out_and_said():
     """Eight nodes of eight with a switch each, and a switch for each rail; expensive ones find nothing better."""
     fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(1_000_000, Fraction(50 * 10**9))

@@ -41,6 +41,7 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
     return joined
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("make", [all_reduce, all_gather, all_to_all, broadcast])
 def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
@@ -154,6 +155,7 @@ def test_something_planned_already_is_not_taken_apart() -> None:
     assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.concatenate([])))) is None
 
 
+@pytest.mark.slow
 def test_part_of_a_cluster_is_planned_as_a_smaller_one() -> None:
     """Half of the nodes, by symmetry."""
     demand = all_reduce(list(range(8)), chunks=4)

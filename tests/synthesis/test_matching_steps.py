@@ -178,6 +178,7 @@ LONELY = network(40, [pair for a in range(1, 39) for pair in ((a, a + 1), (a + 1
 """A line, and device 0 without links."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "net", [*NETS, LONELY, fully_connected(9), grid(30, 40), grid(24, 24, wrap=True), grid(8, 9, 10)]
 )

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
-from collc.synthesis.symmetric import all_gather as gather_module
-from collc.synthesis.symmetric import all_to_all as exchange_module
 from collc.synthesis.symmetric import find_group, representative, symmetric
 from collc.synthesis.symmetric.ring_messages import balanced_sequences
 from collc.synthesis.tacos import tacos
@@ -25,6 +23,7 @@ from collc.ten.demand import Standard
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, StepSchedule
 from collc.ten.transform import product, unwound
+from tests.kernel_choice import choose_kernels
 from tests.support import (
     DEFAULT,
     all_gather,
@@ -103,7 +102,7 @@ def least_steps_unwound(net, chunks):
     return ceil(chunks * net.npu_count // n * n * (n - 1) / (degree * (degree + 1)))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
 def test_all_gather_meets_the_bound(family, chunks):
@@ -112,7 +111,7 @@ def test_all_gather_meets_the_bound(family, chunks):
         assert steps == bound, net.name
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("chunks", [1, 2])
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
 def test_all_to_all_meets_the_bound(family, chunks):
@@ -205,7 +204,7 @@ WITHIN = {
 """Percent above the bound; 0 for families that are not listed."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("kind_", "chunks", "model"), WITHIN)
 def test_unlike_rates_and_pipelined_links(kind_, chunks, model):
     make = {"all_gather": all_gather, "all_to_all": all_to_all}[kind_]
@@ -217,6 +216,7 @@ def test_unlike_rates_and_pipelined_links(kind_, chunks, model):
         assert bound <= time <= bound * (100 + WITHIN[kind_, chunks, model].get(name, 0.2)) / 100, name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("net", UNLIKE.values())
 def test_no_worse_than_search_and_matching(net, model):
@@ -238,9 +238,8 @@ def test_compiled_searches_find_the_same(model: LinkModel, monkeypatch: pytest.M
         for make in (all_gather, all_to_all):
             demand = make(net.npus.tolist(), chunks=2)
             found: list[list[bytes]] = []
-            for least in (1 << 60, 1):
-                for module in (gather_module, exchange_module):
-                    monkeypatch.setattr(module, "COMPILED", least)
+            for compiled in (False, True):
+                choose_kernels(monkeypatch, compiled)
                 schedule = symmetric(task_of(net, demand, model), Effort())
                 check(net, demand, schedule)
                 rows = schedule.transfers
