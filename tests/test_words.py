@@ -381,7 +381,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/application": 1,
         "collc/synthesis": 2,
         "docs": 1,
-        "tests": 8,
+        "tests": 7,
     },
     '"where" for "if"': {
         "collc/synthesis": 1,
@@ -401,7 +401,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/graph": 8,
         "collc/kernels": 16,
         "collc/machines": 9,
-        "collc/msccl": 36,
+        "collc/msccl": 19,
         "collc/parallel": 2,
         "collc/pictures": 14,
         "collc/simulation": 5,
