@@ -399,7 +399,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/graph": 8,
         "collc/kernels": 16,
         "collc/machines": 9,
-        "collc/msccl": 36,
+        "collc/msccl": 19,
         "collc/parallel": 2,
         "collc/pictures": 14,
         "collc/simulation": 5,

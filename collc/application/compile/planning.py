@@ -189,7 +189,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
     kinds = {emit.kind for emit in given.emits} | set(given.settings.planned_for)
     plan = switch_options(given.emits, kinds, given.request)
     if plan is not None:
-        from collc.msccl.plans.switch_program import has_plan
+        from collc.msccl.plans.switches import has_plan
 
         module = _module_after(given, passes, context, relays=False)
         if has_plan(module, plan):
@@ -211,7 +211,12 @@ def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContex
     request, settings = given.request, given.settings
     confine = settings.passes is None and stays_in_groups(given.emits) and any(r.moves is None for r in request.runs)
     whole = Module(request.name, request.network, request.demand, given.link_model, relays=relays)
-    module = blank = confined_module(whole) if confine else whole
+    module = blank = whole
+    if confine and (network := network_of_groups(whole.network, whole.demand)) is not whole.network:
+        idle = len(whole.network.npus) - len(network.npus)
+        outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
+        note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
+        module = blank = replace(whole, network=network, notes=(*whole.notes, note))
     for step in passes:
         given.progress(None, f"running {step.name}")
         if confine and isinstance(step, Fixed):
@@ -247,17 +252,6 @@ def _check_complete(given: BuildInput, module: Module) -> None:
 
 _AROUND_OTHERS: Final = "pccl"
 """The synthesizer that plans each run around those before it, if planning all at once leaves the groups."""
-
-
-def confined_module(module: Module) -> Module:
-    """The module without NPUs and links that no run can use inside its group, with a note if there are any."""
-    network = network_of_groups(module.network, module.demand)
-    if network is module.network:
-        return module
-    idle = len(module.network.npus) - len(network.npus)
-    outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
-    note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
-    return replace(module, network=network, notes=(*module.notes, note))
 
 
 def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:

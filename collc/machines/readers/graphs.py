@@ -105,6 +105,11 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     if lost is not None:
         raise flaw(f"{source.name} has an edge without '{lost}'", line_span(source, 1))
     ids = [mapping(node).get("id") for node in items(data["nodes"])]
+    ends_of = [edge[end] for edge in edges for end in ("source", "target")]
+    large = next(filter(_is_large, ids + ends_of), None)
+    if large is not None:
+        message = f"{source.name} has a node with the id {json.dumps(large, default=str)[:40]}"
+        raise flaw(message, line_span(source, 1), "numbers of nodes have at most 18 digits")
     ends = {edge[end] for edge in edges for end in ("source", "target") if isinstance(edge[end], int)}
     if edges and not any(isinstance(one, int) for one in ids) and max(ends, default=-1) < len(ids):
         # NetworkX 1 wrote the places of nodes.
@@ -128,6 +133,13 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
         end = next((end for edge in edges for end in ("source", "target") if edge[end] == unknown), "source")
         raise flaw(f"an edge has an end {unknown!s:.40}, and there is no such node", field_span(source, end, unknown))
     return graph
+
+
+def _is_large(name: object) -> bool:
+    """Whether a name is, or has, a number beyond 18 digits: Python stores many of them in one place, one by one."""
+    if isinstance(name, list):
+        return any(map(_is_large, items(name)))
+    return isinstance(name, int | float) and abs(name) >= 10**18
 
 
 def _end_name(ids: Sequence[object], end: object) -> object:
@@ -178,7 +190,11 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
     links, betas = _matrix(source, data, "links"), _matrix(source, data, "betas")
     if len(betas) != len(links):
         raise flaw(f"'betas' has {len(betas)} rows, 'links' {len(links)}", line_span(source, 1))
-    alpha = data.get("alpha")
+    alpha, latency = data.get("alpha"), None
+    if alpha is not None:
+        if not _is_number(alpha) or not 0 <= alpha < 1e9:
+            raise flaw(f"'alpha' is in microseconds, not {alpha!r:.40}", line_span(source, 1))
+        latency = Fraction(repr(alpha)) * MICROSECOND
     if options.chunk is None:
         hint = "give it: --chunk 1MB (the name of the file often does)"
         raise option_error("betas are microseconds for one chunk, whose size the file does not say", hint)
@@ -191,7 +207,7 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
                 raise flaw(message, line_span(source, 1))
             if lanes:
                 rate = Fraction(options.chunk) / (beta * MICROSECOND)
-                edges.append((str(origin), str(target), rate, _alpha(source, alpha), int(lanes)))
+                edges.append((str(origin), str(target), rate, latency, int(lanes)))
     names = [str(at) for at in range(len(links))]
     machine = graph_machine(names, [], edges, options, "the size of a chunk / beta")
     between = [key for key in data if key.startswith("remote_") or key == "nics_per_node"]
@@ -205,14 +221,6 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
     ):
         said.append("invbws, which are not alpha + beta: the numbers may be scaled, so check the rates")
     return replace(machine, dropped=(*machine.dropped, *said))
-
-
-def _alpha(source: SourceFile, value: object) -> Fraction | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
-        raise flaw(f"'alpha' is in microseconds, not {value!r:.40}", line_span(source, 1))
-    return Fraction(repr(value)) * MICROSECOND
 
 
 def _matrix(source: SourceFile, data: object, key: str) -> list[list[Fraction]]:
