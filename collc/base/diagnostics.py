@@ -91,6 +91,9 @@ TAB: Final = 4
 WIDTH: Final = 160
 """The most columns of a source line that are shown; a longer line is clipped around the span."""
 
+MOST_SHOWN: Final = 4_000
+"""Characters of a message that are shown: more than any message has that quotes no long word of a file."""
+
 _NUMBER: Final = re.compile(r"\d+")
 _OTHERS: Final = re.compile(r"and (\d+) more ")
 """The last note of a check that reports only the first errors and counts the others."""
@@ -215,15 +218,18 @@ def _clip(line: str, first: int, last: int) -> tuple[str, int, int]:
 
 
 def printable(text: str) -> str:
-    """The text with control characters replaced, so that it cannot control a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    """The text in one line of at most MOST_SHOWN characters, with control characters and line breaks replaced, so that
+    what it quotes can neither control a terminal nor look like another message.
+    """
+    clipped = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return "".join(c if c.isprintable() else "\ufffd" for c in clipped)
 
 
 def _expand_tabs(text: str, column: int) -> str:
     """The text with tabs as spaces and other control characters replaced. column: the column of the first character."""
     out: list[str] = []
     for character in text:
-        piece = " " * (TAB - column % TAB) if character == "\t" else printable(character.replace("\n", "\ufffd"))
+        piece = " " * (TAB - column % TAB) if character == "\t" else printable(character)
         out.append(piece)
         column += _columns(piece)
     return "".join(out)

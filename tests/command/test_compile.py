@@ -176,6 +176,15 @@ def test_a_ten_file_reads_back_and_is_checked(collc) -> None:
     assert collc("verify", "s.ten").code in (1, 4)
 
 
+def test_a_ten_file_has_the_link_model_that_its_program_states(collc) -> None:
+    text = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) synthesize tacos%s emit ten }"
+    assert collc("compile", "p.coll", text=text % '(link_model: "pipelined")').code == 0
+    assert collc("verify", "s.ten", "--program", "p.coll").code == 0
+    other = collc("verify", "s.ten", "--program", "p.coll", text=text % '(link_model: "store")')
+    assert (other.code, "V0106" in other.err) == (4, True)
+    assert collc("verify", "s.ten", "--program", "p.coll", text=text % "").code == 0
+
+
 def test_print_after_shows_the_module(collc) -> None:
     text = LOOP + "schedule s on loop { run reduce_scatter(loop.npus, size: 8MiB) synthesize tacos }"
     done = collc("compile", "p.coll", "--print-after", "invert", text=text)

@@ -57,6 +57,13 @@ def test_control_characters_are_not_printed() -> None:
     assert all(c.isprintable() or c == "\n" for c in out)
 
 
+def test_what_a_message_quotes_is_no_message_of_its_own_and_not_long() -> None:
+    name = "x\nerror[E0101]: fake.ten " + "y" * 30_000
+    out = render([Diagnostic("E0101", name, notes=(Note(name),), hint=name)])
+    assert [line[:6] for line in out.split("\n")] == ["error[", "note: ", "help: "]
+    assert len(out) < 3 * 4_100
+
+
 def test_colours_only_where_asked_for() -> None:
     warning = message("a b", 2, 3, warning=True, hint="h", notes=(Note("n"),))
     assert "\x1b" not in render([warning])

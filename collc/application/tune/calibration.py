@@ -58,7 +58,7 @@ class CalibrationReport:
 
     def program(self) -> str:
         """The lets, as text of a `.coll` file that programs import."""
-        file = printable(self.file.name).replace("\n", "\ufffd")  # a line break would end the comment
+        file = printable(self.file.name)  # a line break would end the comment
         low, high = format_bytes(self.sizes[0]), format_bytes(self.sizes[-1])
         return (
             f"# Fitted by collc calibrate to {file}: {self.collective}, {self.ranks} ranks, "

@@ -143,7 +143,9 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
 
 
 def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
-    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 if links differ."""
+    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 if links differ,
+    or the link model from the one that the program states.
+    """
     request = _request(program, schedule)
     theirs, ours = request.network, module.network
     names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
@@ -152,6 +154,10 @@ def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Modu
         other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
         difference = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
         raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {difference}"),)))
+    stated = request.options.get("link_model")
+    if stated is not None and stated.value != module.model.value:
+        message = f"'{module.name}' is planned for link model {module.model.value}, and {program} for {stated.value}"
+        raise CheckFailed(Diagnostic("V0106", message))
     return replace(module, network=theirs, demand=request.demand)
 
 
