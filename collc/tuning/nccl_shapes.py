@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
+from collc.graph.digraph import nodes_of
 from collc.simulation.engine import simulate
 from collc.simulation.routing import NoRoute, shortest_routes
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.network import Network
-from collc.ten.node_parts import nodes_of
 from collc.tuning.protocols import ProtocolCost, with_protocol
 
 PIECES: Final = (1, 4, 16, 32)
