@@ -16,7 +16,6 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -34,9 +33,6 @@ PROSE: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "d
 FOREIGN: Final = {"buffer_type", "rank_groups", "switch_channel_id", "reduce_op"}
 """Names of runtimes and of their files that the project mentions and does not use."""
 
-PLANNED: Final = frozenset[str]()
-"""Files that documents already name. Each leaves this list when it is there."""
-
 _PATH: Final = re.compile(r"(?<![\w./*-])(?:[\w-]+/)*[\w-]+\.(?:py|md|lark|toml)\b(?![\w/*-])")
 _FOLDER: Final = re.compile(
     rf"(?<![\w./*-])(?:{'|'.join(FOLDERS)})(?:/[\w-]+)+(?:\.\w+)?(?![\w-])(?![\w./*{{}}-]*[*{{}}<>])(?<!NAME)"
@@ -50,20 +46,34 @@ _CODE: Final = re.compile(r"\b([CEMSTUVX]\d{4})\b")
 _NAME: Final = re.compile(r"(?<![\w./\\$%{}<>#-])_?[a-z][a-z0-9]+(?:_[a-z0-9]+)+(?![\w./<>{}-]*[/<>{}])")
 
 
-@cache
 def prose(path: Path) -> tuple[tuple[int, str], ...]:
     """Docstrings and comments of a file of Python, each with its line."""
-    return tuple(comments(path.read_text()))
+    return parts(path.read_text())[0]
 
 
-def comments(text: str) -> Iterator[tuple[int, str]]:
-    """The same of a text. A string that is a statement is a docstring."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value
+@cache
+def parts(text: str) -> tuple[tuple[tuple[int, str], ...], frozenset[str]]:
+    """Docstrings and comments with their lines, and all names and words of texts that are code.
+
+    A string that is a statement is a docstring.
+    """
+    found: list[tuple[int, str]] = []
+    words = set[str]()
+    word = re.compile(r"\w+")
+    begins, strings = True, list[tokenize.TokenInfo]()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+            found.append((token.start[0], token.string))
+        elif token.type == tokenize.STRING and begins:
+            strings.append(token)
+        elif token.type == tokenize.NEWLINE:
+            found += [(one.start[0], ast.literal_eval(one.string)) for one in strings]
+            begins, strings = True, []
+        elif token.type not in (tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
+            for one in (*strings, token):
+                words.update(word.findall(one.string))
+            begins, strings = False, []
+    return tuple(found), frozenset(words)
 
 
 @cache
@@ -81,57 +91,35 @@ def endings() -> frozenset[str]:
     return frozenset("/".join(one[begin:]) for one in parts for begin in range(len(one)))
 
 
-@dataclass(frozen=True)
-class Code:
-    """What the code of a file contains: what it defines anywhere, and all names and words of texts that are code."""
-
-    defined: frozenset[str]
-    words: frozenset[str]
-
-
 @cache
-def code(path: Path) -> Code:
-    lines = {line for line, _ in prose(path)}
-    defined, words = set[str](), set[str]()
-    word = re.compile(r"\w+")
+def definitions(path: Path) -> frozenset[str]:
+    """What the code of a file defines anywhere."""
+    defined = set[str]()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Name):
-            words.add(node.id)
-            if isinstance(node.ctx, ast.Store):
-                defined.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            words.add(node.attr)
-        elif isinstance(node, ast.arg | ast.keyword):
-            words.add(node.arg or "")
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            words.add(node.name)
             defined.add(node.name)
         elif isinstance(node, ast.ImportFrom):
             defined |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.alias):
-            words.update((node.asname or node.name).split("."))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno not in lines:
-            words.update(word.findall(node.value))
-    return Code(frozenset(defined), frozenset(words))
+    return frozenset(defined)
 
 
 @cache
-def modules() -> frozenset[str]:
-    """Dotted names of all modules and of what they define at their top."""
-    found = set[str]()
-    for path in PYTHON:
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.add(name)
-        found |= {f"{name}.{defined}" for defined in code(path).defined}
-    found |= {f"collc.{name}" for name in dir(collc)}  # collectives of the standard library are functions, too
-    return frozenset(found)
+def is_module(name: str) -> bool:
+    """Whether a module has this dotted name, or defines its last part."""
+    folder, last = ROOT.joinpath(*name.split(".")[:-1]), name.rpartition(".")[2]
+    owners = [path for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.exists()]
+    there = (folder / f"{last}.py").exists() or (folder / last / "__init__.py").exists()
+    return (
+        there or any(last in definitions(path) for path in owners) or (folder.name == "collc" and hasattr(collc, last))
+    )
 
 
 @cache
 def names() -> frozenset[str]:
     """All words with an underscore in code, in texts of code, and in the project's other languages."""
-    found = set[str]().union(*(code(path).words for path in set(PYTHON) - {Path(__file__)}))
+    found = FOREIGN.union(*(parts(path.read_text())[1] for path in set(PYTHON) - {Path(__file__)}))
     word = re.compile(r"\w+")
     found.update(path.stem for path in PYTHON)
     for path in [*ROOT.glob("pyproject.toml"), *(ROOT / "grammar").iterdir(), *ROOT.glob("*/**/*.coll")]:
@@ -148,19 +136,19 @@ def sections(document: str) -> frozenset[str]:
 def dead(text: str) -> Iterator[str]:
     """The pointers of a text to what is not there."""
     yield from _dead_paths(text)
-    yield from (f"module {match[0]}" for match in _MODULE.finditer(text) if match[0] not in modules())
+    yield from (f"module {match[0]}" for match in _MODULE.finditer(text) if not is_module(match[0]))
     for match in _SECTION.finditer(text):
         if match[1] in paths():
             numbers = {match[2], match[3] or match[2]}
             yield from (f"{match[1]}, section {number}" for number in sorted(numbers - sections(match[1])))
     yield from (f"code {match[0]}" for match in _CODE.finditer(text) if match[0] not in catalogue())
-    yield from (f"name {match[0]}" for match in _NAME.finditer(text) if match[0] not in names() | FOREIGN)
+    yield from (f"name {match[0]}" for match in _NAME.finditer(text) if match[0] not in names())
 
 
 def _dead_paths(text: str) -> Iterator[str]:
     """The files and folders that a text names and that are not there. NAME is a place for a name."""
     for match in _PATH.finditer(text):
-        if match[0] not in endings() | PLANNED:
+        if match[0] not in endings():
             yield f"file {match[0]}"
     for match in _FOLDER.finditer(text):
         if match[0] not in endings() and "NAME" not in match[0] and not _PATH.match(text, match.start()):
@@ -210,4 +198,5 @@ def test_pointers_to_what_exists_are_none() -> None:
 
 def test_comments_and_docstrings_are_read_and_other_texts_are_not() -> None:
     text = '"""One."""\nx = "two"  # three\n"""Four."""\n'
-    assert [said for _, said in comments(text)] == ['"""One."""'[3:-3], "Four.", "# three"]
+    found, words = parts(text)
+    assert ([said for _, said in found], words) == (["One.", "# three", "Four."], {"x", "two"})

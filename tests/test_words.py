@@ -320,7 +320,7 @@ FORMATS = (
     "msccl/limits.py",
     "source/limits.py",
     "ten/binary.py",
-    "ten/text/cursor.py",
+    "ten/text/limits.py",
 )
 """Files and folders of the package whose constants are physical facts, prices, or numbers of formats and runtimes."""
 
@@ -381,12 +381,12 @@ MOST: dict[str, dict[str, int]] = {
         "collc/application": 1,
         "collc/synthesis": 2,
         "docs": 1,
-        "tests": 8,
+        "tests": 7,
     },
     '"where" for "if"': {
         "collc/synthesis": 1,
         "docs": 14,
-        "tests": 63,
+        "tests": 59,
     },
     "bare participles and adverbs": {
         "collc/kernels": 3,
@@ -394,9 +394,9 @@ MOST: dict[str, dict[str, int]] = {
     },
     "constants": {
         "collc/application": 31,
-        "collc/base": 10,
+        "collc/base": 9,
         "collc/chakra": 6,
-        "collc/command": 4,
+        "collc/command": 3,
         "collc/design": 7,
         "collc/emit": 7,
         "collc/graph": 8,
@@ -407,9 +407,9 @@ MOST: dict[str, dict[str, int]] = {
         "collc/pictures": 14,
         "collc/simulation": 5,
         "collc/smt": 4,
-        "collc/source": 18,
-        "collc/synthesis": 165,
-        "collc/ten": 3,
+        "collc/source": 11,
+        "collc/synthesis": 166,
+        "collc/ten": 12,
         "collc/tuning": 2,
         "collc/verification": 9,
     },

@@ -28,9 +28,6 @@ GRACE: Final = 1.0
 _BUSY: Final = 5.0
 """A machine that is busy with other processes gives this one that part of a processor, or what runs is ended anyway."""
 
-_AGAIN: Final = 2.0
-"""Seconds after which `OutOfTime` is raised again: a callback of C code may have swallowed the first one."""
-
 
 _CALLBACKS: Final = frozenset({"_raw_object_cache_notify", "_raw_object_cache_getbuffer"})
 """Functions that llvmlite's compiler calls."""
@@ -67,7 +64,7 @@ class _Clock:
             if _in_callback(frame):
                 signal.setitimer(signal.ITIMER_REAL, 0.01)
                 return
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, GRACE)  # again: a callback of C code may swallow the first one
             self.raised = True
             raise OutOfTime
         signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))

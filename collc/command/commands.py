@@ -292,7 +292,7 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
     from collc.base.atomic_files import write_file
     from collc.base.reading import read_text
     from collc.source.formatting.format import format_source
-    from collc.source.parsing.parse import MAX_BYTES
+    from collc.source.limits import MAX_BYTES
 
     code = Exit.DONE
     for path in chosen.files:

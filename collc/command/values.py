@@ -78,7 +78,7 @@ def number_from(least: int) -> Callable[[str], int]:
     return reader(expected, lambda text: _whole_number(text, least))
 
 
-positive: Final = number_from(1)
+positive: Final = number_from(least=1)
 """Reads whole numbers from 1 on."""
 
 chunks_of: Final[Callable[[str], int | str]] = reader(

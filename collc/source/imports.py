@@ -13,8 +13,8 @@ from collc.base.memory import without_collection
 from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
-from collc.source.limits import MAX_DEPTH, too_deep
-from collc.source.parsing.parse import MAX_BYTES, begins, parse, parse_library, parse_with_tables
+from collc.source.limits import MAX_BYTES, MAX_DEPTH, too_deep
+from collc.source.parsing.parse import begins, parse, parse_library, parse_with_tables
 from collc.source.parsing.syntax import Import
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope

@@ -8,6 +8,12 @@ from collc.base.diagnostics import SourceError, Span
 from collc.base.memory import require
 from collc.source.problems import fail
 
+MAX_BYTES: Final = 16 * 2**20
+"""Bytes of the largest source file that is accepted."""
+MAX_ERRORS: Final = 50
+"""Syntax errors that are reported of one file."""
+MAX_NESTING: Final = 64
+"""Blocks, brackets and operators inside one another."""
 MAX_LINKS: Final = 10_000_000
 MAX_CHUNKS: Final = 10_000_000
 CHUNK_BYTES: Final = 200

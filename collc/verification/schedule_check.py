@@ -217,7 +217,8 @@ def _screen_chunks(
     passes = np.zeros(network.device_count, np.bool_)
     passes[network.npu_count :] = (network.buffers < 0) & ~network.reduces
     links = network.source, network.target, clock.kind, network.npu_count
-    rows = Rows(transfers.link, transfers.start, transfers.reduce, *links, passes, filled)
+    reduce = np.require(transfers.reduce, requirements="W")  # for arrays that are read-only, Numba compiles once more
+    rows = Rows(transfers.link, transfers.start, reduce, *links, passes, filled)
     chunks = clock.size_of, table.op, table.pre, table.post, table.sets.offsets, table.sets.members
     flags: UInt8Array = np.zeros(len(table), np.uint8)
     for low, high in _pieces(offsets):

@@ -75,6 +75,7 @@ def estimates(program: str, run: str) -> list[str]:
     return [note for note in report.notes if "may give about" in note]
 
 
+@pytest.mark.slow
 def test_it_names_more_chunks_where_the_schedule_waits_for_whole_ones() -> None:
     """The bound of 4 chunks is less than 5 % above that of any number, but the schedule is far from it."""
     text = f"import std.collectives\n{MI250}topology t = mi250(2)\n"

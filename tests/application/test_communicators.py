@@ -261,6 +261,7 @@ def assert_right_or_foreseen(seed: int, folder: Path) -> str:
     return "right"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_groups(tmp_path: Path, seed: int) -> None:
     assert_right_or_foreseen(seed, tmp_path)

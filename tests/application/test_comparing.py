@@ -99,6 +99,7 @@ def test_custom_collectives_have_no_textbook_algorithms(capsys: pytest.CaptureFi
     assert "error[C0209]" in errors, errors
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", ["eject", "inject"])
 def test_all_algorithms_run_where_npus_have_limits(limit: str) -> None:
     """Messages that meet at an NPU that receives one after another wait there, and none is faster than the ideal."""

@@ -80,6 +80,7 @@ def compiled(folder: Path, network: str, run: str) -> Path:
     return folder / "c"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_traces_take_the_time_of_the_schedule(case, tmp_path):
     """And 1 ns for each reduction on the longest chain, which is at most one for each NPU."""

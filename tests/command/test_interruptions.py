@@ -131,6 +131,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("finite", ["True", "False"])
 @pytest.mark.parametrize(
     ("handler", "printed"),

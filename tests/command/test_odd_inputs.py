@@ -152,6 +152,7 @@ def test_without_a_home_in_a_poor_locale_and_into_a_closed_pipe() -> None:
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", ["check", "compile", "simulate", "verify", "run"])
 def test_the_json_of_an_error_that_cannot_be_written(command: str) -> None:
     """Into a closed pipe and a full disk: no traceback, and the exit code and the message of the error."""

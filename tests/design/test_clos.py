@@ -103,6 +103,7 @@ def time_of(network: str, run: str, folder: Path) -> float:
     return report.time_ps / 1e12
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize(("run", "factor"), [("all_gather", 1), ("reduce_scatter", 1), ("all_reduce", 2)])
 def test_gathering_schedules_meet_the_formula(network: str, run: str, factor: int, tmp_path: Path) -> None:

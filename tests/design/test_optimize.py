@@ -112,6 +112,7 @@ def compare(seed: int, objective: Objective) -> str:
     return "equal" if other <= found.objective * (1 + 1e-6) else "better"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("objective", [Objective.TIME, Objective.PRODUCT])
 def test_against_slsqp(objective: Objective) -> None:
     outcomes = [compare(seed, objective) for seed in range(8)]

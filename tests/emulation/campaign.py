@@ -53,11 +53,6 @@ class Compared:
         warned = self.found.kind == "input" and INPUT_WRITTEN in self.warnings
         return self.codes == "ok" and self.found.kind != "right" and not warned
 
-    @property
-    def never_wrong(self) -> bool:
-        """The check refuses what is right in all orders that were emulated."""
-        return self.codes != "ok" and self.found.kind == "right"
-
 
 def written(number: int, *, plan: bool) -> Iterator[Written]:
     """The files of a case: one, or one for each placement."""

@@ -45,6 +45,7 @@ topology uneven(width: int, height: int, along_x: rate, along_y: rate, latency: 
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
 @pytest.mark.parametrize(("topology", "npus", "gib", "chunks", "expected"), CASES)
 def test_public_numbers(

@@ -64,13 +64,13 @@ def check_all(folder: Path, text: str, count: int) -> None:
         assert_file_ok(path, COLLECTIVES[schedule.name.rpartition("_")[0]])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("chunks", [1, 2, 3, 4, 5, 6])
 def test_dgx1(tmp_path: Path, chunks: int) -> None:
     check_all(tmp_path, program("dgx1()", 8, (chunks,)), 3)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("family", "npus"), [(family, npus) for family in SHAPES for npus in SHAPES[family]])
 def test_usual_networks(tmp_path: Path, family: str, npus: int) -> None:
     check_all(tmp_path, program(SHAPES[family][npus], npus, (1, 2)), 6)
@@ -84,7 +84,7 @@ ROOTED = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("topology", ["dgx1()", f"ring(8, {LINK})", f"mesh2d(4, 2, {LINK})", f"hypercube(3, {LINK})"])
 def test_rooted_collectives_and_all_to_all(tmp_path: Path, topology: str) -> None:
     text = HEAD + f"topology t = {topology}\n"
@@ -101,7 +101,7 @@ def test_rooted_collectives_and_all_to_all(tmp_path: Path, topology: str) -> Non
             assert_file_ok(schedule.files[0], "alltoall")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", ["sum", "max", "min", "prod", "avg"])
 def test_every_reduction(tmp_path: Path, op: str) -> None:
     run = f'all_reduce(t.npus, size: 8MiB, op: "{op}")'

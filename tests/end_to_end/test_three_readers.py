@@ -201,7 +201,7 @@ KIND = ["collective", "groups", "custom"]
 @pytest.mark.parametrize("kind", KIND)
 @pytest.mark.parametrize("block", range(4))
 def test_three_readers_agree(tmp_path: Path, kind: str, block: int) -> None:
-    campaign(kind, range(10 * block, 10 * block + 10), tmp_path)
+    campaign(kind, range(5 * block, 5 * block + 5), tmp_path)
 
 
 @pytest.mark.slow

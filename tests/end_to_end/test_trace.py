@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
@@ -77,38 +76,6 @@ def test_slices_of_a_track_do_not_overlap_and_arrows_join_hops():
         assert start["ts"] < ends[number]["ts"]
 
 
-@pytest.mark.parametrize("latency", [500_000, 333])
-def test_what_perfetto_needs(latency):
-    """Perfetto counts whole nanoseconds. Slices of a track must follow each other or lie inside each other, or it drops
-    them; both ends of an arrow must lie in slices of their tracks, and agree in name, category and id."""
-    kind = LinkKind(latency, Fraction(3 * 10**11))
-    events, _ = traced(planned(grid(2, 3, kind=kind), all_to_all(list(range(6)), chunk=10**6 + 1)))
-    tracks, names = defaultdict(list), set()
-    for event in events:
-        assert isinstance(event["pid"], int)
-        if event["ph"] == "M":
-            names.add((event["name"], event["pid"], event.get("tid")))
-            continue
-        assert isinstance(event["tid"], int)
-        assert event["ts"] >= 0
-        if event["ph"] == "X":
-            assert event["dur"] >= 0
-            begin = int(event["ts"] * 1000)
-            tracks[event["pid"], event["tid"]].append((begin, begin + int(event["dur"] * 1000)))
-    for track, spans in tracks.items():
-        assert ("thread_name", *track) in names
-        spans.sort()
-        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
-    arrows = defaultdict(list)
-    for event in events:
-        if event["ph"] in "sf":
-            arrows[event["name"], event["cat"], event["id"]].append(event["ph"])
-            assert event["ph"] == "s" or event["bp"] == "e"
-            at = int(event["ts"] * 1000)
-            assert any(begin <= at < end for begin, end in tracks[event["pid"], event["tid"]])
-    assert set(map(tuple, arrows.values())) == {("s", "f")}
-
-
 class Imported:
     """What Perfetto's importer makes of a file: events in order of time, slices on a stack for each track.
 
@@ -168,29 +135,6 @@ def test_an_importer_like_that_of_perfetto_loses_nothing(seed):
         assert net.target[into - trace.FIRST_TRACK] == net.source[onward - trace.FIRST_TRACK]
         assert found.slices[one][1] == found.slices[two][1]  # the same chunk
         assert found.slices[one][3] <= found.slices[two][2] + 1
-
-
-def test_perfetto_opens_it(tmp_path):
-    """With Perfetto's trace processor, where its program is on this machine; the package itself would load it from the
-    network."""
-    processor = pytest.importorskip("perfetto.trace_processor", reason="perfetto is not installed")
-    program = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
-    if program is None:
-        pytest.skip("trace_processor_shell is not on the PATH: https://get.perfetto.dev/trace_processor")
-    module = planned(grid(2, 3), all_to_all(list(range(6))))
-    path = tmp_path / "x.json"
-    with path.open("w") as out:
-        trace.write_trace(module, out)
-    events = json.loads(path.read_text())["traceEvents"]
-    config = processor.TraceProcessorConfig(bin_path=program)
-    with processor.TraceProcessor(trace=str(path), config=config) as opened:
-        slices, flows = (
-            next(iter(opened.query(f"select count(*) as n from {table}"))).n for table in ("slice", "flow")
-        )
-        lost = list(opened.query("select name, value from stats where severity != 'info' and value > 0"))
-    assert flows == sum(event["ph"] == "s" for event in events)
-    assert slices == sum(event["ph"] in "Xi" for event in events)
-    assert lost == []
 
 
 def test_large_schedules_are_cut(monkeypatch):

@@ -71,6 +71,7 @@ COLLECTIVES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("synthesizer", ["tacos()", 'pccl(link_model: "pipelined")', 'tacos(link_model: "pipelined")'])
 def test_links_that_all_differ(tmp_path: Path, synthesizer: str) -> None:
     text = HEAD + UNEVEN
@@ -152,12 +153,12 @@ def test_a_file_in_a_folder_imports_its_neighbours(collc: Callable[..., Outcome]
     assert (done.code, done.files) == (0, ["s.ten"])
 
 
-def test_three_hundred_schedules(collc: Callable[..., Outcome]) -> None:
+def test_sixty_schedules(collc: Callable[..., Outcome]) -> None:
     text = HEAD + f"topology t = ring(2, {LINK})\n"
-    text += "".join(f"schedule s{i} on t {{ run all_gather(t.npus, size: 2MiB) {TACOS} }}\n" for i in range(300))
+    text += "".join(f"schedule s{i} on t {{ run all_gather(t.npus, size: 2MiB) {TACOS} }}\n" for i in range(60))
     done = collc(text, "--json")
     assert done.code == 0
-    assert [s["name"] for s in json.loads(done.out)["schedules"]] == [f"s{i}" for i in range(300)]
+    assert [s["name"] for s in json.loads(done.out)["schedules"]] == [f"s{i}" for i in range(60)]
 
 
 @pytest.mark.parametrize(

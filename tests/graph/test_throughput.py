@@ -91,9 +91,10 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_gathers_have_the_rate_of_the_narrowest_cut() -> None:
-    @settings(deadline=None, max_examples=80)
+    @settings(deadline=None, max_examples=32)
     @given(networks())
     def holds(case: Capacitated) -> None:
         graph, capacity, members = case
@@ -114,7 +115,7 @@ flow_value = cast("Callable[[nx.DiGraph[int], int, int], int]", nx.maximum_flow_
 
 
 @given(networks())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=24)
 def test_broadcasts_have_the_rate_of_the_least_flow(case: Capacitated) -> None:
     graph, capacity, members = case
     flows: nx.DiGraph[int] = nx.DiGraph()
@@ -148,9 +149,10 @@ def flow_out(graph: Digraph, capacity: Int64Array, members: list[int], part: lis
     return min(capacity_out(graph, capacity, one) for one in sets)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("each_way")
 def test_all_reduces_have_the_bound_of_the_worst_partition() -> None:
-    @settings(deadline=None, max_examples=60)
+    @settings(deadline=None, max_examples=24)
     @given(networks(5))
     def holds(case: Capacitated) -> None:
         graph, capacity, members = case
@@ -233,7 +235,7 @@ def test_flows_that_do_not_fit_in_64_bits_are_refused() -> None:
 
 
 @given(networks(), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=24)
 def test_trees_fit_into_the_capacities_and_no_shorter_time_suffices(case: Capacitated, data: st.DataObject) -> None:
     """Against maximum flows of networkx; the next shorter time is the largest multiple of 1 / capacity below."""
     graph, capacity, members = case

@@ -147,6 +147,7 @@ def test_the_content_tells_the_kind(kind, text):
     assert kind_of(SourceFile("f", text)) == kind
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "text", "settings"), SMALL, ids=[f"{at}-{row[0]}" for at, row in enumerate(SMALL)])
 def test_a_verified_schedule_from_each_kind(imported, kind, text, settings):
     found, program = imported(text, kind=kind, **settings)

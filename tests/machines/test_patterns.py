@@ -116,11 +116,11 @@ def test_a_nic_that_is_not_plugged_in(imported):
 
 def test_a_long_list_of_links_has_the_layout_of_the_formatter(tmp_path):
     chance = random.Random(5)
-    edges = {(chance.randrange(300), chance.randrange(300)): chance.choice([1, 2]) for _ in range(5000)}
+    edges = {(chance.randrange(300), chance.randrange(300)): chance.choice([1, 2]) for _ in range(2000)}
     listed = [{"source": a, "target": b, "bw": rate} for (a, b), rate in edges.items() if a != b]
     graph = {"directed": True, "multigraph": False, "nodes": [{"id": n} for n in range(300)], "edges": listed}
     (tmp_path / "graph.json").write_text(json.dumps(graph))
     program = import_machine(ImportOptions((tmp_path / "graph.json",), capacity="bw=GB/s", npu="all"))
-    assert program.count("\n") > 4000
+    assert program.count("\n") > 1600
     assert format_source(SourceFile("pod.coll", program)) == program
     assert formats.network_of(program, "pod", tmp_path).link_count == len(listed)

@@ -49,6 +49,7 @@ def assert_checked(module: Module, options: MscclOptions, tmp_path) -> None:
     assert "failed" not in verdict.checks.values(), verdict.checks
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("most", [0, 40])
 @pytest.mark.parametrize("seed", range(12))
 def test_files_of_several_slots_a_message_are_right(seed, most, monkeypatch, tmp_path):
@@ -65,6 +66,7 @@ def test_several_slots_of_a_message_fill_steps_as_single_ones_do(monkeypatch):
     assert quality(lower(module, OLD), module).replay <= single.replay * 1.01
 
 
+@pytest.mark.slow
 def test_the_time_for_many_slots_is_bounded():
     """112,000 messages of one slot take 10 seconds."""
     npus = list(range(8))

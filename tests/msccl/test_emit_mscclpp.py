@@ -31,6 +31,7 @@ def assert_right(module: Module, folder: Path, options: MscclOptions) -> None:
     assert set(verdict.checks.values()) == {"ok"}, [d.message for d in verdict.diagnostics]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize(
     "network",
@@ -81,7 +82,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_plans_of_usual_networks_fit(name, collective, tmp_path):
@@ -99,7 +100,7 @@ def test_plans_for_64_npus(network, collective, tmp_path):
     assert_right(scheduled(network, collective(list(range(64)))), tmp_path, MscclOptions())
 
 
-@pytest.mark.parametrize("chunks", [2, 8])
+@pytest.mark.parametrize("chunks", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_many_chunks_take_more_threadblocks(tmp_path, chunks):
     module = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=chunks))
     assert_right(module, tmp_path, MscclOptions())

@@ -55,6 +55,7 @@ def star(points: int, inward: bool) -> Module:
     return by_hand(network, support.reduce(everyone), [(0, k, 0, k) for k in range(1, points + 1)], reduce=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("options", "limit"), [(MscclOptions(), 64), (OLD, 256)], ids=["executor", "old"])
 def test_steps_of_a_threadblock(options: MscclOptions, limit: int, tmp_path: Path) -> None:
     module = relayed(limit + 1)

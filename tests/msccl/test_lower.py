@@ -49,7 +49,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda n: f"{n.name}x{n.npu_count}")
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("chunks", [1, 3])
@@ -61,6 +61,7 @@ def test_every_collective_is_right(network, collective, chunks, tmp_path):
         assert program.placement is Placement.BOTH
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_networks_and_options(seed, tmp_path):
     draw = random.Random(seed)

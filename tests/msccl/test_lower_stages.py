@@ -269,7 +269,7 @@ def test_longest_chain_counts_across_gpus():
     assert longest_chain(list_steps(depend(assign(loose, flows_of(loose, 1), 32, 32))).waits) == 5
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize(
     "network",
@@ -315,6 +315,7 @@ def test_all_to_all_on_many_gpus_uses_channels_evenly(tmp_path):
     assert_right(program, tmp_path)
 
 
+@pytest.mark.slow
 def test_many_threadblocks_on_a_gpu_are_noted():
     program = lower(direct_all_to_all(140))
     assert any("139 threadblocks" in note for note in program.notes)

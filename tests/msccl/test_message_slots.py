@@ -72,6 +72,7 @@ def assert_slots_agree(xml: bytes) -> None:
             assert source == sent_to, "it stores what it sends on"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("network", "collective", "chunks"),
     CASES,

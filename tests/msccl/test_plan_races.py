@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 
+import pytest
+
 from collc.msccl.check_plan import check_plan
 
 from .hand_plans import all_gather, buff, far, gpu, ops, plan
@@ -74,6 +76,7 @@ def test_a_mutex_is_no_contest(tmp_path):
     assert set(check(tmp_path, found).checks.values()) == {"ok"}
 
 
+@pytest.mark.slow
 def test_thousands_of_names_channels_and_semaphores_take_no_thousands_of_looks_each(tmp_path):
     """Each of these took a minute and more when work grew with the square of a count."""
     taking = [[{"name": name, "semaphore_ids": [0]}] * 64 for name in ("sem_release", "sem_acquire") for _ in range(60)]

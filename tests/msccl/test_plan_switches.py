@@ -100,6 +100,7 @@ def test_neighbours_in_nodes_of_odd_size(tmp_path, size):
     assert (size - 2, size - 1) in pairs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("placement", BOTH)
 def test_partial_sums_in_turn_keep_the_schedule(tmp_path, placement):
     """Otherwise all of them begin at once, and the totals wait behind them for the links to the switch."""
@@ -150,6 +151,7 @@ def test_a_switch_joins_gpus_of_one_node():
     assert caught.value.diagnostics[0].code == "M0117"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("placement", BOTH)
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "broadcast"])
 def test_more_gpus_than_a_threadblock_signals(tmp_path, collective, placement):

@@ -60,6 +60,7 @@ def test_numbers_that_json_does_not_have_are_refused_where_null_may_be(tmp_path,
 VALUES = [None, True, -1, 0, 1, 3, 10**6, 2**40, 0.5, "", "x", "i", [], {}, [0], [[]], [None], ["memory"], [{}]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", GOOD)
 def test_any_value_anywhere_has_an_answer(tmp_path, name):
     """Every value of a plan in turn is another one, or gone: no traceback, and what is said to be right is."""

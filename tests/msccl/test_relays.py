@@ -49,6 +49,7 @@ def kept(npus: int) -> Module:
 NETWORKS = [ring(5), ring(6), ring(8), grid(3, 2), grid(3, 3)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("net", NETWORKS, ids=lambda net: f"{net.name}{net.npu_count}")
 @pytest.mark.parametrize("options", [MscclOptions(), MscclOptions(instances=2), MscclOptions(placement=Placement.OUT)])
 def test_files_are_right(net: Network, options: MscclOptions, tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ def test_files_give_the_sums_on_data(profile: Profile, tmp_path: Path) -> None:
         assert all(report.ok for report in reports)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("net", NETWORKS[:4], ids=lambda net: f"{net.name}{net.npu_count}")
 def test_plans_give_the_sums(net: Network, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"

@@ -155,7 +155,7 @@ def test_labels() -> None:
     assert [percent_label(x) for x in (0, 0.625, 1)] == ["0 %", "62.5 %", "100 %"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(st.lists(st.floats(1e-3, 1e15), min_size=1, max_size=5), st.sampled_from(["linear", "log", "log2"]))
 def test_ticks_are_in_the_range_and_ascend(values: list[float], scale: str) -> None:
     axis = Axis("x", scale)  # pyright: ignore[reportArgumentType]

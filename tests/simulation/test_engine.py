@@ -155,6 +155,7 @@ def test_parallel_links_are_taken_in_turn():
     assert taken == [[0], [0, 1], [2], [1], [3], [0]]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("compile_it", [False, True])
 def test_messages_take_the_parallel_link_that_is_free_first(seed, compile_it, monkeypatch):
@@ -203,7 +204,7 @@ def problems(draw):
 
 
 @given(problems())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_as_a_simulator_written_apart(problem):
     net, found = problem
     assert simulate(net, found.graph(), AstraTiming()).end.tolist() == cycles(net, found)

@@ -37,7 +37,7 @@ def test_a_line_by_hand():
     assert stored.sent.tolist() == [2 * MiB, 2 * MiB]
     piped = replay(net, demand, late, LinkModel.PIPELINED)
     assert piped.time == 3 * STEP - LATENCY
-    assert stored.load.tolist() == [2 / 3, 2 / 3]
+    assert (stored.busy / stored.time).tolist() == [2 / 3, 2 / 3]
 
 
 def test_reduction_waits_for_what_came_before():

@@ -35,6 +35,7 @@ def comments(text: str) -> Counter[str]:
     return Counter(" ".join(found).split())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_programs_keep_their_tree_and_their_comments(name: str) -> None:
     out = check(SAMPLES[name])
@@ -43,7 +44,7 @@ def test_programs_keep_their_tree_and_their_comments(name: str) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_spacing_and_any_comments(chance: random.Random) -> None:
     """Line breaks, blanks and comments between any two tokens do not change the tree."""
     tokens = list(load_table().scanner.scan(chance.choice(list(SAMPLES.values()))))[:-1]

@@ -19,14 +19,13 @@ from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
-from collc.source.parsing import parse, recovery
 from collc.ten import schedule, transform
 from collc.ten.text import cursor
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
 STATED = [
-    parse.MAX_BYTES,
+    limits.MAX_BYTES,
     reading.LIMIT,
     limits.MAX_LINKS,
     limits.MAX_CHUNKS,
@@ -43,7 +42,7 @@ STATED = [
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
     early_checks.MAX_TRANSFERS,
-    recovery.MAX_ERRORS,
+    limits.MAX_ERRORS,
     limits.MAX_BITS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,

@@ -16,10 +16,10 @@ from lark.exceptions import UnexpectedInput
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.resources import grammar_file
 from collc.base.units import UNITS, Dimension
+from collc.source.limits import MAX_BYTES, MAX_NESTING
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.parsing.build import MAX_NESTING
-from collc.source.parsing.parse import MAX_BYTES, parse
+from collc.source.parsing.parse import parse
 from collc.source.parsing.table import built_table, lark_parser, load_table, stored_table
 from collc.source.parsing.tokens import quantity
 from tests.source.programs import EVERYTHING, plain, samples
@@ -107,7 +107,7 @@ def test_every_program_parses_here_and_in_lark(name: str) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_programs_are_accepted_exactly_where_lark_accepts_them(chance: random.Random) -> None:
     words = [token.text for token in load_table().scanner.scan(EVERYTHING)]
     start = chance.randrange(len(words) - 30)
@@ -120,13 +120,13 @@ def test_programs_are_accepted_exactly_where_lark_accepts_them(chance: random.Ra
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_text_is_a_program_or_has_messages(text: str) -> None:
     assert all(d.span and 0 <= d.span.start <= d.span.end <= len(text) for d in messages(text))
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_recovery_reads_damaged_programs_to_the_end(chance: random.Random) -> None:
     text = chance.choice(list(SAMPLES.values()))
     start = chance.randrange(len(text))

@@ -186,7 +186,7 @@ def random_lines(folder: Path, chance: random.Random) -> None:
     rates = [RATE, "(latency: 2us, bandwidth: 50GB/s)", "(bandwidth: 7 * 1GB/s, latency: 0.5us)"]
     lines = ["npu gpu[70]", "switch s[4]", "npu grid[9, 8]", *(f"npu host_{i}" for i in range(70))]
     forms = [(*chance.sample(ends, 2), chance.choice(["->", "<->"]), chance.choice(rates)) for _ in range(3)]
-    for _ in range(chance.choice([100, 150])):
+    for _ in range(chance.choice([200, 300])):
         a, b, arrow, rate = chance.choice(forms)
         lines.append(f"link {a(chance.randrange(71))} {arrow} {b(chance.randrange(69))} {rate}")
     if chance.random() < 0.3:

@@ -101,6 +101,7 @@ def textbook(name: str, collective: str, n: int, k: int, root: int = 0) -> Run:
     return run_of(collective, n, name, f"size: {5040 * n}B, chunks: {k}{rooted}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "collective"), STEPS)
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7, 8, 9])
 def test_result_and_steps(name: str, collective: str, n: int) -> None:

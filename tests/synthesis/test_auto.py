@@ -51,6 +51,7 @@ EIGHT = list(range(8))
 LATE = LinkKind(500_000, Fraction(50 * 10**9))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("net", "demand", "most"),
     [
@@ -224,7 +225,7 @@ def time_of(module: Module) -> int:
     return module.schedule.collective_time(module.network, module.demand)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(25))
 def test_pipelined_is_never_longer_than_stored(seed: int):
     net, demand = reachable_world(seed)
@@ -236,13 +237,13 @@ def test_pipelined_is_never_longer_than_stored(seed: int):
 def test_transfers_are_moved_earlier_for_pipelined_links():
     """Any schedule that stores, over links and switches of all kinds, is valid and no longer, at times shorter."""
     shorter = 0
-    for seed in range(100, 160):
+    for seed in range(100, 125):
         net, demand = reachable_world(seed)
         stored = join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
         earlier = retime(stored)
         assert time_of(earlier) <= time_of(stored)
         shorter += time_of(earlier) < time_of(stored)
-    assert shorter > 5
+    assert shorter > 2
 
 
 @pytest.mark.parametrize("model", LinkModel)
@@ -310,6 +311,7 @@ def test_work_is_counted_and_ends_the_search():
     assert spent[400_000] < 400_000 + LOAD_WORK  # attempts are compiled, so that all are made
 
 
+@pytest.mark.slow
 def test_what_takes_too_much_work_is_left_out_and_said():
     """Eight nodes of eight with a switch each, and a switch for each rail; expensive ones find nothing better."""
     fast, slow = LinkKind(350_000, Fraction(450 * 10**9)), LinkKind(1_000_000, Fraction(50 * 10**9))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from collc.synthesis.bounds import lower_bound
 from collc.ten.demand import Op
@@ -110,55 +106,6 @@ def test_large_patterns_are_not_expanded(side, steps):
     run = all_to_all(list(range(members))).runs[0]
     demand = Demand((replace(run, pattern=Unexpanded()),))
     assert lower_bound(grid(side, side), demand, STORE).time == steps * STEP
-
-
-def least_steps(count, links, pre, post, most=8):
-    """The fewest steps of unit links by breadth-first search over all matchings of copies."""
-    start = tuple(frozenset(c for c in range(len(pre)) if n in pre[c]) for n in range(count))
-    goal = [(n, c) for c in range(len(post)) for n in post[c]]
-    states = {start}
-    for steps in range(most):
-        if any(all(c in state[n] for n, c in goal) for state in states):
-            return steps
-        grown = set()
-        for state in states:
-            options = [[(b, c) for c in state[a] - state[b]] or [None] for a, b in links]
-            for choice in itertools.product(*options):
-                after = list(state)
-                for move in choice:
-                    if move is not None:
-                        after[move[0]] = after[move[0]] | {move[1]}
-                grown.add(tuple(after))
-        states = {s for s in grown if not any(s != t and all(a <= b for a, b in zip(s, t, strict=True)) for t in grown)}
-    return None
-
-
-@st.composite
-def small_copies(draw):
-    count = draw(st.integers(2, 4))
-    ends = st.integers(0, count - 1)
-    extra = draw(st.lists(st.tuples(ends, ends), max_size=2))
-    links = [(a, (a + 1) % count) for a in range(count)] + [(a, b) for a, b in extra if a != b]
-    holders = st.lists(ends, min_size=1, max_size=count, unique=True)
-    chunks = draw(st.integers(1, 3))
-    return count, links, [draw(holders) for _ in range(chunks)], [draw(holders) for _ in range(chunks)]
-
-
-@settings(max_examples=120, deadline=None)
-@given(small_copies())
-def test_never_above_the_optimum_by_brute_force(problem):
-    count, links, pre, post = problem
-    best = least_steps(count, links, pre, post)
-    demand = demand_of([(MiB, a, b, Op.COPY) for a, b in zip(pre, post, strict=True)])
-    bound = lower_bound(network(count, links), demand, STORE)
-    assert best is not None
-    assert bound.time <= best * STEP
-    turned = demand_of([(MiB, [*b], [a[0]], Op.SUM) for a, b in zip(pre, post, strict=True)])
-    single = demand_of([(MiB, [a[0]], [*b], Op.COPY) for a, b in zip(pre, post, strict=True)])
-    inverse = least_steps(count, [(b, a) for a, b in links], [a[:1] for a in pre], post, 12)
-    assert inverse is not None
-    assert lower_bound(network(count, links), turned, STORE).time <= inverse * STEP
-    assert lower_bound(network(count, [(b, a) for a, b in links]), single, STORE).time <= inverse * STEP
 
 
 def test_dgx1_all_gather():

@@ -32,7 +32,7 @@ SEEDS = (*(seed for seed in range(60, 85) if seed not in LONG_SEEDS), 547, 1022,
 """Of 547 and 3177, reductions are inverted over switches that reduce and have few slots; in 1022 an exchange has
 cores that lie along one dimension of three; in 1264 starts are not moved earlier past a buffer of one slot."""
 
-QUICK_SEEDS = (69, 70, 73, 77, 547, 1022, 3177)
+QUICK_SEEDS = (69, 70, 77, 547, 1022)
 
 
 def check_bound(seed: int) -> set[str]:
@@ -97,16 +97,18 @@ def test_the_textbook_does_not_beat_the_bound(make: Callable[..., Demand], model
             assert bound.time == time
 
 
-def test_no_random_schedule_beats_the_bound() -> None:
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("block", range(4))
+def test_no_random_schedule_beats_the_bound(block: int) -> None:
     """Schedules that no synthesizer makes: greedy ones along random paths, with switches that reduce."""
     right = 0
-    for seed in range(400):
+    for seed in range(100 * block, 100 * block + 100):
         module = random_plan(seed)
         if module.planned is None and verify_schedule(module).ok:
             right += 1
             time = module.schedule.collective_time(module.network, module.demand)
             assert lower_bound(module.network, module.demand, module.schedule.model).time <= time, seed
-    assert right > 100
+    assert right > 20
 
 
 UNITS = [(1, 1), (2, 2), (1, 2), (1, 3)]
@@ -134,7 +136,7 @@ def kind_of(busy: int, total: int) -> LinkKind:
     return LinkKind((total - busy) * 10**6, Fraction(10**9, busy))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(small_copies())
 def test_never_above_the_least_time_of_copies_and_their_inverse(problem) -> None:
     count, switches, model, links, pre, post = problem
@@ -164,7 +166,7 @@ def small_sums(draw: st.DrawFn):
     return count, links, [draw(some) for _ in range(chunks)], [draw(some) for _ in range(chunks)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(small_sums())
 def test_never_above_the_fewest_steps_of_reductions(problem) -> None:
     """All-Reduce and the like: several who want the sum."""

@@ -18,7 +18,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 5)), max_size=
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=10), st.integers(1, 6), INTERVALS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_gaps_are_the_first_that_fit(ready: list[int], taken: int, wanted: list[tuple[int, int]]) -> None:
     ready.sort()
     busy = set[int]()

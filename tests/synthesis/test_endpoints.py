@@ -71,13 +71,13 @@ def random_schedules(seed: int) -> int:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_schedule_is_right_and_not_below_its_bound(seed: int) -> None:
     assert random_schedules(seed) >= 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 200))
+@pytest.mark.parametrize("seed", range(2, 200))
 def test_many_schedules_are_right_and_not_below_their_bounds(seed: int) -> None:
     assert random_schedules(seed) >= 2
 

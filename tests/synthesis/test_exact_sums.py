@@ -85,7 +85,7 @@ def test_parallel_links_carry_a_chunk_each() -> None:
     assert steps_of(dgx1(), demand_of([(MiB, [0, 1], [0, 1], Op.SUM)] * 2), 4) is not None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(small_sums())
 def test_never_below_the_optimum_and_right(problem: tuple[int, list[tuple[int, int]], list, list]) -> None:
     count, links, pre, post = problem

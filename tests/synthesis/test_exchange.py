@@ -285,6 +285,7 @@ def test_random_networks(data: st.DataObject) -> None:
     planned(net, demand, data.draw(st.sampled_from(list(LinkModel))))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("net", [grid(8, 8, wrap=True), grid(8, 8)], ids=["torus", "mesh"])
 def test_auto_exchanges_what_is_small_on_large_networks(net: Network) -> None:
     demand = all_reduce(net.npus.tolist(), 128)

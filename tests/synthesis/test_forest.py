@@ -58,13 +58,12 @@ def by_forest(module: Module, effort: Effort | None = None) -> int:
 
 
 def verified(result: Module) -> int:
-    """Picoseconds; the second checker takes switches for NPUs, which would add up what they pass on."""
+    """Picoseconds of a result that both checks call right."""
     verdict = verify_schedule(result)
     assert "failed" not in verdict.checks.values(), verdict.diagnostics
     assert result.schedule is not None
     time = result.schedule.collective_time(result.network, result.demand)
-    if not result.network.switch_count or not bool(result.demand.chunks.op.any()):
-        assert time == check(result.network, result.demand, result.schedule)
+    assert time == check(result.network, result.demand, result.schedule)
     assert time >= lower_bound(result.network, result.demand, result.model).time
     return time
 
@@ -115,7 +114,7 @@ def never(_function: object) -> bool:
 def test_rerouted_trees_span_the_members(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "COMPILED", 0 if compiled else 1 << 60)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=20)
     @given(both_directions(), st.sampled_from([0, 256, 4096]))
     def holds(case: tuple[Network, list[int]], shallow: int) -> None:
         net, demand = case
@@ -242,6 +241,7 @@ def test_random_networks(what: str, model: LinkModel) -> None:
         by_forest(Module("m", net, COLLECTIVES[what](group, MiB, chance.choice([1, 2, 3, 8])), model))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("net", "chunks", "size", "share"),
     [
@@ -435,6 +435,7 @@ def all_reduced(net: Network, chunks: int, model: LinkModel = PIPELINED) -> Modu
     return Module("m", net, support.all_reduce(net.npus.tolist(), size, chunks), model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("net", "chunks", "share"), [(weak(8, 30), 8, 0.75), (mesh(4, 4), 8, 0.85)])
 def test_trees_used_both_ways(net: Network, chunks: int, share: float) -> None:
     """Against the bound of all partitions; nothing is faster than 1.15 times RS + AG, whose bound is that of cuts."""

@@ -41,6 +41,7 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
     return joined
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("make", [all_reduce, all_gather, all_to_all, broadcast])
 def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
@@ -154,12 +155,12 @@ def test_something_planned_already_is_not_taken_apart() -> None:
     assert group_parts(replace(module, schedule=RowSchedule(module.model, Transfers.concatenate([])))) is None
 
 
+@pytest.mark.slow
 def test_part_of_a_cluster_is_planned_as_a_smaller_one() -> None:
     """Half of the nodes, by symmetry."""
-    net = rails(8, 4, spine=True)
-    found = auto(Module("m", net, all_reduce(list(range(16)), chunks=4), LinkModel.PIPELINED), Effort())
-    alone = auto(
-        Module("m", rails(4, 4, spine=True), all_reduce(list(range(16)), chunks=4), LinkModel.PIPELINED), Effort()
+    demand = all_reduce(list(range(8)), chunks=4)
+    found, alone = (
+        auto(Module("m", rails(nodes, 4, spine=True), demand, LinkModel.PIPELINED), Effort()) for nodes in (4, 2)
     )
     assert found.collective_time() <= alone.collective_time()
     assert verify_schedule(found).ok
@@ -187,7 +188,7 @@ def grouped(draw: st.DrawFn) -> tuple[Network, Demand]:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(grouped(), st.sampled_from(LinkModel))
 def test_groups_of_any_kind_are_scheduled_right(problem: tuple[Network, Demand], model: LinkModel) -> None:
     net, demand = problem
@@ -207,7 +208,7 @@ def two_sums(draw: st.DrawFn):
     return list(dict.fromkeys(links)), [sorted(order[:2]), sorted(order[2:])]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(two_sums())
 def test_the_bound_of_several_runs_is_never_above_the_fewest_steps(problem) -> None:
     links, groups = problem

@@ -84,7 +84,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("synthesizer", [Synthesize("hierarchical"), Synthesize("themis")])
 @pytest.mark.parametrize("model", list(LinkModel))
 @pytest.mark.parametrize("net", NETWORKS)

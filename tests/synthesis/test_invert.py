@@ -149,7 +149,7 @@ def reductions(draw):
     return network(count, links + [(a, b, k) for a, b, k in extra if a != b]), demand_of(rows)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(reductions(), st.sampled_from(LinkModel))
 def test_any_mixture_is_right_and_no_better_than_the_bound(problem, model):
     net, demand = problem

@@ -110,7 +110,7 @@ def problems(draw):
     return copy_problem(task_of(net, demand_of(rows)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.sampled_from(TILE_SIZES), st.integers(1, 3))
 def test_kernel_does_what_the_rule_says_for_any_copies(problem, sizes, threads):
     with pytest.MonkeyPatch.context() as patch:
@@ -178,6 +178,7 @@ LONELY = network(40, [pair for a in range(1, 39) for pair in ((a, a + 1), (a + 1
 """A line, and device 0 without links."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "net", [*NETS, LONELY, fully_connected(9), grid(30, 40), grid(24, 24, wrap=True), grid(8, 9, 10)]
 )

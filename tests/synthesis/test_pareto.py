@@ -15,7 +15,7 @@ from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from tests.support import all_gather, all_reduce, broadcast, dgx1, grid, network, reduce_scatter, ring, switched
-from tests.synthesis.test_bounds import least_steps
+from tests.synthesis.random_problems import least_time
 
 
 def points(net: Network, demand: Demand, chunks: int, extra: int = 0) -> list[tuple[int, int, int]]:
@@ -63,7 +63,7 @@ def test_steps_of_one_round_are_those_of_brute_force() -> None:
     found = points(network(3, links), all_gather([0, 1, 2]), 2)
     for chunks in (1, 2):
         pre = [[npu] for npu in range(3) for _ in range(chunks)]
-        best = least_steps(3, links, pre, [[0, 1, 2]] * len(pre))
+        best = least_time(3, [(a, b, 1, 1) for a, b in links], pre, [[0, 1, 2]] * len(pre))
         of_chunks = [steps for count, steps, rounds in found if count == chunks and steps == rounds]
         assert of_chunks in ([best], [])  # a point that is no better than one before is left out
     assert found[0][:2] == (1, 2)

@@ -159,7 +159,7 @@ def test_compiled_code_finds_the_same(monkeypatch: pytest.MonkeyPatch, seed: int
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_compiled_code_finds_the_same_steps_on_any_network(data: st.DataObject):
     n = data.draw(st.integers(2, 7))
     device = st.integers(0, n - 1)
@@ -237,7 +237,7 @@ def mixed_links() -> list[tuple[int, int, LinkKind]]:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 def test_any_network(data: st.DataObject):
     n, switches = data.draw(st.integers(2, 5)), data.draw(st.integers(0, 2))
     kinds = st.builds(LinkKind, st.integers(1, 10**6), st.sampled_from([DEFAULT.bandwidth, DEFAULT.bandwidth / 3]))

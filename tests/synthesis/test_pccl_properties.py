@@ -102,7 +102,7 @@ def is_possible(net: Network, demand: Demand) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=48, deadline=None)
 def test_right_and_never_below_the_bound(data: st.DataObject):
     net = data.draw(networks())
     demand = data.draw(demands(net))
@@ -130,12 +130,12 @@ def everyone_to_some(net: Network, chance: random.Random) -> Demand:
     return demand_of(rows, group=npus)
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("block", range(10))
 @pytest.mark.parametrize("compiled", [False, True])
 def test_switches_in_a_line_never_overflow(compiled: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_compiled", lambda kernel: compiled)
-    for seed in range(50 * block, 50 * block + 50):
+    for seed in range(25 * block, 25 * block + 25):
         chance = random.Random(seed)
         net = chained(chance)
         demand = everyone_to_some(net, chance)
@@ -145,7 +145,7 @@ def test_switches_in_a_line_never_overflow(compiled: bool, block: int, monkeypat
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 def test_compiled_code_finds_the_same(data: st.DataObject):
     net = data.draw(networks())
     demand = data.draw(demands(net))

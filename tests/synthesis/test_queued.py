@@ -169,6 +169,7 @@ def test_textbook_algorithms_run_on_a_torus(using: str) -> None:
     assert verify_schedule(module, large=0).ok
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("network", ["switched(8, {})", "hypercube(3, {})", "line(8, {})", "ring(8, {})"])
 @pytest.mark.parametrize("using", ["direct", "recursive_halving_doubling"])
 def test_textbook_algorithms_run_on_all_networks(network: str, using: str) -> None:

@@ -121,6 +121,7 @@ def test_one_switch_is_kept_busy(chunks: int, most: int):
     assert by_swarm(Module("m", switched(8), reduce(eight, chunks=chunks))) <= (most + 1) * STEP
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("net", "chunks"),
     [
@@ -155,6 +156,7 @@ def nodes(count: int) -> Network:
     return network(8 * count, links, switches=count + 8, shape=(count, 8))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backward", [False, True], ids=["broadcast", "reduce"])
 @pytest.mark.parametrize(("count", "chunks", "ratio"), [(2, 8, 1.2), (2, 24, 1.25), (3, 16, 1.75)])
 def test_nodes_share_out_their_slow_links(count: int, chunks: int, ratio: float, backward: bool):
@@ -257,7 +259,7 @@ def test_auto_chooses_swarm_for_chunks_of_few_holders_and_many_receivers():
         assert result.algorithm != "swarm"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_worlds(seed: int):
     """Direct links, switches of all kinds, both models, reductions and copies: valid, never better than the bound."""

@@ -51,6 +51,7 @@ def attempt(problem: SwarmProblem, rule: SpreadRule, limit: int | None, most: in
     return found, plain.work
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_problems(seed: int) -> None:
     problems = problems_of(random_module(random.Random(seed)))
@@ -63,6 +64,7 @@ def test_random_problems(seed: int) -> None:
                 attempt(problem, SpreadRule(*rule), found.end, None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relays", [False, True], ids=["repeating", "relaying"])
 def test_reductions_over_switches_with_several_sizes(relays: bool) -> None:
     """Phases with reserved links, release times, and sets of more than 64 chunks."""

@@ -103,7 +103,7 @@ def least_steps_unwound(net, chunks):
     return ceil(chunks * net.npu_count // n * n * (n - 1) / (degree * (degree + 1)))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
 def test_all_gather_meets_the_bound(family, chunks):
@@ -112,7 +112,7 @@ def test_all_gather_meets_the_bound(family, chunks):
         assert steps == bound, net.name
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("chunks", [1, 2])
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
 def test_all_to_all_meets_the_bound(family, chunks):
@@ -205,7 +205,7 @@ WITHIN = {
 """Percent above the bound; 0 for families that are not listed."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("kind_", "chunks", "model"), WITHIN)
 def test_unlike_rates_and_pipelined_links(kind_, chunks, model):
     make = {"all_gather": all_gather, "all_to_all": all_to_all}[kind_]
@@ -217,6 +217,7 @@ def test_unlike_rates_and_pipelined_links(kind_, chunks, model):
         assert bound <= time <= bound * (100 + WITHIN[kind_, chunks, model].get(name, 0.2)) / 100, name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", LinkModel)
 @pytest.mark.parametrize("net", UNLIKE.values())
 def test_no_worse_than_search_and_matching(net, model):
@@ -291,7 +292,7 @@ def products(draw):
 
 
 @given(products(), st.sampled_from([all_gather, all_to_all]), st.integers(1, 2), st.sampled_from(LinkModel))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 def test_random_products(net, make, chunks, model):
     demand = make(net.npus.tolist(), chunks=chunks)
     time = check(net, demand, symmetric(task_of(net, demand, model), Effort()))

@@ -68,6 +68,7 @@ def time_of(net: Network, kind: str, chunks: int, size: int = 2**30) -> int:
     return schedule.collective_time(net, module.demand)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("net", NETWORKS, ids=lambda net: net.name)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("model", LinkModel)

@@ -79,6 +79,7 @@ PUBLIC = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("net", "chunks", "gib", "microseconds"), PUBLIC)
 def test_acceptance_numbers_of_public_tacos(net, chunks, gib, microseconds):
     size = math.ceil(Fraction(gib * GiB, len(net.npus) * chunks))
@@ -89,6 +90,7 @@ def test_acceptance_numbers_of_public_tacos(net, chunks, gib, microseconds):
     assert time == lower_bound(net, demand, LinkModel.STORE).time
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("pods", "ratio"), [(4, 1.26), (8, 1.13), (16, 1.06)])
 def test_component_rule_on_ring_fc_switch(pods, ratio):
     """Against the cut bound: all slow links always busy, and one fast hop for what comes last."""
@@ -181,6 +183,7 @@ def test_stop_within_the_first_attempt_of_a_large_problem():
         tacos(task_of(net, all_gather(net.npus.tolist())), Effort(stop=polled(3)))
 
 
+@pytest.mark.slow
 def test_stop_within_a_later_attempt_keeps_the_best_so_far():
     """A bound of 1 is never met, so all attempts are made: the first asks at its start and every 32 of 36 steps."""
     net = grid(12, 12, wrap=True)
@@ -211,7 +214,7 @@ def problems(draw):
     return net, demand_of(rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(LinkModel))
 def test_any_copies_are_right_and_no_better_than_the_bound(problem, model):
     net, demand = problem
@@ -226,7 +229,8 @@ def test_sparse_demands_work_too(make):
     check(net, demand, tacos(task_of(net, demand), Effort()))
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
 @given(
     problems(),
     st.sampled_from(LinkModel),
@@ -259,6 +263,7 @@ def test_same_kernels_compiled_match_the_same(problem, model, fifo, deadline, se
         assert on_arrays.transfers(rule, plain.end - 1) is None
 
 
+@pytest.mark.slow
 def test_stop_within_an_attempt_where_times_differ(monkeypatch):
     monkeypatch.setattr(events, "BATCH", 100)
     net = ring_fc_switch(17, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
@@ -271,6 +276,7 @@ def test_stop_within_an_attempt_where_times_differ(monkeypatch):
     assert 0 < shares[-1] < 0.5
 
 
+@pytest.mark.slow
 def test_large_networks_take_the_compiled_events():
     """1.01 x the cut bound needs 128 pods (benchmarks/synthesis.py); 24 need one slow step more than the cut."""
     net = ring_fc_switch(24, [kind(200, HALF), kind(100, HALF), kind(50, HALF)])
@@ -279,6 +285,7 @@ def test_large_networks_take_the_compiled_events():
     assert lower_bound(net, demand, LinkModel.STORE).time <= time <= 1.05 * (23 * STEP + 5_382_813)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", [unequal_mesh(3, 4, kind(50, HALF), kind(75, ONE)), ring(6)], ids=["unlike", "alike"])
 def test_many_transfers_are_matched_by_compiled_kernels_to_the_same_bytes(monkeypatch, net):
     """On small networks too: 516,000 transfers on 64 NPUs take 20 s in plain Python, and 1.5 s compiled."""

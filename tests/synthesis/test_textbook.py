@@ -61,7 +61,7 @@ def time_of(module: Module, name: str) -> int:
     return check(built.network, built.demand, built.schedule)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("model", list(LinkModel))
 @pytest.mark.parametrize("net", [ring(5), fully_connected(5), hypercube(3), grid(3, 4), dgx1(), switched(6)])
 @pytest.mark.parametrize(

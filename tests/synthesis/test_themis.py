@@ -60,7 +60,7 @@ def dimensions(draw: st.DrawFn):
     return tuple(range(count)), sizes, times
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(dimensions(), st.integers(1, 4))
 def test_against_all_assignments_of_orders(problem, chunks: int) -> None:
     """No rule is better than the best assignment, and the balanced rule is no worse than one order for all chunks."""

@@ -74,6 +74,7 @@ def test_networks_with_equal_npus_have_one_orbit(net: Network) -> None:
     check(net, group)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("net", TRANSITIVE, ids=lambda net: net.name)
 @pytest.mark.parametrize("seed", range(2))
 def test_device_numbers_do_not_matter(net: Network, seed: int) -> None:

@@ -38,7 +38,7 @@ def table_module() -> Module:
     return replace(rows_module(), model=model, schedule=StepSchedule(model, table, 7, 1))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(modules())
 def test_reads_back(tmp_path: Path, module: Module) -> None:
     save_module(module, tmp_path / "m.ten")
@@ -193,6 +193,7 @@ def test_damaged_members_are_refused_with_a_message(tmp_path: Path, name: str) -
     assert re.search(why, message), message
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("module", [rows_module(), table_module()])
 def test_a_damaged_header_of_an_array_is_refused_or_means_the_same(tmp_path: Path, module: Module) -> None:
     """The checksums are right; each byte of the header is replaced by ones that a parser of Python treats specially."""

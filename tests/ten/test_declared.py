@@ -61,7 +61,7 @@ def test_another_name_is_refused(kind: str) -> None:
             assert part_of(replace(run, standard=replace(run.standard, kind=other))), other
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 2), st.data())
 def test_a_chunk_with_other_holders_size_or_reduction_is_refused(kind: str, chunks: int, data: st.DataObject) -> None:
     run = good(kind, chunks)

@@ -21,7 +21,7 @@ from tests.support import all_gather, all_reduce, dgx1, grid, ring, switched
 from tests.ten.modules import content, modules
 
 GRAMMAR = Path(__file__).parents[2] / "grammar" / "ten.lark"
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

@@ -113,12 +113,11 @@ class Interpreter:
         return {check: count == 0 for check, count in self.broken.items()}
 
     def links(self, moves) -> None:
-        for a, (start, link, chunk) in enumerate(moves):
-            for other_start, other_link, other_chunk in moves[:a]:
-                if link == other_link:
-                    first = start < other_start + self.lasts(link, other_chunk)[0]
-                    second = other_start < start + self.lasts(link, chunk)[0]
-                    self.broken["congestion_free"] += first and second
+        """Count transfers that begin before the one before them on their link is over."""
+        last: dict[int, int] = {}
+        for start, link, chunk in sorted(moves):
+            self.broken["congestion_free"] += start < last.get(link, start)
+            last[link] = max(last.get(link, 0), start + self.lasts(link, chunk)[0])
 
     def arrive(self, now: int, link: int, chunk: int, reduce: bool, value: frozenset[int]) -> None:
         place = chunk, self.target[link]

@@ -103,6 +103,7 @@ def broken(schedule: FactoredSchedule, chance: random.Random) -> FactoredSchedul
     return replace(schedule, rows=changed, turn=np.where(schedule.turn[order] > 0, schedule.turn.max(), 0))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("net", NETWORKS, ids=lambda net: net.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_wrong_is_not_proved(net: Network, kind: str) -> None:

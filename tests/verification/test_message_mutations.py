@@ -82,6 +82,7 @@ def mutated(rows: Transfers, rng: random.Random) -> Transfers:
     return Transfers.of(chunk, link, start, reduce, None, QueuedMessages(number, ready, injected, received))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", ["direct", "recursive_halving_doubling"])
 @pytest.mark.parametrize("large", [0, 10**6])
 @pytest.mark.parametrize(("inject", "eject"), [(None, None), (60, None), (70, 60)])

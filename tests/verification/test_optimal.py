@@ -90,6 +90,7 @@ BEYOND_STEPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("_name", "module", "time"), BEYOND_STEPS, ids=[case[0] for case in BEYOND_STEPS])
 def test_optima_beyond_equal_steps(_name: str, module: Module, time: int) -> None:
     """Unequal links, `pipelined`, All-Reduce and switches: each optimum is found, and nothing shorter."""

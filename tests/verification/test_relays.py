@@ -213,6 +213,7 @@ def test_a_switch_relays_nothing_apart() -> None:
     assert prove_properties(kept).answer != "proved"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "good", [around(4, 2), around(5, 2), around(6, 2), in_turns(5)], ids=["ring4", "ring5", "ring6", "ring5 in turns"]
 )

@@ -43,6 +43,7 @@ from tests.verification.random_modules import random_module, transfers
 SEEDS = 3000
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", range(4))
 def test_agrees_with_the_interpreter(part: int) -> None:
     seen: Counter[tuple[bool, ...]] = Counter()

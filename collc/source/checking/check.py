@@ -11,7 +11,6 @@ from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import types as ty
 from collc.source.checking.check_expressions import ExpressionChecker, TypeScope
-from collc.source.elaboration.attributes import LINK_ATTRIBUTES
 from collc.source.elaboration.collectives import OPS, statements
 from collc.source.elaboration.file_context import parameter_type
 from collc.source.elaboration.requests import AUTO, TYPES, stands_for_range, with_one_chunk
@@ -189,12 +188,12 @@ class FileChecker(ExpressionChecker):
                 case s.LinkDeclaration():
                     self.end(node.source, inner, devices)
                     self.end(node.target, inner, devices)
-                    self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.attributes(node, "link", inner)
                 case s.LinkTable():
                     self.table(node, inner, devices)
                 case s.LinkMatrix():
                     self.expect(node.matrix, inner, ty.list_of(ty.list_of(ty.INT)), "the matrix of links")
-                    self.attributes(node.attributes, LINK_ATTRIBUTES, inner)
+                    self.attributes(node, "link", inner)
                 case s.Use():
                     self.ints(node.shape, inner, "a size")
                     self.expect(node.topology, inner, ty.TOPOLOGY, "the topology of 'use'")
@@ -221,7 +220,7 @@ class FileChecker(ExpressionChecker):
                 known[column] = devices[names[0]]
             self.end(form.link.source, inner, known)
             self.end(form.link.target, inner, known)
-            self.attributes(form.link.attributes, LINK_ATTRIBUTES, inner)
+            self.attributes(form.link, "link", inner)
 
     def end(self, node: Expr, env: TypeScope, devices: Devices) -> None:
         """Check one end of a link: a device that the body declares."""

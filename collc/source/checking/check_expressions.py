@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
 from collc.source import types as ty
-from collc.source.elaboration.attributes import LINK_ATTRIBUTES, NPU_ATTRIBUTES, SWITCH_ATTRIBUTES
+from collc.source.elaboration.attributes import ATTRIBUTES, Attributed
 from collc.source.elaboration.builtins import BUILTINS, call_type
 from collc.source.elaboration.evaluate import literal_value
 from collc.source.elaboration.file_context import match_arguments, parameter_type
@@ -101,7 +101,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
             inner = env
             if isinstance(part, ChangedLink):
                 inner = env if part.loop is None else self.loop((part.loop,), None, env)
-                self.attributes(part.attributes, LINK_ATTRIBUTES, inner)
+                self.attributes(part, "link", inner)
             for end in (part.source, part.target):
                 self.device_indices(end, inner)
             if part.lanes is not None:
@@ -265,7 +265,7 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
             self.device_indices(node.device, env)
         for size in node.shape if isinstance(node, DeviceDeclaration) else ():
             self.expect(size, env, ty.INT, "a size")
-        self.attributes(node.attributes, NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES, env)
+        self.attributes(node, node.kind, env)
         self.labels(node.labels, env)
 
     def labels(self, node: ex.Expr | None, env: TypeScope) -> None:
@@ -275,14 +275,15 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
             if not ty.fits(given, ty.STRING) and not ty.fits(given, ty.list_of(ty.STRING)):
                 self.report(fail("E0211", f"labels must be of type string or list of string, not {given}", node.span))
 
-    def attributes(self, arguments: Sequence[ex.Argument], known: Mapping[str, ty.Type], env: TypeScope) -> None:
+    def attributes(self, node: Attributed, kind: str, env: TypeScope) -> None:
         """Check the attributes of a device or link, as in `(bandwidth: 50GiB/s, latency: 0.5us)`."""
         seen: dict[str, ex.Argument] = {}
-        for argument in arguments:
+        known = ATTRIBUTES[kind]
+        for argument in node.attributes:
             name = argument.key
             if name not in known:
                 hint = did_you_mean(name, known, f"there are {phrase(known)}")
-                if name in NPU_ATTRIBUTES and known is not NPU_ATTRIBUTES:
+                if name in ATTRIBUTES["npu"] and kind != "npu":
                     hint = f"'{name}' is an attribute of NPUs"
                 message = f"unknown attribute '{name}'" if name else "an attribute needs a name"
                 self.report(fail("E0305", message, argument.span, hint=hint))

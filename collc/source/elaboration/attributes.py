@@ -13,8 +13,9 @@ from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean, phrase, plural
 from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.evaluate import Evaluator
-from collc.source.elaboration.values import Frame, ListArray, Value
+from collc.source.elaboration.values import Data, Frame, ListArray
 from collc.source.host_lists import expanded_hosts, is_host_range
+from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr
 from collc.source.problems import fail
 from collc.source.types import BOOL, INT, RATE, STRING, TIME, Type, list_of
@@ -22,9 +23,14 @@ from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.network import DeviceFamily
 
 RATES: Final = ("inject", "eject", "memory")
-LINK_ATTRIBUTES: Final[dict[str, Type]] = {"bandwidth": RATE, "latency": TIME}
-SWITCH_ATTRIBUTES: Final[dict[str, Type]] = {"multicast": BOOL, "buffer": INT, "reduce": BOOL}
-NPU_ATTRIBUTES: Final[dict[str, Type]] = {**dict.fromkeys(RATES, RATE), "endpoint": STRING}
+ATTRIBUTES: Final[dict[str, dict[str, Type]]] = {
+    "link": {"bandwidth": RATE, "latency": TIME},
+    "switch": {"multicast": BOOL, "buffer": INT, "reduce": BOOL},
+    "npu": {**dict.fromkeys(RATES, RATE), "endpoint": STRING},
+}
+"""The attributes of links, switches and NPUs, with their types."""
+
+Attributed = s.DeviceDeclaration | s.ChangedDevice | s.LinkDeclaration | s.LinkMatrix | s.ChangedLink
 
 
 def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
@@ -53,24 +59,14 @@ def endpoint_with(before: Endpoint, given: Mapping[str, Any], arguments: Sequenc
     return endpoint_of({**kept, **mode, **given}, arguments, span)
 
 
-def given_attributes(
-    arguments: Sequence[Argument], known: Mapping[str, Type], frame: Frame, evaluator: Evaluator
-) -> dict[str, Value]:
-    """The values of the attributes of a device or link by name, without unknown rates and times of templates."""
-    found: dict[str, Value] = {}
-    for argument in arguments:
-        name = "" if argument.name is None else argument.name.name
-        value = evaluator.coerce(argument.value, frame, known[name], name)
-        if value.data is not None:
-            found[name] = value
-    return found
-
-
-def check_buffer(buffer: int, span: Span) -> None:
-    """Raise SourceError for a number of buffer slots that is not valid."""
-    if not 1 <= buffer < 2**31:
-        hint = "leave 'buffer' out for no limit"
-        raise fail("E0304", f"a buffer cannot have room for {buffer:,} chunks", span, hint=hint)
+def given_attributes(node: Attributed, frame: Frame, evaluator: Evaluator) -> dict[str, Data]:
+    """The attributes of a device or link by name, without unknown rates and times of templates. Raises SourceError."""
+    known = ATTRIBUTES[node.kind if isinstance(node, s.DeviceDeclaration | s.ChangedDevice) else "link"]
+    data = {a.key: evaluator.coerce(a.value, frame, known[a.key], a.key).data for a in node.attributes}
+    if "buffer" in data and not 1 <= data["buffer"] < 2**31:
+        message = f"a buffer cannot have room for {data['buffer']:,} chunks"
+        raise fail("E0304", message, node.span, hint="leave 'buffer' out for no limit")
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator) -> tuple[str, ...]:

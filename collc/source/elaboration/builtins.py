@@ -11,8 +11,7 @@ import numpy as np
 from collc.base.wording import plural
 from collc.source import types as ty
 from collc.source.elaboration import arithmetic as exact
-from collc.source.elaboration.containers import flatten_lists
-from collc.source.elaboration.values import Data, Frame, Interval, ListArray, Value, as_rows, is_column
+from collc.source.elaboration.values import Data, Frame, Interval, Value, is_column
 from collc.source.parsing.expressions import Call
 from collc.source.problems import fail
 
@@ -87,11 +86,11 @@ def _operands(name: str, values: list[Value]) -> list[Data] | None:
     return only.data.uniform_items().tolist()
 
 
-def _extreme(call: Call, values: list[Value], kind: ty.Type, frame: Frame) -> Value | None:
+def _extreme(call: Call, values: list[Value], kind: ty.Type, _frame: Frame) -> Value | None:
     name = call.function.name
     operands = _operands(name, values)
     if operands is None:
-        return _reduce_lists(name, values[0], frame)
+        return None
     if not operands:
         raise fail("E0224", f"{name} of an empty collection", call.span)
     result, *others = operands
@@ -107,34 +106,15 @@ def _extreme(call: Call, values: list[Value], kind: ty.Type, frame: Frame) -> Va
     return Value(ty.FLOAT if is_float else kind, exact.to_float(result) if is_float else exact.narrow_integers(result))
 
 
-def _sum(call: Call, values: list[Value], kind: ty.Type, frame: Frame) -> Value | None:
+def _sum(call: Call, values: list[Value], kind: ty.Type, _frame: Frame) -> Value | None:
     operands = _operands(call.function.name, values)
     if operands is None:
-        return _reduce_lists("sum", values[0], frame)
+        return None
     result: Data = 0
     for data in operands:
         result = exact.compute("+", result, data)
     kind = ty.INT if kind.kind is ty.Kind.ANY else kind
     return Value(kind, exact.to_float(result) if kind.kind in (ty.Kind.FLOAT, ty.Kind.TIME, ty.Kind.RATE) else result)
-
-
-def _reduce_lists(name: str, lists: Value, frame: Frame) -> Value | None:
-    """sum, min or max of a list that differs between iterations; None if its items are no int64 numbers."""
-    if isinstance(lists.data, Interval) or isinstance(lists.data.content, ListArray):
-        return None
-    rows, items = flatten_lists(as_rows(lists, frame).data)
-    lengths = lists.data.lengths
-    if not exact.is_machine(items) or len(items) * exact.size_of(items) > 2**62:
-        return None
-    if name == "sum":
-        result = np.zeros(len(lengths), np.int64)
-        np.add.at(result, rows, items)
-    elif (lengths == 0).any():
-        return None
-    else:
-        function = np.minimum if name == "min" else np.maximum
-        result = function.reduceat(items, np.cumsum(lengths) - lengths)
-    return Value(ty.item_type(lists.type) or ty.INT, result)
 
 
 def _log2(call: Call, values: list[Value], _kind: ty.Type, frame: Frame) -> Value:

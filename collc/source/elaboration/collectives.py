@@ -12,10 +12,9 @@ import numpy as np
 from collc.base.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.elaboration.arithmetic import ALIGNMENT, first_row, item
-from collc.source.elaboration.bodies import BodyRows, execute_body
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.containers import flatten_lists, sorted_unique
-from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column, npu_numbers, size_of
 from collc.source.parsing import syntax as s
@@ -80,8 +79,8 @@ class _ConditionRows:
 def expand_collective(node: s.Collective, frame: Frame, evaluator: Evaluator) -> NamedChunks:
     """The chunks of a collective whose parameters are in a frame. Raises SourceError."""
     builder = _CollectiveBuilder(node, evaluator)
-    made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
-    return builder.finish_chunks(made)
+    made = evaluator.execute_body(node.body, frame.inner(), builder.handle, 2 + builder.width)
+    return builder.finish_chunks(made.table)
 
 
 def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
@@ -209,9 +208,8 @@ class _CollectiveBuilder:
 
     # The result
 
-    def finish_chunks(self, made: BodyRows | None) -> NamedChunks:
-        """The table of all chunks."""
-        table = made.table if made is not None else np.zeros((0, 2 + self.width), np.int64)
+    def finish_chunks(self, table: Int64Array) -> NamedChunks:
+        """The chunks whose family, bytes and indices are in the rows of a table."""
         index = self.chunk_indices(table)
         pre: list[tuple[Int64Array, Int64Array]] = []
         post: list[tuple[Int64Array, Int64Array]] = []
@@ -321,8 +319,7 @@ def moves_of(
     Raises SourceError.
     """
     builder = _SendBuilder(evaluator, chunks)
-    made = execute_body(node.body, frame.inner(), evaluator, builder.handle)
-    table = made.table if made is not None else np.empty((0, 5), np.int64)
+    table = evaluator.execute_body(node.body, frame.inner(), builder.handle, 5).table
     return AlgorithmSends(
         chunk=(table[:, 0] + first_chunk).astype(np.int32),
         source=table[:, 1].astype(np.int32),

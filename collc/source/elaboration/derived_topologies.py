@@ -12,17 +12,9 @@ import numpy as np
 from collc.base.diagnostics import SourceError, Span
 from collc.base.wording import did_you_mean, nearest, phrase, plural
 from collc.source import limits
-from collc.source.elaboration.attributes import (
-    LINK_ATTRIBUTES,
-    NPU_ATTRIBUTES,
-    SWITCH_ATTRIBUTES,
-    check_buffer,
-    endpoint_with,
-    given_attributes,
-    labels_of,
-)
+from collc.source.elaboration.attributes import endpoint_with, given_attributes, labels_of
 from collc.source.elaboration.evaluate import Evaluator, row_by_row
-from collc.source.elaboration.topologies import UNKNOWN_RATES, TopologyBuilder
+from collc.source.elaboration.topologies import TopologyBuilder
 from collc.source.elaboration.topology_parts import (
     MAX_NAMES,
     device_label,
@@ -39,7 +31,7 @@ from collc.source.problems import fail
 from collc.source.types import INT
 from collc.ten import transform
 from collc.ten.limited import with_endpoints
-from collc.ten.network import DeviceFamily, LinkKind, Network
+from collc.ten.network import DeviceFamily, Network
 
 Pair = tuple[int, int]
 """A source and a target."""
@@ -183,26 +175,22 @@ class _LinkChanges:
             elif not pairs:
                 hint = "new links are added one by one: link a[i] <-> b[i] (...) for i in 0..8"
                 raise _no_link(part.span, self.before, sources, targets, hint)
-            elif not given_attributes(part.attributes, LINK_ATTRIBUTES, frame, self.builder.evaluator):
+            elif not given_attributes(part, frame, self.builder.evaluator):
                 message = f"{_shown_pair(self.topology.network, pairs[0])} is there already"
                 raise fail("E0328", message, part.span, hint=_NEW_RATES)
             chosen = self.links.choose_links(pairs, lanes, part.span)
             kinds = list(self.builder.kinds)
-            new = {old: self._kind(part, kinds[old], frame) for old in {self.kind[link] for link in chosen}}
+            new = {old: self.builder.link_kind(part, frame, kinds[old]) for old in {self.kind[link] for link in chosen}}
             for link in chosen:
                 self.kind[link] = new[self.kind[link]]
             self.links.taken.update(chosen)
-
-    def _kind(self, part: s.ChangedLink, old: LinkKind, frame: Frame) -> int:
-        """The number of the kind with the attributes of a part, and those of a link if the part has none."""
-        return int(self.builder.link_kind(part.attributes, frame, old))
 
     def _add(self, part: s.ChangedLink, pair: Pair, lanes: int, frame: Frame) -> None:
         if pair[0] == pair[1]:
             raise fail("E0308", "this is a link from a device to itself", part.span)
         limits.check_count("links", self.builder.links + lanes, part.span)
         self.builder.links += lanes
-        kind = self._kind(part, UNKNOWN_RATES, frame)
+        kind = int(self.builder.link_kind(part, frame))
         new, network = list(self.builder.kinds)[kind], self.topology.network
         missing = "latency" if new.latency is None else "bandwidth" if new.bandwidth is None else ""
         if missing and any(k.latency is not None or k.bandwidth is not None for k in network.kinds):
@@ -269,12 +257,8 @@ def _with_changed_devices(
     if not part.attributes and part.labels is None:
         name = network.shown_name(devices[0]) if devices else "none"
         raise fail("E0328", f"{name} is there already", part.span, hint=_NEW_VALUES)
-    known = SWITCH_ATTRIBUTES if part.kind == "switch" else NPU_ATTRIBUTES
-    values = given_attributes(part.attributes, known, frame, evaluator)
-    given = {key: value.data for key, value in values.items()}
+    given = given_attributes(part, frame, evaluator)
     if part.kind == "switch":
-        if "buffer" in given:
-            check_buffer(given["buffer"], part.span)
         columns = {"buffer": "buffers", "multicast": "multicast", "reduce": "reduces"}
         changed = {columns[key]: getattr(network, columns[key]).copy() for key in given}
         for key, value in given.items():

@@ -5,8 +5,8 @@ If an expression has no array form, it raises NotVectorised and is evaluated for
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -54,15 +54,29 @@ from collc.source.elaboration.values import (
     stacked_rows,
 )
 from collc.source.parsing import expressions as ex
-from collc.source.parsing.syntax import With
+from collc.source.parsing import syntax as s
 from collc.source.problems import fail
-from collc.ten.arrays import BoolArray
+from collc.ten.arrays import BoolArray, Int64Array
 
 Result = TypeVar("Result")
 
 
 class NotVectorised(Exception):
     """Raised for an expression that must be evaluated separately for each iteration."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BodyRows:
+    """The items that statements of a body produced: links, chunks or sends.
+
+    row: int64[items], ascending, the iteration that produced each. table: int64[items, columns], the items.
+    """
+
+    row: Int64Array
+    table: Int64Array
+
+
+StatementHandler = Callable[[s.Statement, Frame], BodyRows | None]
 
 
 class Evaluator(ex.ExpressionVisitor[Frame, Value]):
@@ -72,7 +86,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         """The topology with a name: an instance or a template without parameters; None if there is none."""
         raise NotImplementedError
 
-    def construct_topology(self, node: ex.Call | With | ex.Without, frame: Frame) -> Topology:
+    def construct_topology(self, node: ex.Call | s.With | ex.Without, frame: Frame) -> Topology:
         """The topology of `ring(8)`, `unwound(t)`, `t with { ... }` or `t without { ... }`. Raises SourceError."""
         raise NotImplementedError
 
@@ -124,6 +138,43 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
             return frame.select_rows(mask)
         return frame if mask or frame.rows is None else frame.select_rows(np.zeros(frame.rows, np.bool_))
 
+    def execute_body(
+        self, statements: Sequence[s.Statement], frame: Frame, handle: StatementHandler, columns: int
+    ) -> BodyRows:
+        """The items that a body produces in all iterations of a frame, ordered by iteration, then by statement.
+
+        frame: a frame of the body's own (see Frame.inner), to which `let` statements add names. handle: executes all
+        statements other than loops, conditions and lets. columns: of the items. Raises SourceError.
+        """
+        parts = [BodyRows(np.empty(0, np.int64), np.empty((0, columns), np.int64))]
+
+        def execute(body: Sequence[s.Statement], inner: Frame, own: Frame) -> None:
+            rows = self.execute_body(body, own, handle, columns)
+            parts.append(rows if inner is frame else BodyRows(inner.rows_in(frame)[rows.row], rows.table))
+
+        for statement in statements if frame.rows != 0 else ():
+            match statement:
+                case s.Let():
+                    frame.names[statement.name.name] = self.value(statement.value, frame)
+                case s.For():
+                    inner = self.loop(statement.clauses, statement.condition, frame)
+                    execute(statement.body, inner, inner.inner())
+                case s.If():
+                    mask = self.condition(statement.condition, frame)
+                    if not is_column(mask):
+                        execute(statement.then if mask else statement.otherwise, frame, frame.inner())
+                        continue
+                    for chosen, body in ((mask, statement.then), (~mask, statement.otherwise)):
+                        inner = frame.select_rows(chosen)
+                        execute(body, inner, inner)
+                case _:
+                    parts += [rows for rows in [handle(statement, frame)] if rows is not None]
+        row, table = np.concatenate([p.row for p in parts]), np.concatenate([p.table for p in parts])
+        if not row.any():
+            return BodyRows(row, table)
+        order = np.argsort(row, kind="stable")
+        return BodyRows(row[order], table[order])
+
     def _open(self, node: ex.Expr, frame: Frame) -> Value:
         """Like `value`, but a part of a topology stays a TopologyPart, to which members and indices can be applied."""
         try:
@@ -143,7 +194,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
     def _visit_literal(self, node: ex.Expr) -> Value:
         return literal_value(node)
 
-    def _visit_with(self, node: ex.Call | With | ex.Without, frame: Frame) -> Value:
+    def _visit_with(self, node: ex.Call | s.With | ex.Without, frame: Frame) -> Value:
         if frame.rows is not None:
             raise fail("E0303", "a topology cannot be constructed inside a loop", node.span)
         return Value(ty.TOPOLOGY, self.construct_topology(node, frame))

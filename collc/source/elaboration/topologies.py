@@ -15,23 +15,13 @@ from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.arithmetic import first_row, item, text_of
-from collc.source.elaboration.attributes import (
-    LINK_ATTRIBUTES,
-    NPU_ATTRIBUTES,
-    SWITCH_ATTRIBUTES,
-    check_buffer,
-    endpoint_of,
-    given_attributes,
-    labels_inside,
-    labels_of,
-)
-from collc.source.elaboration.bodies import BodyRows, execute_body
-from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.attributes import Attributed, endpoint_of, given_attributes, labels_inside, labels_of
+from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
 from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Argument, Expr, Name, root_of
+from collc.source.parsing.expressions import Expr, Name, root_of
 from collc.source.problems import fail
 from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -47,10 +37,10 @@ def build_topology(template: s.TopologyTemplate, use: Span, frame: Frame, evalua
     """The topology of a template whose parameters are in a frame. use: where it is used. Raises SourceError."""
     builder = TopologyBuilder(evaluator)
     try:
-        made = execute_body(template.body, frame.inner(), evaluator, builder.handle)
+        table = evaluator.execute_body(template.body, frame.inner(), builder.handle, 3).table
     except RecursionError:
         raise limits.too_deep("the expansion of templates", use) from None
-    return builder.finish_topology(template, made)
+    return builder.finish_topology(template, table)
 
 
 class TopologyBuilder:
@@ -133,9 +123,7 @@ class TopologyBuilder:
         size = prod(shape)
         count = size * len(names)
         limits.check_count("NPUs and switches", self.npus + self.switches + count, node.span)
-        known = NPU_ATTRIBUTES if node.kind == "npu" else SWITCH_ATTRIBUTES
-        values = given_attributes(node.attributes, known, frame, self.evaluator)
-        given = {name: value.data for name, value in values.items()}
+        given = given_attributes(node, frame, self.evaluator)
         switch = node.kind == "switch"
         first = self.switches if switch else self.npus
         strides = row_major(shape)
@@ -150,10 +138,7 @@ class TopologyBuilder:
             self.endpoint_of.append(np.full(count, kind, np.int32))
             self.npus += count
             return
-        buffer = given.get("buffer", -1)
-        if "buffer" in given:
-            check_buffer(buffer, node.span)
-        self.buffers.append(np.full(count, buffer, np.int64))
+        self.buffers.append(np.full(count, given.get("buffer", -1), np.int64))
         self.multicast.append(np.full(count, given.get("multicast", False), np.bool_))
         self.reduces.append(np.full(count, given.get("reduce", False), np.bool_))
         self.switches += count
@@ -237,7 +222,7 @@ class TopologyBuilder:
         row = first_row(a == b)
         if row >= 0:
             raise fail("E0308", "this is a link from a device to itself", node.span, frame.note(row))
-        kind = self.link_kind(node.attributes, frame)
+        kind = self.link_kind(node, frame)
         table = np.empty((count, directions, 3), np.int64)
         table[:, 0, 0], table[:, 0, 1] = a, b
         if node.both:
@@ -306,12 +291,12 @@ class TopologyBuilder:
                 raise fail("E0318", message, node.span, frame.note(row))
         return index_part(part, found, node.span)
 
-    def link_kind(self, arguments: Sequence[Argument], frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
-        """The number of the kind of a link, or one an iteration. old: what it has if the arguments say nothing."""
-        given = given_attributes(arguments, LINK_ATTRIBUTES, frame, self.evaluator)
-        places = {argument.key: argument.span for argument in arguments}
+    def link_kind(self, node: Attributed, frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
+        """The number of the kind of a link, or one an iteration. old: what it has if its attributes say nothing."""
+        given = given_attributes(node, frame, self.evaluator)
+        places = {argument.key: argument.span for argument in node.attributes}
         kept = {"latency": old.latency, "bandwidth": old.bandwidth}
-        columns = [given[name].data if name in given else value for name, value in kept.items()]
+        columns = [given.get(name, value) for name, value in kept.items()]
         varies = any(is_column(c) for c in columns)
         rows = (frame.rows or 0) if varies else 1
         pairs: list[tuple[Any, Any]] = list(
@@ -357,7 +342,7 @@ class TopologyBuilder:
         if row >= 0:
             raise fail("E0308", f"the matrix links NPU {row} to itself", span)
         limits.check_count("links", self.links + int(counts.astype(object).sum()), node.span)
-        kind = self.link_kind(node.attributes, frame)
+        kind = self.link_kind(node, frame)
         source, target = np.nonzero(counts)
         lanes = counts[source, target]
         table = np.stack([source, target, np.full(len(source), kind)], axis=1).astype(np.int64)
@@ -367,12 +352,11 @@ class TopologyBuilder:
 
     # The result
 
-    def finish_topology(self, template: s.TopologyTemplate, made: BodyRows | None) -> Topology:
+    def finish_topology(self, template: s.TopologyTemplate, table: Int64Array) -> Topology:
         """The topology, its switches numbered after all NPUs."""
         name = template.name.name
         if self.npus == 0:
             raise fail("E0312", f"topology '{name}' has no NPU", template.name.span)
-        table = made.table if made is not None else np.empty((0, 3), np.int64)
         return Topology(name, name, self.network(name, table), self.entries, template.name.span)
 
     def network(self, name: str, table: Int64Array) -> Network:

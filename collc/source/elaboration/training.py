@@ -13,9 +13,8 @@ from collc.base.wording import did_you_mean, phrase
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.values import Frame
-from collc.source.limits import check_count
+from collc.source.limits import MAX_BYTES, check_count
 from collc.source.parsing.expressions import Binary, Call, Expr, Identifier, Name
-from collc.source.parsing.parse import MAX_BYTES
 from collc.source.parsing.syntax import Layer, LayerCollective, Loop, Repeat, Statement, Workload
 from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, NUMBERS, TIME

@@ -12,13 +12,11 @@ from typing import Any, Final, TypeVar, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.units import Dimension
+from collc.source.limits import MAX_NESTING
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing import tokens as t
 from collc.source.parsing.tokens import LiteralError, Token, number, quantity, string_value, whole_number
-
-MAX_NESTING: Final = 64
-"""Maximum nesting of blocks, brackets and operators."""
 
 RESERVED: Final = frozenset({"and", "or", "not", "in", "true", "false"})
 """Words that cannot be names, since they have a meaning in expressions."""

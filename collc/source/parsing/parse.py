@@ -9,16 +9,11 @@ from typing import cast
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.reading import read_text
 from collc.base.resources import standard_library
+from collc.source.limits import MAX_BYTES
 from collc.source.parsing.build import Builder
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.syntax import File
 from collc.source.parsing.table import Automaton, Unexpected, load_table
-
-MAX_BYTES = 16 * 2**20
-"""Bytes of the largest source file that is accepted."""
-
-MIN_CHARACTERS = 4096
-"""Characters of the shortest file in which tables are sought."""
 
 
 def _too_large(text: str) -> bool:
@@ -42,7 +37,7 @@ def parse_with_tables(source: SourceFile) -> File | None:
 
     None if the file has no such tables, or anything in it is wrong.
     """
-    if not MIN_CHARACTERS <= len(source.text) <= MAX_BYTES:
+    if len(source.text) > MAX_BYTES:
         return None
     from collc.source.parsing.tables import TableReader
 

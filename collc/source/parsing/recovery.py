@@ -9,25 +9,12 @@ from unicodedata import normalize
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
 from collc.base.units import UNITS
 from collc.base.wording import closest_name, did_you_mean, phrase
+from collc.source.limits import MAX_ERRORS
+from collc.source.parsing import expectations as expected
 from collc.source.parsing import tokens as t
 from collc.source.parsing.build import Builder
-from collc.source.parsing.expectations import (
-    ANYWHERE,
-    HEADERS,
-    SIGN_HINTS,
-    all_statements,
-    describe_terminals,
-    number_hint,
-    sign,
-    statements_of,
-    token_name,
-    where_argument_stands,
-)
 from collc.source.parsing.table import STATEMENT_STARTS, Automaton, Table, accepts_statement
 from collc.source.parsing.tokens import Token, unit_hint
-
-MAX_ERRORS: Final = 50
-"""Errors that are reported of one file."""
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _OPENING: Final = {closing: opening for opening, closing in _CLOSING.items()}
@@ -112,7 +99,7 @@ class Recovery:
 
     def _begins_line_with_statement(self, position: int) -> bool:
         token = self._tokens[position]
-        return token.kind == t.NAME and token.text in all_statements() and self._first_on_line(position)
+        return token.kind == t.NAME and token.text in expected.all_statements() and self._first_on_line(position)
 
     def _column(self, token: Token) -> int:
         return token.start - self._source.text.rfind("\n", 0, token.start)
@@ -142,7 +129,7 @@ class Recovery:
     def _body(self) -> str:
         """The innermost body around the current position: "topology", ..., or "file"."""
         heads = (self._head(level) for level in reversed(self._levels()[:-1]))
-        return next((head for head in heads if head in statements_of()), "file")
+        return next((head for head in heads if head in expected.statements_of()), "file")
 
     # Mistakes that can be corrected in place
 
@@ -169,7 +156,7 @@ class Recovery:
             return self._separate_unit(position)
         if _PARTS <= self._parser.allowed_terminals() <= _PARTS | {"}"} and not self._begins_declaration(position):
             return self._wrong_part(position)
-        is_statement = token.kind == t.NAME and token.text in all_statements()
+        is_statement = token.kind == t.NAME and token.text in expected.all_statements()
         if is_statement and before.kind == "{" and self._parser.values[-1] is before:
             if not self._enter_body(position - 1):
                 return None
@@ -184,7 +171,7 @@ class Recovery:
     def _begins_declaration(self, position: int) -> bool:
         """Whether a declaration begins at column 1, or the file ends: open braces are then never closed."""
         token = self._tokens[position]
-        return token.kind == t.END or (token.text in statements_of()["file"] and self._column(token) == 1)
+        return token.kind == t.END or (token.text in expected.statements_of()["file"] and self._column(token) == 1)
 
     def _wrong_part(self, position: int) -> int:
         """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
@@ -193,7 +180,7 @@ class Recovery:
             self._parser.feed(Token(t.NAME, word, token.start, token.start))
         removes = "(" not in self._parser.allowed_terminals()
         does = "'without' removes" if removes else "'with' adds or changes"
-        message = f"found {token_name(token, self._keywords)}, but {does} NPUs, switches and links"
+        message = f"found {expected.token_name(token, self._keywords)}, but {does} NPUs, switches and links"
         example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
         self._report("E0101", message, token, hint=f"each part begins with 'npu', 'switch' or 'link', as in {example}")
         depth = 0
@@ -241,7 +228,7 @@ class Recovery:
             kind, text = t.STRING, '""'
             self._report("E0106", "this string is never closed", token, hint="a string ends on its line, with '\"'")
         elif text[0].isdigit() and text.isascii():
-            self._report("E0110", f"'{text}' is not a number", token, hint=number_hint(text))
+            self._report("E0110", f"'{text}' is not a number", token, hint=expected.number_hint(text))
             kind, text = t.INT, "1"
         elif text.isidentifier():
             kind = t.NAME
@@ -255,7 +242,9 @@ class Recovery:
         elif text == "!":
             self._report("E0113", "'!' is not an operator", token, hint="write 'not'")
         else:
-            self._report("E0107", f"{sign(text)} means nothing here", token, hint=SIGN_HINTS.get(text, ""))
+            self._report(
+                "E0107", f"{expected.sign(text)} means nothing here", token, hint=expected.SIGN_HINTS.get(text, "")
+            )
         if kind and self._parser.accepts(token._replace(kind=kind)):
             self._replace_token(token, kind, text)
         return position + 1
@@ -307,8 +296,8 @@ class Recovery:
         if token.kind != t.NAME or after.kind in {":", ",", ")", "]", "=", "."}:
             return False
         first = self._first_on_line(position)
-        if token.text not in all_statements():
-            return first and after.kind == t.NAME and closest_name(token.text, all_statements()) is not None
+        if token.text not in expected.all_statements():
+            return first and after.kind == t.NAME and closest_name(token.text, expected.all_statements()) is not None
         return first or (before is not None and before.kind in ({"}", ")", "]", "{"} if mid_line else {"{"}))
 
     def _pop_to(self, token: Token) -> bool:
@@ -331,8 +320,8 @@ class Recovery:
         """Parse a valid head in place of a wrong one, so that the body can be read; False if no body begins here."""
         _, after = self._neighbours(position)
         level = self._levels()[-1]
-        header = HEADERS.get(self._head(level))
-        if header is None or (after.kind != "}" and after.text not in all_statements()):
+        header = expected.HEADERS.get(self._head(level))
+        if header is None or (after.kind != "}" and after.text not in expected.all_statements()):
             return False
         self._parser.cut(level)
         for token in [*self._table.scanner.scan(header)][:-1]:
@@ -357,17 +346,17 @@ class Recovery:
             else:
                 note = Note(f"'{bracket.kind}' was opened here", self._span(bracket))
                 self._report("E0105", message, token, note, hint=f"'{_CLOSING[bracket.kind]}' would close it")
-        elif begins and token.text in all_statements() | {"else"}:
+        elif begins and token.text in expected.all_statements() | {"else"}:
             self._report_misplaced(token, bracket)
         elif begins and self._first_on_line(position):
-            words = sorted(possible & all_statements())
+            words = sorted(possible & expected.all_statements())
             quoted = phrase(f"'{word}'" for word in words)
-            hint = where_argument_stands(token.text, possible)
+            hint = expected.where_argument_stands(token.text, possible)
             hint = hint or did_you_mean(token.text, words, f"allowed here: {quoted}")
             self._report("E0102", f"'{token.text}' does not begin a statement", token, hint=hint)
         else:
-            message = f"found {token_name(token, self._keywords)}, but expected {describe_terminals(possible)}"
-            self._report("E0101", message, token, hint=self._hint(position, possible))
+            word, wanted = expected.token_name(token, self._keywords), expected.describe_terminals(possible)
+            self._report("E0101", f"found {word}, but expected {wanted}", token, hint=self._hint(position, possible))
 
     def _report_unclosed(self, position: int, bracket: Token, possible: frozenset[str]) -> bool:
         """Report a bracket that is never closed; False if that is not the error."""
@@ -376,7 +365,7 @@ class Recovery:
         if token.kind == "}" and bracket.kind != "{" and self._first_on_line(position):
             ends = len(self._levels()) > 1
         elif self._begins_line_with_statement(position):
-            outer = self._column(token) == 1 and token.text in statements_of()["file"]
+            outer = self._column(token) == 1 and token.text in expected.statements_of()["file"]
             in_block = bool(possible & STATEMENT_STARTS)
             ends = (outer or (not in_block and bracket.kind != "{")) and self._begins_statement(
                 position, mid_line=False
@@ -384,8 +373,8 @@ class Recovery:
         cut_short = (self._source.text + "\n").find("\n", bracket.start)
         string_errors = [d.span.start for d in self.problems if d.code == "E0106" and d.span]
         if ends and not any(bracket.start < start < cut_short for start in string_errors):
-            word = token_name(token, self._keywords)
-            note = Note(f"found {word} here, but expected {describe_terminals(possible)}", self._span(token))
+            word = expected.token_name(token, self._keywords)
+            note = Note(f"found {word} here, but expected {expected.describe_terminals(possible)}", self._span(token))
             message = f"this '{bracket.kind}' is never closed"
             self._report("E0104", message, bracket, note, hint=f"write '{_CLOSING[bracket.kind]}'")
         return ends
@@ -396,7 +385,7 @@ class Recovery:
             self._report("E0103", "this 'else' has no 'if'", token, hint=hint)
             return
         body = self._body()
-        homes = [home for home, words in statements_of().items() if token.text in words and home != "file"]
+        homes = [home for home, words in expected.statements_of().items() if token.text in words and home != "file"]
         where = f"in the body of {_with_article(body)}" if body != "file" else "at the top of a file"
         if body == "file" and bracket is not None and bracket.kind == "{":
             where = "inside a block"
@@ -425,5 +414,5 @@ class Recovery:
         if token.kind == "(" and "let" in possible:
             return "only a name can be called"
         if token.kind == t.NAME:
-            return did_you_mean(token.text, sorted(possible & self._keywords - ANYWHERE))
+            return did_you_mean(token.text, sorted(possible & self._keywords - expected.ANYWHERE))
         return ""

@@ -6,46 +6,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from collc.base.diagnostics import SourceFile
-from collc.source.parsing.expressions import (
-    Argument,
-    Call,
-    Expr,
-    ForClause,
-    Identifier,
-    Index,
-    Name,
-    Node,
-    Star,
-    StringLiteral,
-)
+from collc.source.parsing import expressions as ex
 
 if TYPE_CHECKING:
     from collc.ten.arrays import Int64Array
 
 
-class Statement(Node):
+class Statement(ex.Node):
     """A statement of a file or of a body."""
 
 
 class Let(Statement, rule="let"):
     """`let n = 8`; at the top and in every body."""
 
-    name: Identifier
-    value: Expr
+    name: ex.Identifier
+    value: ex.Expr
 
 
 class For(Statement, rule="for_statement"):
     """`for i in r, j in q if c { ... }`."""
 
-    clauses: tuple[ForClause, ...]
-    condition: Expr | None
+    clauses: tuple[ex.ForClause, ...]
+    condition: ex.Expr | None
     body: tuple[Statement, ...]
 
 
 class If(Statement, rule="if_statement"):
     """`if c { ... } else { ... }`; `else if` is an If alone in `otherwise`."""
 
-    condition: Expr
+    condition: ex.Expr
     then: tuple[Statement, ...]
     otherwise: tuple[Statement, ...]
 
@@ -57,19 +46,19 @@ class DeviceDeclaration(Statement, rule="device"):
     """`npu gpu[2, 8] (...) labels [...]` or `switch s[2] (...)`; kind: "npu" or "switch"."""
 
     kind: str
-    name: Identifier
-    shape: tuple[Expr, ...]
-    attributes: tuple[Argument, ...]
-    labels: Expr | None
+    name: ex.Identifier
+    shape: tuple[ex.Expr, ...]
+    attributes: tuple[ex.Argument, ...]
+    labels: ex.Expr | None
 
 
 class LinkDeclaration(Statement, rule="link"):
     """`link a -> b (...)`; both: `<->`."""
 
-    source: Expr
+    source: ex.Expr
     both: bool
-    target: Expr
-    attributes: tuple[Argument, ...]
+    target: ex.Expr
+    attributes: tuple[ex.Argument, ...]
 
 
 COLUMN: Final = "#"
@@ -105,85 +94,85 @@ class DeviceTable(Statement):
     names: list[str]
 
 
-class ChangedDevice(Node, rule="changed_device"):
+class ChangedDevice(ex.Node, rule="changed_device"):
     """`npu gpu[0, *] (inject: r)` or `switch s (buffer: 4)` in `with`: devices that are there, or a declaration."""
 
     kind: str
-    device: Expr
-    attributes: tuple[Argument, ...]
-    labels: Expr | None
+    device: ex.Expr
+    attributes: tuple[ex.Argument, ...]
+    labels: ex.Expr | None
 
     @property
     def declaration(self) -> DeviceDeclaration | None:
         """The declaration of new devices that it can be; None if it cannot be one, as `gpu[0, *]`."""
-        name = self.device.base if isinstance(self.device, Index) else self.device
-        shape = self.device.indices if isinstance(self.device, Index) else ()
-        if not isinstance(name, Name) or any(isinstance(size, Star) for size in shape):
+        name = self.device.base if isinstance(self.device, ex.Index) else self.device
+        shape = self.device.indices if isinstance(self.device, ex.Index) else ()
+        if not isinstance(name, ex.Name) or any(isinstance(size, ex.Star) for size in shape):
             return None
         return DeviceDeclaration(
-            self.span, self.kind, Identifier(name.span, name.name), shape, self.attributes, self.labels
+            self.span, self.kind, ex.Identifier(name.span, name.name), shape, self.attributes, self.labels
         )
 
 
-class ChangedLink(Node, rule="changed_link"):
+class ChangedLink(ex.Node, rule="changed_link"):
     """`link a <-> b (bandwidth: r) lanes 1 for i in 0..4` in `with`; both: `<->`.
 
     lanes: how many of parallel links; None for all.
     """
 
-    source: Expr
+    source: ex.Expr
     both: bool
-    target: Expr
-    attributes: tuple[Argument, ...]
-    lanes: Expr | None
-    loop: ForClause | None
+    target: ex.Expr
+    attributes: tuple[ex.Argument, ...]
+    lanes: ex.Expr | None
+    loop: ex.ForClause | None
 
 
-class With(Expr, rule="with_parts"):
+class With(ex.Expr, rule="with_parts"):
     """`t with { npu spare, link spare <-> leaf[3] (bandwidth: 50GB/s, latency: 2us) }`."""
 
-    base: Expr
+    base: ex.Expr
     parts: tuple[ChangedDevice | ChangedLink, ...]
 
 
 class LinkMatrix(Statement, rule="links"):
     """`links [[0, 2], [1, 0]] (...)`."""
 
-    matrix: Expr
-    attributes: tuple[Argument, ...]
+    matrix: ex.Expr
+    attributes: tuple[ex.Argument, ...]
 
 
 class Use(Statement, rule="use"):
     """`use dgx(8) as node[4] labels "host[1-4]"`."""
 
-    topology: Expr
-    name: Identifier
-    shape: tuple[Expr, ...]
-    labels: Expr | None
+    topology: ex.Expr
+    name: ex.Identifier
+    shape: tuple[ex.Expr, ...]
+    labels: ex.Expr | None
 
 
 # Bodies of collectives and algorithms
 
 
-class ChunkReference(Node, rule="chunk_reference"):
+class ChunkReference(ex.Node, rule="chunk_reference"):
     """`x[i, c]` or `partial`."""
 
-    name: Identifier
-    indices: tuple[Expr, ...]
+    name: ex.Identifier
+    indices: tuple[ex.Expr, ...]
 
 
 class ChunkDeclaration(Statement, rule="chunk"):
     """`chunk x[i, c]: size / n`."""
 
     chunk: ChunkReference
-    size: Expr
+    size: ex.Expr
 
 
 class Precondition(Statement, rule="pre"):
     """`pre x[i, c] at g[i]`; place: an npu, a group or a set of NPUs."""
 
     chunk: ChunkReference
-    place: Expr
+    place: ex.Expr
 
 
 class Postcondition(Statement, rule="post"):
@@ -193,8 +182,8 @@ class Postcondition(Statement, rule="post"):
     """
 
     chunk: ChunkReference
-    place: Expr
-    reduction: Expr | None = None
+    place: ex.Expr
+    reduction: ex.Expr | None = None
 
 
 class TransferStatement(Statement, rule="transfer"):
@@ -202,9 +191,9 @@ class TransferStatement(Statement, rule="transfer"):
 
     kind: str
     chunk: ChunkReference
-    source: Expr
-    target: Expr
-    step: Expr | None
+    source: ex.Expr
+    target: ex.Expr
+    step: ex.Expr | None
 
 
 # Bodies of schedules
@@ -216,35 +205,35 @@ class RunStatement(Statement, rule="run"):
     arguments: of the algorithm, for parameters that the collective does not have; the parentheses may be left out.
     """
 
-    collective: Call
-    using: Identifier | None
-    arguments: tuple[Argument, ...]
+    collective: ex.Call
+    using: ex.Identifier | None
+    arguments: tuple[ex.Argument, ...]
 
 
 class Synthesize(Statement, rule="synthesize"):
     """`synthesize tacos(seed: 7)`; the parentheses may be left out."""
 
-    synthesizer: Identifier
-    arguments: tuple[Argument, ...]
+    synthesizer: ex.Identifier
+    arguments: tuple[ex.Argument, ...]
 
 
 class Verify(Statement, rule="verify"):
     """`verify optimal, time <= 2ms`: each a Name or a Comparison over `time`, `steps`, `bound`."""
 
-    checks: tuple[Expr, ...]
+    checks: tuple[ex.Expr, ...]
 
 
 class Emit(Statement, rule="emit"):
     """`emit msccl("f.xml", instances: 2)`; the parentheses may be left out."""
 
-    kind: Identifier
-    arguments: tuple[Argument, ...]
+    kind: ex.Identifier
+    arguments: tuple[ex.Argument, ...]
 
 
 class Allow(Statement, rule="allow"):
     """`allow congestion`."""
 
-    what: Identifier
+    what: ex.Identifier
 
 
 # Bodies of workloads and designs
@@ -253,95 +242,95 @@ class Allow(Statement, rule="allow"):
 class Repeat(Statement, rule="repeat"):
     """`repeat 24 { ... }`."""
 
-    count: Expr
+    count: ex.Expr
     body: tuple[Statement, ...]
 
 
-class LayerCollective(Node, rule="layer_collective"):
+class LayerCollective(ex.Node, rule="layer_collective"):
     """`forward tensor all_reduce 64MiB`: phase, group, collective, size."""
 
-    phase: Identifier
-    group: Identifier
-    collective: Identifier
-    size: Expr
+    phase: ex.Identifier
+    group: ex.Identifier
+    collective: ex.Identifier
+    size: ex.Expr
 
 
 class Layer(Statement, rule="layer"):
     """`layer (forward: 1.5ms, ...) { ... }`."""
 
-    times: tuple[Argument, ...]
+    times: tuple[ex.Argument, ...]
     collectives: tuple[LayerCollective, ...]
 
 
 class Loop(Statement, rule="loop"):
     """`loop tp_dp_overlap`, or the time of an iteration from those of layers: `loop max(sum(forward_compute), ...)`."""
 
-    time: Expr
+    time: ex.Expr
 
 
 class Train(Statement, rule="train"):
     """`train gpt3 (weight: 2)`."""
 
-    workload: Identifier
-    arguments: tuple[Argument, ...]
+    workload: ex.Identifier
+    arguments: tuple[ex.Argument, ...]
 
 
 class Require(Statement, rule="require"):
     """`require bandwidth[3] <= 50GB/s`."""
 
-    constraint: Expr
+    constraint: ex.Expr
 
 
 class Minimize(Statement, rule="minimize"):
     """`minimize time * cost`."""
 
-    objective: Expr
+    objective: ex.Expr
 
 
 class Tiers(Statement, rule="tiers"):
     """`tiers [inter_chiplet, inter_pod]`."""
 
-    names: tuple[Identifier, ...]
+    names: tuple[ex.Identifier, ...]
 
 
 class Price(Statement, rule="price"):
     """`price inter_pod (link: 7.8, switch: 18, nic: 31.6)`."""
 
-    tier: Identifier
-    arguments: tuple[Argument, ...]
+    tier: ex.Identifier
+    arguments: tuple[ex.Argument, ...]
 
 
 class PricedBy(Statement, rule="priced_by"):
     """`prices libra_lowest` in a design."""
 
-    table: Identifier
+    table: ex.Identifier
 
 
 # Declarations
 
 
-class Parameter(Node, rule="parameter"):
+class Parameter(ex.Node, rule="parameter"):
     """`nvlink: rate = 300GB/s` of a template, collective or algorithm; type None if left out."""
 
-    name: Identifier
-    type: Identifier | None
-    default: Expr | None
+    name: ex.Identifier
+    type: ex.Identifier | None
+    default: ex.Expr | None
 
 
 class Import(Statement, rule="import_statement"):
     """`import std.topologies` (path None) or `import "pod.coll"` (module None)."""
 
-    what: Identifier | StringLiteral
+    what: ex.Identifier | ex.StringLiteral
 
     @property
     def module(self) -> str | None:
         """The name of a module; None for a file."""
-        return self.what.name if isinstance(self.what, Identifier) else None
+        return self.what.name if isinstance(self.what, ex.Identifier) else None
 
     @property
     def path(self) -> str | None:
         """The name of a file; None for a module."""
-        return self.what.value if isinstance(self.what, StringLiteral) else None
+        return self.what.value if isinstance(self.what, ex.StringLiteral) else None
 
 
 class Param(Parameter, Statement, rule="param"):
@@ -351,7 +340,7 @@ class Param(Parameter, Statement, rule="param"):
 class TopologyTemplate(Statement, rule="topology_template"):
     """`topology dgx(nodes: int) { ... }`; parameters None if written without parentheses."""
 
-    name: Identifier
+    name: ex.Identifier
     parameters: tuple[Parameter, ...] | None
     body: tuple[Statement, ...]
 
@@ -359,22 +348,22 @@ class TopologyTemplate(Statement, rule="topology_template"):
 class TopologyInstance(Statement, rule="topology_instance"):
     """`topology t = dgx(3)`."""
 
-    name: Identifier
-    value: Expr
+    name: ex.Identifier
+    value: ex.Expr
 
 
 class Group(Statement, rule="group"):
     """`group g = t.gpu[0, *]`, `group tp[n in 0..4] = t.gpu[n, *]`; clauses: () for a single group."""
 
-    name: Identifier
-    clauses: tuple[ForClause, ...]
-    value: Expr
+    name: ex.Identifier
+    clauses: tuple[ex.ForClause, ...]
+    value: ex.Expr
 
 
 class Collective(Statement, rule="collective"):
     """`collective c(g: group, size: bytes) { ... }`."""
 
-    name: Identifier
+    name: ex.Identifier
     parameters: tuple[Parameter, ...]
     body: tuple[Statement, ...]
 
@@ -382,41 +371,41 @@ class Collective(Statement, rule="collective"):
 class Algorithm(Statement, rule="algorithm"):
     """`algorithm a(...) implements c(...) { ... }`."""
 
-    name: Identifier
+    name: ex.Identifier
     parameters: tuple[Parameter, ...]
-    implements: Call
+    implements: ex.Call
     body: tuple[Statement, ...]
 
 
 class ScheduleDeclaration(Statement, rule="schedule"):
     """`schedule s on t { ... }`."""
 
-    name: Identifier
-    topology: Expr
+    name: ex.Identifier
+    topology: ex.Expr
     body: tuple[Statement, ...]
 
 
 class Workload(Statement, rule="workload"):
     """`workload w (tensor: 128) { ... }` or `workload w from "f.txt" (...)`."""
 
-    name: Identifier
-    path: StringLiteral | None
-    arguments: tuple[Argument, ...]
+    name: ex.Identifier
+    path: ex.StringLiteral | None
+    arguments: tuple[ex.Argument, ...]
     body: tuple[Statement, ...]
 
 
 class PriceTable(Statement, rule="prices"):
     """`prices libra_lowest { ... }`."""
 
-    name: Identifier
+    name: ex.Identifier
     body: tuple[Statement, ...]
 
 
 class Design(Statement, rule="design"):
     """`design d on t { ... }`."""
 
-    name: Identifier
-    topology: Expr
+    name: ex.Identifier
+    topology: ex.Expr
     body: tuple[Statement, ...]
 
 

@@ -35,23 +35,20 @@ KEEP: Final = "="
 SPLICE: Final = "*"
 """Method of a rule whose values become values of the rule that contains it."""
 
-NONE: Final = -1
-"""Among the symbols that a tree keeps: an optional one that is absent."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One alternative of a grammar rule.
 
     origin: the symbol that it derives. size: number of symbols on its right side. method: what makes its value (see
-    build.py), or KEEP or SPLICE. kept: the numbers of the symbols that a tree keeps, and NONE for optional ones that
+    build.py), or KEEP or SPLICE. kept: the numbers of the symbols that a tree keeps, and None for optional ones that
     are absent. splices: the symbols that stand for several values.
     """
 
     origin: str
     size: int
     method: str
-    kept: tuple[int, ...]
+    kept: tuple[int | None, ...]
     splices: frozenset[int]
 
 
@@ -78,14 +75,14 @@ def lark_parser(text: str, *, strict: bool = False) -> Lark:
     return Lark(text, parser="lalr", lexer="contextual", start="file", strict=strict)
 
 
-def _kept_symbols(rule: LarkRule) -> tuple[list[int], list[int]]:
+def _kept_symbols(rule: LarkRule) -> tuple[list[int | None], list[int]]:
     """The symbols of a rule that a tree keeps, and those that stand for several values (see Rule)."""
-    kept: list[int] = []
+    kept: list[int | None] = []
     child = 0
     for empty in rule.options.empty_indices or [False] * len(rule.expansion):
         symbol = None if empty else rule.expansion[child]
         if symbol is None or rule.options.keep_all_tokens or not getattr(symbol, "filter_out", False):
-            kept.append(NONE if empty else child)
+            kept.append(None if empty else child)
         child += not empty
     splices = [i for i, symbol in enumerate(rule.expansion) if not symbol.is_term and symbol.name.startswith("_")]
     return kept, splices
@@ -216,7 +213,7 @@ def _kept_children(rule: Rule, children: list[Any]) -> list[Any]:
         if number in rule.splices:
             kept.extend(children[number])
         else:
-            kept.append(None if number == NONE else children[number])
+            kept.append(None if number is None else children[number])
     return kept
 
 

@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from collc.base.diagnostics import SourceError, SourceFile, Span
 from collc.source.parsing import syntax as s
 from collc.source.parsing.build import Builder, TableNode
-from collc.source.parsing.expressions import IntLiteral, Name, Node, NumberList
+from collc.source.parsing.expressions import Name, NumberList
 from collc.source.parsing.table import Automaton, Table, Unexpected
 from collc.source.parsing.tokens import END, INT, NAME, Token
 
-MIN_LINES: Final = 64
-"""Lines of the smallest table of links."""
+if TYPE_CHECKING:
+    from collc.ten.arrays import Int64Array
 
-MIN_NUMBERS: Final = 64
-"""Numbers of the shortest list that is read as a column; no index and no shape has as many."""
-
-LINES_A_FORM: Final = 16
-"""The fewest lines of a table for each form of a line."""
+MIN_LENGTH: Final = 64
+"""Lines of the smallest table for each form of a line, and numbers of the shortest list that is read as a column: no
+index and no shape has as many.
+"""
 
 _LINES: Final = re.compile(
     r"(?:^[ \t]*link[ \t][^\n#\"{}]*\n)+|(?:^[ \t]*(?:npu|switch)[ \t][^\n#\"{}]*\n)+", re.MULTILINE
@@ -37,25 +35,6 @@ _NUMBERS: Final = re.compile(
 )
 _VARIABLE: Final = re.compile(r"(?<![\w.])([A-Za-z_]+[0-9]\w*|[0-9]{1,18}(?![\w.]))", re.ASCII)
 """What can differ between lines of one form: a name with a digit in it, or a whole number."""
-
-_Tree = TypeVar("_Tree", bound=Node)
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """What stands in one place of all lines of a form: numbers, or else names."""
-
-    words: list[str]
-
-    @property
-    def varies(self) -> bool:
-        return self.words.count(self.words[0]) != len(self.words)
-
-    @property
-    def all_numbers(self) -> bool | None:
-        """Whether all are numbers; None if some are and some are not."""
-        count = sum(map(str.isdigit, self.words))
-        return {0: False, len(self.words): True}.get(count)
 
 
 class _Place(NamedTuple):
@@ -100,7 +79,7 @@ class TableReader:
     def _line_tables(self) -> Iterator[_Place]:
         """The tables of links and devices, each with the tokens of its first line."""
         text = self._source.text
-        if sum(map(text.count, ("link", "npu", "switch"))) < MIN_LINES:
+        if sum(map(text.count, ("link", "npu", "switch"))) < MIN_LENGTH:
             return
         for match in _LINES.finditer(text):
             end = text.rfind("\n", match.start(), match.end() - 1) + 1
@@ -116,7 +95,7 @@ class TableReader:
         parts = _VARIABLE.split(text)
         words = parts[1::2]
         lines = "\0".join(parts[::2]).rstrip("\n").split("\n")
-        if len(lines) < max(MIN_LINES, LINES_A_FORM * len(set(lines))) or "\0" in text:
+        if len(lines) < MIN_LENGTH * len(set(lines)) or "\0" in text:
             return None
         if lines.count(lines[0]) == len(lines) and not lines[0].lstrip().startswith("link"):
             return self._device_table(start, end, words)
@@ -127,7 +106,7 @@ class TableReader:
         starts = _offsets([len(line) + 1 for line in text.rstrip("\n").split("\n")])
         forms: list[s.LinkForm] = []
         for shape, members in alike.items():
-            columns = [_Column([words[places[m] + k] for m in members]) for k in range(shape.count("\0"))]
+            columns = [[words[places[m] + k] for m in members] for k in range(shape.count("\0"))]
             at = start + starts[members[0]]
             form = self._form(at, start + starts[members[0] + 1], members, columns)
             if form is None:
@@ -136,47 +115,59 @@ class TableReader:
         first = forms[0].link.span.start
         return s.LinkTable(Span(self._source, first, start + len(text.rstrip())), tuple(forms), len(lines))
 
-    def _form(self, start: int, end: int, members: list[int], columns: list[_Column]) -> s.LinkForm | None:
-        """The form of some lines, the first of which is between two positions; None if these are no table."""
+    def _form(self, start: int, end: int, members: list[int], columns: list[list[str]]) -> s.LinkForm | None:
+        """The form of some lines, the first of which is between two positions; None if these are no table.
+
+        columns: what stands in each place that can differ. Its token in the first line is read as the name of a column.
+        """
         import numpy as np
 
-        text = self._source.text
-        link = self._parse_statement(start, end)
+        found = [m.start() for m in _VARIABLE.finditer(self._source.text, start, end)]
+        varying = {at: words for at, words in zip(found, columns, strict=True) if len(set(words)) > 1}
+        names = {at: f"{s.COLUMN}{k}" for k, at in enumerate(varying)}
+        link = self._parse_statement(start, end, names)
         if not isinstance(link, s.LinkDeclaration):
             return None
-        found = [m.start() for m in _VARIABLE.finditer(text, start, end)]
-        varying = {at: column for at, column in zip(found, columns, strict=True) if column.varies}
-        names = {at: f"{s.COLUMN}{k}" for k, at in enumerate(varying)}
         ends = {part.span.start for part in (link.source, link.target) if isinstance(part, Name)}
-        if any(at >= link.target.span.end or column.all_numbers is None for at, column in varying.items()):
-            return None
-        if any(column.all_numbers is False and at not in ends for at, column in varying.items()):
-            return None
-        numbers = {names[at]: np.array([*map(int, c.words)], np.int64) for at, c in varying.items() if c.all_numbers}
-        devices = {names[at]: c.words for at, c in varying.items() if not c.all_numbers}
-        return s.LinkForm(_with_names(link, names), np.array(members, np.int64), numbers, devices)
+        numbers: dict[str, Int64Array] = {}
+        devices: dict[str, list[str]] = {}
+        for at, words in varying.items():
+            if at >= link.target.span.end or {*map(str.isdigit, words)} != {at not in ends}:
+                return None
+            if at in ends:
+                devices[names[at]] = words
+            else:
+                numbers[names[at]] = np.array([*map(int, words)], np.int64)
+        return s.LinkForm(link, np.array(members, np.int64), numbers, devices)
 
     def _device_table(self, start: int, end: int, words: list[str]) -> s.DeviceTable | None:
         """A table of lines of one form; words: what can differ in them, line by line."""
         text = self._source.text
-        device = self._parse_statement(start, text.index("\n", start))
+        device = self._parse_statement(start, text.index("\n", start), {})
         lines = text.count("\n", start, end)
         width = len(words) // lines
         columns = [words[k::width] for k in range(width)]
         if not isinstance(device, s.DeviceDeclaration) or not columns or device.name.name != columns[0][0]:
             return None
-        if len(set(columns[0])) < lines or any(_Column(column).varies for column in columns[1:]):
+        if len(set(columns[0])) < lines or any(len(set(column)) > 1 for column in columns[1:]):
             return None
         span = Span(self._source, device.span.start, start + len(text[start:end].rstrip()))
         return s.DeviceTable(span, device, columns[0])
 
-    def _parse_statement(self, start: int, end: int) -> s.Statement | None:
-        """The statement of a topology between two positions; None if there is something else, or more."""
+    def _parse_statement(self, start: int, end: int, names: Mapping[int, str]) -> s.Statement | None:
+        """The statement of a topology between two positions; None if there is something else, or more.
+
+        names: in place of the tokens that begin at some positions.
+        """
+        tokens = [
+            token._replace(kind=NAME, text=names[token.start]) if token.start in names else token
+            for token in self._tokens(start, end)
+        ]
         around = [Token(NAME, "topology", start, start), Token(NAME, "_", start, start), Token("{", "{", start, start)]
         builder = Builder(self._source)
         automaton = Automaton(self._table, builder)
         try:
-            for token in [*around, *self._tokens(start, end), Token("}", "}", end, end), Token(END, "", end, end)]:
+            for token in [*around, *tokens, Token("}", "}", end, end), Token(END, "", end, end)]:
                 automaton.feed(token)
         except (Unexpected, SourceError):
             return None
@@ -196,7 +187,7 @@ class TableReader:
 
         for match in _NUMBERS.finditer(self._source.text):
             start, end = match.span()
-            if match[1].count(",") + 1 >= MIN_NUMBERS:
+            if match[1].count(",") + 1 >= MIN_LENGTH:
                 numbers = NumberList(Span(self._source, start, end), np.fromstring(match[1], np.int64, sep=","))
                 number = Token(INT, "0", match.start(1), match.end(1))
                 kept = [Token("[", "[", start, start + 1), number, Token("]", "]", end - 1, end)]
@@ -209,17 +200,3 @@ def _offsets(lengths: list[int]) -> list[int]:
     for length in lengths:
         sums.append(sums[-1] + length)
     return sums
-
-
-def _with_names(node: _Tree, names: Mapping[int, str]) -> _Tree:
-    """A tree with names in place of the numbers and names that begin at some positions."""
-    if isinstance(node, IntLiteral | Name):
-        name = names.get(node.span.start)
-        return node if name is None else cast("_Tree", Name(node.span, name))
-    return replace(node, **{f.name: _part_with_names(getattr(node, f.name), names) for f in fields(node)})
-
-
-def _part_with_names(part: object, names: Mapping[int, str]) -> Any:  # noqa: ANN401 (a field of a node)
-    if isinstance(part, tuple):
-        return tuple(_part_with_names(item, names) for item in cast("tuple[object, ...]", part))
-    return _with_names(part, names) if isinstance(part, Node) else part
