@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.large_programs import LARGE, large_programs
 from benchmarks.random_programs import IMPORTS, LIMITED, RandomProgram, random_program
 from collc.base.diagnostics import CollcError, SourceFile
-from collc.kernels.compiled import compiled
+from collc.kernels.compiled import compile_kernel
 from collc.kernels.pccl_times import plan_by_times
 from collc.kernels.task_events import run_tasks
 from collc.kernels.tree_rerouting import reroute
@@ -278,7 +278,7 @@ def main(arguments: list[str]) -> int:
 def _load_kernels() -> None:
     """Loads the kernels that run plain until something large needs them, by small problems."""
     for kernel in (plan_by_times, reroute, run_tasks):
-        compiled(kernel)
+        compile_kernel(kernel)
     for network, run, model in WARMING:
         text = f"{IMPORTS}topology t = {network}\nschedule s on t {{ run {run} synthesize auto }}\n"
         request = _request(text)

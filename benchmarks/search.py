@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.case import Case, Result, Target, measure, task_of
 from benchmarks.problems import all_to_all_demand, mixed_all_to_all_demand, two_switches
-from collc.kernels.compiled import compiled
+from collc.kernels.compiled import compile_kernel
 from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.pccl import pccl
 from collc.synthesis.task import Effort
@@ -27,7 +27,7 @@ def measure_plain(net: Network, demand: Demand) -> Result:
 
 
 def measure_pccl(net: Network, demand: Demand, trials: int = 1) -> Result:
-    compiled(plan_by_times)  # the compiled kernel is then used for small cases too
+    compile_kernel(plan_by_times)  # the compiled kernel is then used for small cases too
     effort = Effort(trials=trials, threads=2)
     for small in (grid(8, 16), grid(16, 16), two_switches(2, 4)):  # their tables have all types of numbers
         pccl(task_of(small, all_to_all_demand(small.npu_count)), effort)

@@ -385,11 +385,10 @@ MOST: dict[str, dict[str, int]] = {
     },
     '"where" for "if"': {
         "collc/synthesis": 1,
-        "docs": 14,
+        "docs": 13,
         "tests": 59,
     },
     "bare participles and adverbs": {
-        "collc/kernels": 3,
         "collc/synthesis": 1,
     },
     "constants": {
@@ -400,7 +399,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/design": 7,
         "collc/emit": 7,
         "collc/graph": 8,
-        "collc/kernels": 15,
+        "collc/kernels": 16,
         "collc/machines": 9,
         "collc/msccl": 36,
         "collc/parallel": 2,
@@ -408,7 +407,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 11,
-        "collc/synthesis": 166,
+        "collc/synthesis": 158,
         "collc/ten": 12,
         "collc/tuning": 2,
         "collc/verification": 9,

@@ -22,26 +22,20 @@ def check_possible(name: str, time: int | None, *bounds: tuple[int | None, objec
             raise ImpossibleTime(f"{found}, but nothing can take less than {format_time(least)} ({what})")
 
 
-def step_time(module: Module) -> int | None:
-    """Duration of one step in picoseconds: latency + size / bandwidth.
+def step_count(module: Module, time: int) -> int | None:
+    """Number of steps in `time` picoseconds, each of latency + size / bandwidth; None if there are no steps.
 
-    None if links or chunks differ, if there are no links or chunks, or if the link model is not `store`.
+    That is if links or chunks differ, if there are none, if the link model is not `store`, or if `time` is not a
+    multiple of one step.
     """
     network = module.network
     used = np.unique(network.kind)
-    same_links = len({network.kinds[int(kind)] for kind in used}) == 1
-    if module.model is not LinkModel.STORE or not same_links:
+    if module.model is not LinkModel.STORE or len({network.kinds[int(kind)] for kind in used}) != 1:
         return None  # before the chunks of a large demand are listed
     sizes = module.demand.chunks.size
     if not len(sizes) or sizes.min() != sizes.max():
         return None
-    kind = int(used[0])
-    return int(network.latencies[kind] + network.occupancy(sizes[:1])[kind, 0])
-
-
-def step_count(module: Module, time: int) -> int | None:
-    """Number of steps in `time` picoseconds; None if there are no steps or `time` is not a multiple of one."""
-    step = step_time(module)
+    step = int(network.latencies[used[0]] + network.occupancy(sizes[:1])[int(used[0]), 0])
     return time // step if step and time % step == 0 else None
 
 

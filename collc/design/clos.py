@@ -56,10 +56,6 @@ class NetworkParts:
         """The share of the power of a Clos network that it saves."""
         return 1 - self.power / clos(self.gpus, self.radix).power
 
-    def saved_in_words(self) -> str | None:
-        """Both shares; None for a Clos network itself."""
-        return None if self.network == "clos" else f"{self.cost_saved:.2%} cost, {self.power_saved:.2%} power"
-
 
 def clos_tiers(endpoints: int, radix: int) -> int:
     """The fewest tiers of switches that connect that many endpoints at full bisection bandwidth: 2 (k / 2)^t >= n.
@@ -100,6 +96,8 @@ MOST_PORTS: Final = 4096
 """More than any switch has."""
 
 
+_SAVED: Final = "{0.cost_saved:.2%} cost, {0.power_saved:.2%} power"
+
 COLUMNS: Final[Sequence[Column[NetworkParts]]] = (
     Column("network", "network", lambda parts: parts.network),
     Column("GPUs", "gpus", lambda parts: parts.gpus, "{:,}".format),
@@ -111,7 +109,7 @@ COLUMNS: Final[Sequence[Column[NetworkParts]]] = (
     Column("power", "power_W", lambda parts: parts.power, lambda watts: f"{watts / 1000:,.1f} kW"),
     Column("", "cost_saved", lambda parts: round(parts.cost_saved, 9)),
     Column("", "power_saved", lambda parts: round(parts.power_saved, 9)),
-    Column("saved", "", lambda parts: parts.saved_in_words()),
+    Column("saved", "", lambda parts: None if parts.network == "clos" else parts, _SAVED.format),
 )
 """The columns of the table and of "networks" in `design --network --json`."""
 

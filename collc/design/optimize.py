@@ -84,9 +84,10 @@ class DesignSearch:
     def __init__(self, problem: DesignProblem) -> None:
         self.problem = problem
         count = len(problem.dimensions)
-        limits = _upper_limits(problem.rows, count)
-        if limits is None:
+        least = [_least_value(problem.rows, -unit) for unit in np.eye(count)]
+        if None in least:
             raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting_statements(problem.rows, count))
+        limits = -np.array(least, float)  # the largest bandwidth that the rows allow; inf if there is none
         for k in np.flatnonzero(problem.time.has_traffic).tolist():
             if limits[k] <= 1e-12:  # GB/s
                 rows = (*problem.rows, Row(-np.eye(count)[k], -1.0, False, -1))
@@ -248,14 +249,6 @@ def _least_value(rows: Sequence[Row], weights: FloatArray) -> float | None:
         return float(weights @ answer.x)
     unbounded = answer.status == 3 or (answer.status == 4 and _linprog(0 * weights, rows).status == 0)
     return float("-inf") if unbounded else None  # status 2: infeasible; 4: one of both
-
-
-def _upper_limits(rows: Sequence[Row], count: int) -> FloatArray | None:
-    """The largest bandwidth of each of `count` dimensions that the rows allow; inf if there is none, None if none is
-    allowed.
-    """
-    least = [_least_value(rows, -unit) for unit in np.eye(count)]
-    return None if None in least else -np.array(least, float)
 
 
 def _growing_direction(rows: Sequence[Row], count: int) -> FloatArray:

@@ -29,7 +29,7 @@ from collc.ten.arrays import Int32Array
 from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, MessageHops, RowSchedule, Transfers
+from collc.ten.schedule import Clock, MessageHops, RowSchedule
 
 _RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 """Order of the nodes of one rank and time."""
@@ -50,7 +50,16 @@ def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = No
         raise ValueError(f"module {module.name} has no schedule")
     rows = schedule.transfers if not network.has_switches or isinstance(schedule, RowSchedule) else None
     if rows is not None and rows.messages is not None:
-        return _algorithm_of_messages(module, rows, rows.messages.number, time_of_traces)
+        # The messages queue at links, each over all of its hops.
+        hops = MessageHops.of(rows.messages.number, rows.start)
+        ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
+        moves = ChunkMoves.of_messages(network, rows, ends, hops.first, hops.last)
+        routes, route = message_routes(rows, hops)
+        order = np.lexsort((rows.start[hops.first], moves.start))
+        reduce = rows.adds[hops.first][order]
+        place = np.repeat(np.argsort(order), np.diff(routes.offsets)[route])
+        starts = rows.start[hops.rows[np.argsort(place, kind="stable")]]
+        return algorithm_of(network, demand, moves.select(order), routes, route[order], reduce, time_of_traces, starts)
     if rows is not None and not network.has_switches:
         ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
         moves = ChunkMoves.of(network, rows, ends)
@@ -73,22 +82,6 @@ def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = No
     route = np.array([number[m.path] for m in messages], np.int32)
     reduce = np.array([m.reduce and not m.kept for m in messages], np.bool_)
     return algorithm_of(network, demand, moves, Routes.of(paths), route, reduce, time_of_traces)
-
-
-def _algorithm_of_messages(
-    module: Module, rows: Transfers, number: Int32Array, time_of_traces: TimeOfTraces | None
-) -> Algorithm:
-    """The messages of a schedule in which they queue at links, each over all of its hops."""
-    network, demand = module.network, module.demand
-    hops = MessageHops.of(number, rows.start)
-    ends = rows.start + Clock.of(network, demand, module.model).total_of(rows)
-    moves = ChunkMoves.of_messages(network, rows, ends, hops.first, hops.last)
-    routes, route = message_routes(rows, hops)
-    order = np.lexsort((rows.start[hops.first], moves.start))
-    reduce = rows.adds[hops.first][order]
-    place = np.repeat(np.argsort(order), np.diff(routes.offsets)[route])
-    starts = rows.start[hops.rows[np.argsort(place, kind="stable")]]
-    return algorithm_of(network, demand, moves.select(order), routes, route[order], reduce, time_of_traces, starts)
 
 
 def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
@@ -168,9 +161,6 @@ def _write(path: Path, nodes: Iterator[Node]) -> None:
                 varint.append(length & 127 | 128)
                 length >>= 7
             file.write(bytes([*varint, length]) + data)
-
-
-# The algorithm
 
 
 def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[Node]]:
@@ -298,9 +288,6 @@ class _Clock:
                     duration_micros=microseconds,
                 )
                 self.nodes.append(node)
-
-
-# What ASTRA-sim needs beside it
 
 
 _KEYS: Final = {

@@ -132,18 +132,14 @@ _RECORDS: Final = (
     EmitKind(
         "chakra",
         "Chakra traces and what ASTRA-sim needs beside them",
-        "collc.application.emit.chakra_files:emit_chakra",
+        "collc.application.emit.runtime_files:emit_chakra",
         needs="messages",
         output="folder",
         checks=("contract", "deadlock", "result"),
     ),
     EmitKind("trace", "a timeline that Perfetto shows", "collc.emit.trace:emit_trace"),
     EmitKind(
-        "report",
-        "a page with pictures of the schedule",
-        "collc.emit.output:emit_report",
-        needs="report",
-        suffix="html",
+        "report", "a page with pictures of the schedule", "collc.emit.output:emit_report", needs="report", suffix="html"
     ),
     EmitKind(
         "libra",

@@ -179,19 +179,14 @@ def names_of_ranks(path: Path, count: int) -> tuple[str, ...]:
         name = ranks_name(f"{base[: match.start()]}{{run}}{base[match.end() :]}.xml")
         candidates.append((name, int(match[0])))
     for name, number in candidates:
-        for run in _runs(path.with_name(name)):
-            if number in (None, run.get("run")):
+        try:
+            runs: list[Any] = json.loads(path.with_name(name).read_text(encoding="utf-8"))["runs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        known: list[dict[str, Any]] = [run for run in runs if isinstance(run, dict)]
+        for run in known:
+            if isinstance(run.get("ranks"), list) and number in (None, run.get("run")):
                 labels: list[str] = run.get("labels") or [""] * len(run["ranks"])
                 names = [str(label or npu) for label, npu in zip(labels, run["ranks"], strict=False)]
                 return tuple(names) if len(names) == count else ()
     return ()
-
-
-def _runs(path: Path) -> list[dict[str, Any]]:
-    """The runs of a file of ranks; none if it cannot be read."""
-    try:
-        runs: list[Any] = json.loads(path.read_text(encoding="utf-8"))["runs"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    known: list[dict[str, Any]] = [run for run in runs if isinstance(run, dict)]
-    return [run for run in known if isinstance(run.get("ranks"), list)]

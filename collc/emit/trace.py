@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final, TextIO
 
 import numpy as np
@@ -59,16 +60,13 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
     clock = Clock.of(module.network, module.demand, module.schedule.model)
     leaves, arrives = rows.start + clock.busy_of(rows), rows.start + clock.total_of(rows)
     out.write('{"displayTimeUnit": "ns", "traceEvents": [')
-    first = True
-    for events in (
+    events = (
         _names(module.network),
         _link_slices(module, rows, leaves, arrives),
         _npu_slices(module.network, rows, leaves, arrives),
         _arrows(module, rows, arrives),
-    ):
-        for event in events:
-            out.write(("\n" if first else ",\n") + json.dumps(event))
-            first = False
+    )
+    out.writelines((",\n" if number else "\n") + json.dumps(event) for number, event in enumerate(chain(*events)))
     out.write("\n]}\n")
     return notes
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.kernels.compiled import compiled, numbers
+from collc.kernels.compiled import numbers, runs_compiled, version_of
 from collc.kernels.max_flow import UNLIMITED, FlowGraph, augment, first_unfed, truncate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
@@ -23,8 +23,8 @@ Rate = TypeVar("Rate")
 _RateOf = Callable[[Digraph, Int64Array, Sequence[int]], Rate]
 Numbers = MutableSequence[int]
 
-COMPILED = 60_000
-"""Members x edges from which flows are computed by compiled code."""
+FLOW_TIME = 10
+"""Microseconds of plain Python of the flows of a search, about, for each member and edge."""
 
 REMEMBERED = 8
 """Rates that are kept: searches for a number of chunks ask for the same ones again and again."""
@@ -205,7 +205,7 @@ class _Flows:
         self._capacity, self._members = capacity, list(members)
         self._vertices = graph.vertex_count
         self._source, self._sink = graph.vertex_count, graph.vertex_count + 1
-        self._compiled = len(members) * graph.edge_count >= COMPILED
+        self._compiled = runs_compiled(augment, FLOW_TIME * len(members) * graph.edge_count)
         ends = np.array(self._members, np.int64)
         tails = [graph.source.astype(np.int64), np.full(len(ends), self._source)]
         heads = [graph.target.astype(np.int64), ends]
@@ -246,7 +246,7 @@ class _Flows:
 
     def _first_unfed(self, capacities: Numbers, finished: int, need: int) -> int:
         """The first member that gets less than it needs, or -1; in pieces, between which a signal ends the search."""
-        search = compiled(first_unfed) if self._compiled else first_unfed
+        search = version_of(first_unfed, self._compiled)
         count = max(1, PIECE // len(capacities))
         for first in range(finished, len(self._members), count):
             supply = self._supply[: first + count]
@@ -257,13 +257,13 @@ class _Flows:
 
     def largest(self, source: int, sink: int) -> tuple[int, BoolArray]:
         """The largest flow from one vertex to another, and the source's side of a least cut."""
-        send = compiled(augment) if self._compiled else augment
+        send = version_of(augment, self._compiled)
         sent = send(self._graph, self._capacities(1), source, sink, UNLIMITED)
         return sent, self._source_side()
 
     def out_of(self, part: set[int]) -> int:
         """The largest flow from some members, given by number, to all others."""
-        send = compiled(augment) if self._compiled else augment
+        send = version_of(augment, self._compiled)
         capacities = self._capacities(1)
         for number in range(len(self._members)):
             capacities[(self._supply if number in part else self._drain)[number]] = UNLIMITED
@@ -271,7 +271,7 @@ class _Flows:
 
     def best_partition(self, rate: Fraction) -> list[int] | None:
         """By member the number of its part, of a partition that does not allow a rate; None if all do."""
-        search = compiled(truncate) if self._compiled else truncate
+        search = version_of(truncate, self._compiled)
         given = self._capacities(rate.denominator)
         value, parts = (self._numbers(np.zeros(len(self._members), np.int64)) for _ in range(2))
         least = search(

@@ -1,9 +1,10 @@
 """Functions that run in plain Python on small problems and compiled by Numba on large ones.
 
-Loading Numba takes 0.2 s and compiling a kernel seconds, so small problems use neither. Such a kernel is an undecorated
+Loading Numba takes 0.2 s and compiling a kernel seconds, so small problems use neither: `runs_compiled` decides, for
+all kernels by one number. Such a kernel is an undecorated
 function that indexes flat sequences only (``row[device * width + column]``, not ``row[device, column]``): the caller
 passes lists to the function itself, which is several times faster in plain Python than NumPy arrays, or arrays to
-``compiled(function)``. Both give the same result.
+``compile_kernel(function)``. Both give the same result.
 
 Sets of numbers are sequences of words; number n is bit ``n & mask`` of word ``n >> shift``. Compiled code takes words
 of 64 bits (int64, so the top one is the sign). In plain Python an int has any number of bits, so one word is the set.
@@ -14,23 +15,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, MutableSequence
 from functools import cache
+from heapq import heappop, heappush
 from types import CodeType, FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from collc.kernels.row_heap import pop_row, push_row
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
+MOST_PLAIN: Final = 600_000
+"""Microseconds of plain Python up to which no kernel is compiled: the large ones take 3 to 15 s once per machine, and
+0.3 s to load in each process.
+"""
 
-def compiled(function: Kernel) -> Kernel:
+
+def compile_kernel(function: Kernel) -> Kernel:
     """A function compiled by Numba with all functions of its module and of this folder that it calls, once per process.
 
     The machine code is cached on disk (NUMBA_CACHE_DIR). Numba compiles again if the file of `function` changes, but
     not if it is the file of a function called: those that change belong in the same file.
     """
     _REQUESTED.add(function)
-    return _compiled(function)
+    return _compile(function)
 
 
 def interruptible(function: Kernel) -> Kernel:
@@ -39,7 +48,7 @@ def interruptible(function: Kernel) -> Kernel:
     For kernels that run for seconds. When the waiting ends by an exception, the thread goes on with what it was given
     until it is done or the process ends.
     """
-    kernel = compiled(function)
+    kernel = compile_kernel(function)
 
     def run(*arguments: object) -> object:
         from numba import typeof
@@ -64,9 +73,19 @@ def interruptible(function: Kernel) -> Kernel:
     return cast("Kernel", run)
 
 
-def is_compiled(function: Callable[..., Any]) -> bool:
-    """Whether this process has asked for the function compiled before, so that it costs nothing to use that again."""
-    return function in _REQUESTED
+def is_long(work: int) -> bool:
+    """Whether a kernel runs compiled in a fresh process. work: microseconds that plain Python takes, about, in all."""
+    return work > MOST_PLAIN
+
+
+def runs_compiled(function: Callable[..., Any], work: int) -> bool:
+    """Whether a kernel is to run compiled: for long work, or if this process has used it so before."""
+    return is_long(work) or function in _REQUESTED
+
+
+def version_of(function: Kernel, compile_it: bool) -> Kernel:
+    """The kernel itself, or compiled."""
+    return compile_kernel(function) if compile_it else function
 
 
 def compiled_as(implementation: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
@@ -82,22 +101,28 @@ def compiled_as(implementation: Callable[..., Any]) -> Callable[[Kernel], Kernel
     return register
 
 
-_IMPLEMENTATIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+_IMPLEMENTATIONS: dict[Callable[..., Any], Callable[..., Any]] = {heappush: push_row, heappop: pop_row}
 _REQUESTED: set[Callable[..., Any]] = set()
 
 
-def inlined(function: Kernel) -> Kernel:
+def inline(function: Kernel) -> Kernel:
     """Marks a function whose calls are replaced by its body when it is compiled.
 
     A call in compiled code counts the references of all arrays that it is given, which takes 5 ns for each. For a
     function that is called once for each link that may double the time; for one with loops of its own, inlining costs.
     """
-    function.inlined = True
+    function.inline = True
+    return function
+
+
+def without_references(function: Kernel) -> Kernel:
+    """Marks a function that makes no arrays or lists and returns numbers: compiled, it counts no references at all."""
+    function.without_references = True
     return function
 
 
 @cache
-def _compiled(function: FunctionType) -> Callable[..., Any]:
+def _compile(function: FunctionType) -> Callable[..., Any]:
     function = cast("FunctionType", _IMPLEMENTATIONS.get(function, function))
     if function is trailing_zeros:
         from numba.cpython.unsafe.numbers import trailing_zeros as intrinsic
@@ -107,15 +132,21 @@ def _compiled(function: FunctionType) -> Callable[..., Any]:
 
     known = function.__globals__
     called = {
-        name: _compiled(known[name])
+        name: _compile(known[name])
         for name in set(_names(function.__code__))
-        if isinstance(known.get(name), FunctionType) and known[name] is not function
-        if known[name].__module__ == function.__module__ or known[name].__module__.startswith("collc.kernels.")
+        if known.get(name) is not function and _is_kernel(known.get(name), function.__module__)
     }
     own = FunctionType(function.__code__, {**known, **called}, function.__name__, function.__defaults__)
     own.__qualname__, own.__module__, own.__doc__ = function.__qualname__, function.__module__, function.__doc__
-    inline = "always" if getattr(function, "inlined", False) else "never"
-    return jit(nogil=True, inline=inline)(own)
+    inline = "always" if getattr(function, "inline", False) else "never"
+    return jit(nogil=True, inline=inline, _nrt=not getattr(function, "without_references", False))(own)
+
+
+def _is_kernel(value: object, module: str) -> bool:
+    """Whether a global of a module is a function that is compiled with those that call it."""
+    if isinstance(value, FunctionType):
+        return value.__module__ == module or value.__module__.startswith("collc.kernels.")
+    return value is heappush or value is heappop
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -14,12 +14,13 @@ free. A heap holds when the next event of each queue is due. Queue c < C has arr
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import inlined, trailing_zeros
+from collc.kernels.compiled import inline, trailing_zeros
 from collc.kernels.first_gaps import blocked_until
 
 DONE, RUNNING, STUCK, TOO_LONG = 0, 1, 2, 3
@@ -48,62 +49,35 @@ MANY = 1 << 30
 """More than there are devices."""
 
 
-class EventNetwork(NamedTuple):
-    """What does not depend on chunks.
+EventNetwork = namedtuple(
+    "EventNetwork",
+    "first scopes ahead_first ahead_word ahead total busy sizes reserved starts ends shift mask",
+)
+"""What does not depend on chunks.
 
-    first: [D + 1], the links into each device. scopes: [D * levels], the first word of the set `inside` of the
-    component of each device, by level. ahead_first: [D + 1], ahead_word, ahead: the devices that each device has links
-    to, as the number of a word of the set `woken` and bits in it. total, busy: [C], picoseconds until a transfer has
-    arrived, and until its link is free. sizes: how many chunk sizes there are. reserved: [L + 1], the reserved
-    intervals of each link; starts, ends. shift, mask: of sets of devices.
-    """
-
-    first: Sequence[int]
-    scopes: Sequence[int]
-    ahead_first: Sequence[int]
-    ahead_word: Sequence[int]
-    ahead: Sequence[int]
-    total: Sequence[int]
-    busy: Sequence[int]
-    sizes: int
-    reserved: Sequence[int]
-    starts: Sequence[int]
-    ends: Sequence[int]
-    shift: int
-    mask: int
+first: [D + 1], the links into each device. scopes: [D * levels], the first word of the set `inside` of the
+component of each device, by level. ahead_first: [D + 1], ahead_word, ahead: the devices that each device has links
+to, as the number of a word of the set `woken` and bits in it. total, busy: [C], picoseconds until a transfer has
+arrived, and until its link is free. sizes: how many chunk sizes there are. reserved: [L + 1], the reserved
+intervals of each link; starts, ends. shift, mask: of sets of devices.
+"""
 
 
-class EventChunks(NamedTuple):
-    """Constants of the chunks.
+EventChunks = namedtuple("EventChunks", "size release holder given words shift mask")
+"""Constants of the chunks.
 
-    size: [K]. release, holder, given: preconditions by time: when a device has a chunk. words, shift, mask: of sets of
-    chunks.
-    """
-
-    size: Sequence[int]
-    release: Sequence[int]
-    holder: Sequence[int]
-    given: Sequence[int]
-    words: int
-    shift: int
-    mask: int
+size: [K]. release, holder, given: preconditions by time: when a device has a chunk. words, shift, mask: of sets of
+chunks.
+"""
 
 
-class ChunkSets(NamedTuple):
-    """Who has and needs which chunk.
+ChunkSets = namedtuple("ChunkSets", "devices have need inside order spread exact")
+"""Who has and needs which chunk.
 
-    devices: table. have, need: [D * W]. inside: what is in, or on its way into, a component. order: the chunks of each
-    device as they came. spread: [K], how many devices have a chunk. exact: [(links into a device + 2) * W],
-    scratch space.
-    """
-
-    devices: MutableSequence[int]
-    have: MutableSequence[int]
-    need: MutableSequence[int]
-    inside: MutableSequence[int]
-    order: MutableSequence[int]
-    spread: MutableSequence[int]
-    exact: MutableSequence[int]
+devices: table. have, need: [D * W]. inside: what is in, or on its way into, a component. order: the chunks of each
+device as they came. spread: [K], how many devices have a chunk. exact: [(links into a device + 2) * W],
+scratch space.
+"""
 
 
 class EventProgress(NamedTuple):
@@ -267,7 +241,7 @@ def take_in(
             due[first] = due[count]
 
 
-@inlined
+@inline
 def arrive(
     device: int, chunk: int, words: int, shift: int, mask: int, devices: MutableSequence[int],
     have: MutableSequence[int], order: MutableSequence[int], spread: MutableSequence[int],
@@ -402,7 +376,7 @@ def alternatives(
             exact[count * words + word] &= ~exact[(count + 1) * words + word]
 
 
-@inlined
+@inline
 def oldest_chunk(
     links: MutableSequence[int], devices: Sequence[int], need: Sequence[int], inside: Sequence[int],
     order: Sequence[int], row: int, needed: int, strict: int, shift: int, mask: int,

@@ -10,6 +10,7 @@ the most urgent is the lowest bit.
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
@@ -17,21 +18,13 @@ import numpy as np
 
 from collc.kernels.compiled import trailing_zeros
 
+TaskTable = namedtuple("TaskTable", "link busy early late offsets followers")
+"""Tasks and who waits for whom; times in picoseconds.
 
-class TaskTable(NamedTuple):
-    """Tasks and who waits for whom; times in picoseconds.
-
-    link: [n], -1 for a task without a link. busy: [n], how long a task keeps its link busy. early, late: [n], how long
-    a task must be ready before it enters its link, and how long after that its followers may go on.
-    offsets: [n + 1], followers: those who wait for each task (CSR).
-    """
-
-    link: Sequence[int]
-    busy: Sequence[int]
-    early: Sequence[int]
-    late: Sequence[int]
-    offsets: Sequence[int]
-    followers: Sequence[int]
+link: [n], -1 for a task without a link. busy: [n], how long a task keeps its link busy. early, late: [n], how long
+a task must be ready before it enters its link, and how long after that its followers may go on.
+offsets: [n + 1], followers: those who wait for each task (CSR).
+"""
 
 
 class UrgencyOrder(NamedTuple):

@@ -6,22 +6,16 @@ Written for plain Python on lists and for Numba on arrays (collc/kernels/compile
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+LinksFromRoot = namedtuple("LinksFromRoot", "offsets links ends begins")
+"""The links of a network in the direction in which trees grow.
 
-class LinksFromRoot(NamedTuple):
-    """The links of a network in the direction in which trees grow.
-
-    offsets: [devices + 1], links: the links out of each device (CSR). ends, begins: [links], the devices of each link.
-    """
-
-    offsets: Sequence[int]
-    links: Sequence[int]
-    ends: Sequence[int]
-    begins: Sequence[int]
+offsets: [devices + 1], links: the links out of each device (CSR). ends, begins: [links], the devices of each link.
+"""
 
 
 def grow(

@@ -6,27 +6,22 @@ row for each link or switch.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import compiled_as, inlined, trailing_zeros
+from collc.kernels.compiled import compiled_as, inline, trailing_zeros, without_references
 from collc.ten.arrays import Int64Array, StepTable
 
+LinkTable = namedtuple("LinkTable", "starts ends counts steps")
+"""Reserved intervals of links: int64[links, n] starts and ends, ascending and apart; counts: int64[links + 1], how
+many each has, and the most of any so far.
 
-class LinkTable(NamedTuple):
-    """Reserved intervals of links: int64[links, n] starts and ends, ascending and apart; counts: int64[links + 1], how
-    many each has, and the most of any so far.
-
-    If all transfers take one step, `steps` is used in their place: int64[links, words], else without words. Bit
-    `step & 63` of word `step >> 6` is 1 if the link is free; words before number counts[link] are 0.
-    """
-
-    starts: Int64Array
-    ends: Int64Array
-    counts: Int64Array
-    steps: Int64Array
+If all transfers take one step, `steps` is used in their place: int64[links, words], else without words. Bit
+`step & 63` of word `step >> 6` is 1 if the link is free; words before number counts[link] are 0.
+"""
 
 
 class BufferTable(NamedTuple):
@@ -65,6 +60,7 @@ PlannedTransfers = Any
 """A TransferTable in compiled code; in plain Python a list of (condition, link, start)."""
 
 
+@without_references
 def first_above(values: Int64Array, count: int, bound: int) -> int:
     """The first of `count` ascending values that is above a bound."""
     low, high = 0, count
@@ -85,6 +81,20 @@ def _longer(table: Any, axis: int, length: int, fill: int) -> Any:  # noqa: ANN4
     more = np.full((length, columns) if axis == 0 else (rows, length), fill, table.dtype)
     more[:rows, :columns] = table
     return more
+
+
+@without_references
+def _has_room_in_tables(links: LinkTable, buffers: BufferTable, planned: TransferTable, hops: int, end: int) -> bool:
+    if planned.table.shape[1] > 0:
+        return end <= len(planned.table) and end <= 64 * links.steps.shape[1]
+    is_full = planned.count[0] + hops > len(planned.rows) or links.counts[-1] >= links.starts.shape[1]
+    return not is_full and buffers.counts[-1] + 2 <= buffers.times.shape[1]
+
+
+@compiled_as(_has_room_in_tables)
+def has_room(_links: Links, _buffers: Buffers, _planned: PlannedTransfers, _hops: int, _end: int) -> bool:
+    """Whether one more path of some hops that arrives before `_end` has room."""
+    return True
 
 
 def _with_room_in_tables(
@@ -122,7 +132,7 @@ def with_room(
     return links, buffers, planned
 
 
-@inlined
+@inline
 def _next_free_step(links: LinkTable, link: int, step: int) -> int:
     word, words = step >> 6, links.steps.shape[1]
     if word >= words:
@@ -136,7 +146,7 @@ def _next_free_step(links: LinkTable, link: int, step: int) -> int:
     return (word << 6) + (trailing_zeros(links.steps[link, word]) if word < words else 0)
 
 
-@inlined
+@inline
 def _next_free_in_table(links: LinkTable, link: int, time: int, length: int) -> int:
     if links.steps.shape[1] > 0:
         return _next_free_step(links, link, time)
@@ -156,6 +166,7 @@ def next_free(links: Links, link: int, time: int, length: int) -> int:
     return links[link].next_free(time, length)
 
 
+@without_references
 def _last_free_in_table(links: LinkTable, link: int, time: int, latest: int, length: int) -> int:
     starts, ends, count = links.starts[link], links.ends[link], links.counts[link]
     while latest > time:
@@ -172,7 +183,7 @@ def last_free(links: Links, link: int, time: int, latest: int, length: int) -> i
     return links[link].last_free(time, latest, length)
 
 
-@inlined
+@inline
 def _reserve_in_table(links: LinkTable, link: int, start: int, end: int) -> None:
     count = links.counts[link]
     if links.steps.shape[1] > 0:
@@ -208,6 +219,7 @@ def reserve(links: Links, link: int, start: int, end: int) -> None:
     links[link].reserve(start, end)
 
 
+@without_references
 def _full_until_in_table(buffers: BufferTable, switch: int, start: int, end: int, least: int) -> int:
     times, occupied = buffers.times[switch], buffers.occupied[switch]
     count, size = buffers.counts[switch], buffers.size[switch]
@@ -233,6 +245,7 @@ def full_until(buffers: Buffers, switch: int, start: int, end: int, least: int) 
     return buffers[switch].full_until(start, end, least)
 
 
+@without_references
 def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> int:
     """Makes `time` one of the times; how many there are then."""
     k = first_above(times, count, time - 1)
@@ -246,6 +259,7 @@ def _split(times: Int64Array, occupied: Int64Array, count: int, time: int) -> in
     return count + 1
 
 
+@without_references
 def _occupy_in_table(buffers: BufferTable, switch: int, start: int, end: int) -> None:
     count = buffers.counts[switch]
     times, occupied = buffers.times[switch], buffers.occupied[switch]
@@ -265,7 +279,7 @@ def occupy(buffers: Buffers, switch: int, start: int, end: int) -> None:
     buffers[switch].reserve(start, end)
 
 
-@inlined
+@inline
 def _record_in_table(planned: TransferTable, condition: int, link: int, start: int) -> None:
     if planned.table.shape[1] > 0:
         planned.table[start, link] = condition

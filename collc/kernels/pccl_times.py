@@ -6,16 +6,17 @@ holds when links and buffer slots are occupied. Times are picoseconds or, if all
 
 from __future__ import annotations
 
-import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
 
-from collc.kernels.compiled import inlined
+from collc.kernels.compiled import compiled_as, without_references
 from collc.kernels.pccl_timelines import (
     Buffers,
     Links,
     PlannedTransfers,
     full_until,
+    has_room,
     last_free,
     next_free,
     occupy,
@@ -23,6 +24,7 @@ from collc.kernels.pccl_timelines import (
     reserve,
     with_room,
 )
+from collc.kernels.row_heap import clear_rows
 
 UNREACHABLE = 1 << 60
 
@@ -36,72 +38,51 @@ is 1.
 """
 
 
-class TimedNetwork(NamedTuple):
-    """A network, and how long chunks of each size take on it.
+TimedNetwork = namedtuple(
+    "TimedNetwork",
+    "offsets links tails heads busy total to row_of multicast keeps slots npus inverted",
+)
+"""A network, and how long chunks of each size take on it.
 
-    offsets, links: links out of each device (CSR). tails, heads: where each link begins and ends. busy[size][link],
-    total[size][link]: how long a chunk occupies a link, and until it arrives. to[size][row][device]: from a device to a
-    target, UNREACHABLE where no path leads. row_of: the row of each device that is a target. multicast, keeps, slots:
-    of each switch, whether it sends a chunk over several links at once, whether a chunk that is in it may leave more
-    than once, and its buffer slots, -1 for no limit. npus: devices below this number are NPUs, others switches.
-    inverted: the schedule will run backwards, so a slot is occupied from when the link of the arrival is free to when
-    the departure begins.
-    """
-
-    offsets: Sequence[int]
-    links: Sequence[int]
-    tails: Sequence[int]
-    heads: Sequence[int]
-    busy: Sequence[Any]
-    total: Sequence[Any]
-    to: Sequence[Any]
-    row_of: Sequence[int]
-    multicast: Sequence[int]
-    keeps: Sequence[int]
-    slots: Sequence[int]
-    npus: int
-    inverted: bool
+offsets, links: links out of each device (CSR). tails, heads: where each link begins and ends. busy[size][link],
+total[size][link]: how long a chunk occupies a link, and until it arrives. to[size][row][device]: from a device to a
+target, UNREACHABLE where no path leads. row_of: the row of each device that is a target. multicast, keeps, slots:
+of each switch, whether it sends a chunk over several links at once, whether a chunk that is in it may leave more
+than once, and its buffer slots, -1 for no limit. npus: devices below this number are NPUs, others switches.
+inverted: the schedule will run backwards, so a slot is occupied from when the link of the arrival is free to when
+the departure begins.
+"""
 
 
-class TimedConditions(NamedTuple):
-    """Who holds each chunk and who wants it, CSR by condition; those who want it nearest first.
+TimedConditions = namedtuple("TimedConditions", "size release holder_offsets holders wanting_offsets wanting tie_seeds")
+"""Who holds each chunk and who wants it, CSR by condition; those who want it nearest first.
 
-    size: of each chunk, as the network numbers sizes. release: when the holders have it. tie_seeds: bits that reorder
-    devices of equal least arrival.
-    """
-
-    size: Sequence[int]
-    release: Sequence[int]
-    holder_offsets: Sequence[int]
-    holders: Sequence[int]
-    wanting_offsets: Sequence[int]
-    wanting: Sequence[int]
-    tie_seeds: Sequence[int]
+size: of each chunk, as the network numbers sizes. release: when the holders have it. tie_seeds: bits that reorder
+devices of equal least arrival.
+"""
 
 
-class TimedScratch(NamedTuple):
-    """Memory of the search, by device; all -1 at first.
+TimedScratch = namedtuple(
+    "TimedScratch",
+    "owner since tree visitor left_until last_until departure avoided not_before search arrival via start path "
+    "begun left before heap",
+)
+"""Memory of the search, by device; all -1 at first.
 
-    owner: the condition whose tree the device is in; since: when it got that chunk; tree: the devices of the tree.
-    visitor: the last condition whose chunk went through a switch; left_until, last_until: when its last stay ended, and
-    the latest end of any stay; departure: its last departure, the number of an entry in a list.
-    avoided: the last target for which a switch had to be entered late, counted; not_before: how late.
-    search: the last search that reached the device; arrival: when, over link via, which the chunk enters at start.
-    """
+owner: the condition whose tree the device is in; since: when it got that chunk; tree: the devices of the tree.
+visitor: the last condition whose chunk went through a switch; left_until, last_until: when its last stay ended, and
+the latest end of any stay; departure: its last departure, the number of an entry in a list.
+avoided: the last target for which a switch had to be entered late, counted; not_before: how late.
+search: the last search that reached the device; arrival: when, over link via, which the chunk enters at start.
+path: links of a path, the last first.
+begun, left, before: of each departure from a switch its start and end, and the number of the one before, 0: none.
+heap: devices to look at: (least arrival at the target, time left to it, device ^ seed).
+"""
 
-    owner: MutableSequence[int]
-    since: MutableSequence[int]
-    tree: MutableSequence[int]
-    visitor: MutableSequence[int]
-    left_until: MutableSequence[int]
-    last_until: MutableSequence[int]
-    departure: MutableSequence[int]
-    avoided: MutableSequence[int]
-    not_before: MutableSequence[int]
-    search: MutableSequence[int]
-    arrival: MutableSequence[int]
-    via: MutableSequence[int]
-    start: MutableSequence[int]
+
+@compiled_as(clear_rows)
+def _clear(heap: list[tuple[int, int, int]]) -> None:
+    heap.clear()
 
 
 def plan_by_times(
@@ -128,8 +109,7 @@ def plan_by_times(
     for condition in order:
         size = conditions.size[condition]
         tie_seed = conditions.tie_seeds[condition] & ((1 << bits) - 1)
-        departures = [(0, 0, 0)]
-        count = 0
+        count = departures = 0
         for i in range(conditions.holder_offsets[condition], conditions.holder_offsets[condition + 1]):
             device = conditions.holders[i]
             tree[count] = device
@@ -145,7 +125,7 @@ def plan_by_times(
                 search += 1
                 found, later = _search(
                     condition, size, target, tie_seed, non_minimal[size], count, search, targets,
-                    network, links, buffers, scratch, departures, work,
+                    network, links, buffers, scratch, work,
                 )  # fmt: skip
                 if found == target:
                     break
@@ -158,40 +138,45 @@ def plan_by_times(
                 else:
                     scratch.avoided[found] = targets
                     scratch.not_before[found] = later
-            path = _path(condition, size, target, network, links, scratch)
-            work[0] += TRANSFER_WORK * len(path)
-            links, buffers, planned = with_room(links, buffers, planned, len(path), scratch.arrival[target])
-            count = _book(condition, size, path, count, network, links, buffers, planned, scratch, departures)
+            hops = _trace_path(condition, size, target, network, links, scratch)
+            work[0] += TRANSFER_WORK * hops
+            if not has_room(links, buffers, planned, hops, scratch.arrival[target]):
+                links, buffers, planned = with_room(links, buffers, planned, hops, scratch.arrival[target])
+            count, departures = _book(
+                condition, size, hops, count, departures, network, links, buffers, planned, scratch
+            )
     return links, buffers, planned
 
 
+@without_references
 def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python each call costs as much as its work
     condition: int, size: int, target: int, tie_seed: int, non_minimal: int, count: int, search: int, targets: int,
-    network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
-    departures: list[tuple[int, int, int]], work: MutableSequence[int],
+    network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch, work: MutableSequence[int],
 ) -> tuple[int, int]:  # fmt: skip
     """Looks for the path of earliest arrival by A*: (target, 0), or a switch that is full and until when.
 
     count: devices of the tree. search, targets: the numbers of this search, and of its target.
     """
     offsets, out, _tails, heads, busy, totals, to, row_of, multicast, keeps, slots, npus, _inverted = network
-    owner, since, tree, visitor, _, last_until, departure, avoided, not_before, searched, arrivals, via, starts = (
-        scratch
-    )
+    (
+        owner, since, tree, visitor, _, last_until, departure, avoided, not_before, searched, arrivals, via, starts,
+        _, _, _, _, heap,
+    ) = scratch  # fmt: skip
     left, length, total = to[size][row_of[target]], busy[size], totals[size]
-    heap = [(0, 0, 0)]
-    heap.pop()
-    nearest, spent = UNREACHABLE, TREE_WORK * (count + 1)
+    _clear(heap)
+    entries, nearest, spent = 0, UNREACHABLE, TREE_WORK * (count + 1)
     for i in range(count):
         device = tree[i]
         searched[device] = search
         arrivals[device] = since[device]
         nearest = min(nearest, left[device])
         if left[device] < UNREACHABLE:
-            heapq.heappush(heap, (since[device] + left[device], left[device], device ^ tie_seed))
+            entries += 1
+            heappush(heap, (since[device] + left[device], left[device], device ^ tie_seed))
     any_hop, blocked, later, best = nearest <= non_minimal, -1, 0, UNREACHABLE
-    while len(heap) > 0:
-        least, here, key = heapq.heappop(heap)
+    while entries > 0:
+        least, here, key = heappop(heap)
+        entries -= 1
         if least >= best:
             break
         device = key ^ tie_seed
@@ -219,7 +204,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             if device >= npus:
                 switch = device - npus
                 if visitor[device] == condition and not multicast[switch]:
-                    start = _between_departures(links, link, start, length[link], departure[device], departures, work)
+                    start = _between_departures(links, link, start, length[link], departure[device], scratch, work)
                 if slots[switch] >= 0:
                     spent += FULL_WORK
                     until = _full_until(condition, device, start, length, total, link, network, links, buffers, scratch)
@@ -234,15 +219,17 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             if there == 0:
                 best = arrival
             else:
-                heapq.heappush(heap, (arrival + there, there, head ^ tie_seed))
+                entries += 1
+                heappush(heap, (arrival + there, there, head ^ tie_seed))
         if full < UNREACHABLE:
             blocked, later = device, full
     work[0] += spent
     return (target, 0) if best < UNREACHABLE else (blocked, later)
 
 
+@without_references
 def _between_departures(
-    links: Links, link: int, start: int, length: int, departure: int, departures: list[tuple[int, int, int]],
+    links: Links, link: int, start: int, length: int, departure: int, scratch: TimedScratch,
     work: MutableSequence[int],
 ) -> int:  # fmt: skip
     """The first start from `start` on at which a switch does not send the chunk over another link."""
@@ -251,7 +238,7 @@ def _between_departures(
         moved = False
         at = departure
         while at > 0:
-            low, high, at = departures[at]
+            low, high, at = scratch.begun[at], scratch.left[at], scratch.before[at]
             work[0] += 1
             if start < high and low < start + length:
                 start = next_free(links, link, high, length)
@@ -259,6 +246,7 @@ def _between_departures(
     return start
 
 
+@without_references
 def _full_until(
     condition: int, device: int, start: int, length: Sequence[int], total: Sequence[int], link: int,
     network: TimedNetwork, links: Links, buffers: Buffers, scratch: TimedScratch,
@@ -279,13 +267,15 @@ def _full_until(
     return until + tail if until >= 0 else -1
 
 
-@inlined
-def _path(
+@without_references
+def _trace_path(
     condition: int, size: int, target: int, network: TimedNetwork, links: Links, scratch: TimedScratch
-) -> list[int]:
-    """The links to the target, the last first; a hop from an NPU into a switch with a limit is as late as possible."""
-    tails, busy, total = network.tails, network.busy[size], network.total[size]
-    path = [scratch.via[target]]
+) -> int:
+    """Writes the links to the target to `path`, the last first; a hop from an NPU into a switch with a limit is as late
+    as possible. Returns how many links these are.
+    """
+    tails, busy, total, path, hops = network.tails, network.busy[size], network.total[size], scratch.path, 1
+    path[0] = scratch.via[target]
     device = tails[path[0]]
     start = scratch.start[target]
     while scratch.owner[device] != condition:
@@ -293,22 +283,25 @@ def _path(
         if device >= network.npus and network.slots[device - network.npus] >= 0 and tails[link] < network.npus:
             scratch.start[device] = last_free(links, link, scratch.start[device], start - total[link], busy[link])
         start = scratch.start[device]
-        path.append(link)
+        path[hops] = link
+        hops += 1
         device = tails[link]
-    return path
+    return hops
 
 
-@inlined
+@without_references
 def _book(
-    condition: int, size: int, path: list[int], count: int, network: TimedNetwork, links: Links, buffers: Buffers,
-    planned: PlannedTransfers, scratch: TimedScratch, departures: list[tuple[int, int, int]],
-) -> int:  # fmt: skip
-    """Reserves links and buffer slots for a path, and adds its devices to the tree; how many that has then."""
+    condition: int, size: int, hops: int, count: int, departures: int, network: TimedNetwork, links: Links,
+    buffers: Buffers, planned: PlannedTransfers, scratch: TimedScratch,
+) -> tuple[int, int]:  # fmt: skip
+    """Reserves links and buffer slots for `path`, and adds its devices to the tree; how many that has then, and how
+    many departures there are.
+    """
     npus, busy, total = network.npus, network.busy[size], network.total[size]
     visitor, left_until, last_until = scratch.visitor, scratch.left_until, scratch.last_until
     came, entered = -1, 0
-    for i in range(len(path) - 1, -1, -1):
-        link = path[i]
+    for i in range(hops - 1, -1, -1):
+        link = scratch.path[i]
         tail, head = network.tails[link], network.heads[link]
         start = scratch.start[head]
         end, arrival = start + busy[link], start + total[link]
@@ -319,8 +312,9 @@ def _book(
             low, high = left_until[tail], max(left_until[tail], start if network.inverted else end)
             left_until[tail] = high
             last_until[tail] = max(high, end, last_until[tail])
-            departures.append((start, end, scratch.departure[tail]))
-            scratch.departure[tail] = len(departures) - 1
+            departures += 1
+            scratch.begun[departures], scratch.left[departures] = start, end
+            scratch.before[departures], scratch.departure[tail] = scratch.departure[tail], departures
             if network.inverted and came >= 0:
                 low, high = entered + total[came] - busy[came], start
             if network.slots[tail - npus] >= 0 and low < high:
@@ -338,9 +332,10 @@ def _book(
             scratch.tree[count] = head
             count += 1
         came, entered = link, start
-    return count
+    return count, departures
 
 
+@without_references
 def _drop(tree: MutableSequence[int], count: int, gone: int) -> int:
     """Takes a device out of the first `count` of a tree; how many are left."""
     kept = 0

@@ -5,33 +5,21 @@ Written for plain Python on lists and for Numba on arrays (collc/kernels/compile
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
-
-class LinkTable(NamedTuple):
-    """L links and S sizes of chunks. source, target: [L]. busy, total: [S L], by size and link: picoseconds that a
-    chunk keeps the link busy, and until it has arrived.
-    """
-
-    source: Sequence[int]
-    target: Sequence[int]
-    busy: Sequence[int]
-    total: Sequence[int]
+LinkTable = namedtuple("LinkTable", "source target busy total")
+"""L links and S sizes of chunks. source, target: [L]. busy, total: [S L], by size and link: picoseconds that a
+chunk keeps the link busy, and until it has arrived.
+"""
 
 
-class SendTable(NamedTuple):
-    """Messages as they are sent. order: of messages. tail, first: by message. base: by message, where the size of its
-    chunk begins in `busy` and `total`. link: by hop. slot: of the device that a hop leads to; each device that a chunk
-    visits has one for it.
-    """
-
-    order: Sequence[int]
-    tail: Sequence[int]
-    first: Sequence[int]
-    base: Sequence[int]
-    link: Sequence[int]
-    slot: Sequence[int]
+SendTable = namedtuple("SendTable", "order tail first base link slot")
+"""Messages as they are sent. order: of messages. tail, first: by message. base: by message, where the size of its
+chunk begins in `busy` and `total`. link: by hop. slot: of the device that a hop leads to; each device that a chunk
+visits has one for it.
+"""
 
 
 class SendWork(NamedTuple):

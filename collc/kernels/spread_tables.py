@@ -17,7 +17,7 @@ from collections.abc import MutableSequence
 
 import numpy as np
 
-from collc.kernels.compiled import compiled_as, inlined
+from collc.kernels.compiled import compiled_as, inline
 from collc.ten.arrays import Int64Array
 
 Memory = MutableSequence[int]
@@ -95,7 +95,7 @@ def with_room(layout: SpreadLayout, memory: Memory, nodes: Memory) -> Memory:
     return nodes
 
 
-@inlined
+@inline
 def _give_back(node: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> None:
     """Give a node back."""
     free = layout.head + layout.links + layout.devices
@@ -132,7 +132,7 @@ def reserve(chain: int, begin: int, end: int, layout: SpreadLayout, memory: Memo
         memory[layout.head + chain] = fresh
 
 
-@inlined
+@inline
 def _first_to_come(chain: int, now: int, layout: SpreadLayout, memory: Memory, nodes: Memory) -> int:
     """The first node of a chain that is not over, -1: none; gives back those before it."""
     node = memory[layout.head + chain]

@@ -6,8 +6,8 @@ an NPU that is to receive it: the number chunk * NPUs + NPU.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
 
 WAITING, ASSIGNED, HELD = 1, 2, 3
 """States of a target: a predecessor holds the chunk; the chunk is on the way to it; the target holds the chunk."""
@@ -19,33 +19,21 @@ WINDOW = 64
 """Targets that are compared at once; with 32, plans for tori of unlike rates are up to 7 % longer."""
 
 
-class SpreadGraph(NamedTuple):
-    """A Cayley graph.
+SpreadGraph = namedtuple("SpreadGraph", "predecessors successors busy total coset")
+"""A Cayley graph.
 
-    predecessors, successors: for each generator, the NPU that it leads from and to at each NPU; they lead to all NPUs.
-    busy, total: for each generator, how long a link is busy, and until the chunk arrives. coset: for each generator,
-    labels of the sets of NPUs that the faster generators join; empty if all are equally fast.
-    """
-
-    predecessors: Sequence[int]
-    successors: Sequence[int]
-    busy: Sequence[int]
-    total: Sequence[int]
-    coset: Sequence[int]
+predecessors, successors: for each generator, the NPU that it leads from and to at each NPU; they lead to all NPUs.
+busy, total: for each generator, how long a link is busy, and until the chunk arrives. coset: for each generator,
+labels of the sets of NPUs that the faster generators join; empty if all are equally fast.
+"""
 
 
-class SpreadState(NamedTuple):
-    """What changes; zeros at first, a number for each target but in cursor.
+SpreadState = namedtuple("SpreadState", "state informed waiting following cursor")
+"""What changes; zeros at first, a number for each target but in cursor.
 
-    state: of each target. informed: how many predecessors hold the chunk. waiting: targets in order. following: the
-    next row of the same generator. cursor: where in `waiting` the targets that wait begin and end, and the seed.
-    """
-
-    state: MutableSequence[int]
-    informed: MutableSequence[int]
-    waiting: MutableSequence[int]
-    following: MutableSequence[int]
-    cursor: MutableSequence[int]
+state: of each target. informed: how many predecessors hold the chunk. waiting: targets in order. following: the
+next row of the same generator. cursor: where in `waiting` the targets that wait begin and end, and the seed.
+"""
 
 
 def spread_chunks(  # noqa: PLR0912 - events of one loop

@@ -11,12 +11,13 @@ done); number -1 - l: link l is free. Events of one time happen in order of `ord
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import inlined
+from collc.kernels.compiled import inline
 
 Events = list[tuple[int, int, int, int]]
 
@@ -24,27 +25,16 @@ START, SENT, DONE = 0, 1, 2
 """Phases of a task that others wait for: it starts, its message has left the sender, it is done."""
 
 
-class TaskTable(NamedTuple):
-    """n tasks with H hops in all, on L links. Times in one unit, picoseconds or nanoseconds.
+TaskTable = namedtuple("TaskTable", "duration hops link busy delay edges followers start_rank hop_rank parallel")
+"""n tasks with H hops in all, on L links. Times in one unit, picoseconds or nanoseconds.
 
-    duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
-    the link of a hop, how long the message occupies it, and how long it takes to its other end.
-    parallel: [L], the next of the links among which a message takes the one that is free first, in a circle; the link
-    itself if it is alone.
-    edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
-    start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
-    """
-
-    duration: Sequence[int]
-    hops: Sequence[int]
-    link: Sequence[int]
-    busy: Sequence[int]
-    delay: Sequence[int]
-    edges: Sequence[int]
-    followers: Sequence[int]
-    start_rank: Sequence[int]
-    hop_rank: Sequence[int]
-    parallel: Sequence[int]
+duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
+the link of a hop, how long the message occupies it, and how long it takes to its other end.
+parallel: [L], the next of the links among which a message takes the one that is free first, in a circle; the link
+itself if it is alone.
+edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
+start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
+"""
 
 
 class TaskProgress(NamedTuple):
@@ -116,7 +106,7 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
     return counters[2]
 
 
-@inlined
+@inline
 def _queue_of(parallel: Sequence[int], on: int) -> int:
     """The link whose queue a link serves: the last of those among which messages choose."""
     found, other = on, parallel[on]
@@ -125,7 +115,7 @@ def _queue_of(parallel: Sequence[int], on: int) -> int:
     return found
 
 
-@inlined
+@inline
 def _free_link(
     parallel: Sequence[int], free: Sequence[int], freed: Sequence[int], wanted: int, now: int, order: int
 ) -> int:
@@ -139,7 +129,7 @@ def _free_link(
     return found
 
 
-@inlined
+@inline
 def _enter(
     table: TaskTable, progress: TaskProgress, events: Events, number: int, hop: int, on: int, now: int, ranked: bool
 ) -> None:
@@ -159,7 +149,7 @@ def _enter(
         _release(table, progress, events, number, SENT, free[on], now, ranked)
 
 
-@inlined
+@inline
 def _serve(table: TaskTable, progress: TaskProgress, events: Events, on: int, now: int, ranked: bool) -> None:
     """The next message enters a link that is free, unless another link has served the queue."""
     first, last, behind = progress.first, progress.last, progress.behind
@@ -170,7 +160,7 @@ def _serve(table: TaskTable, progress: TaskProgress, events: Events, on: int, no
         _enter(table, progress, events, number, progress.hop[number], on, now, ranked)
 
 
-@inlined
+@inline
 def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: int, now: int, ranked: bool) -> None:
     """A task is done; one without hops has nothing to send."""
     if table.hops[number + 1] == table.hops[number]:
@@ -178,7 +168,7 @@ def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: in
     _release(table, progress, events, number, DONE, now, now, ranked)
 
 
-@inlined
+@inline
 def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int, number: int) -> None:
     """A message waits for a link. Only if one does, there is an event that frees the link."""
     parallel, free, freed = table.parallel, progress.free, progress.freed_order
@@ -196,7 +186,7 @@ def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int
     last[queue], behind[number] = number, -1
 
 
-@inlined
+@inline
 def _push(
     table: TaskTable, progress: TaskProgress, events: Events, time: int, number: int, hop: int, ranked: bool
 ) -> None:
@@ -208,7 +198,7 @@ def _push(
         progress.counters[0] += 1
 
 
-@inlined
+@inline
 def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int, now: int, ranked: bool) -> None:
     """Lets a task start that waits for nothing any more: as an event, or at once, as ASTRA-sim does."""
     ready, counters = progress.ready, progress.counters
@@ -222,7 +212,7 @@ def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int
         counters[1] += 1
 
 
-@inlined
+@inline
 def _release(
     table: TaskTable, progress: TaskProgress, events: Events, number: int, phase: int, time: int, now: int, ranked: bool
 ) -> None:

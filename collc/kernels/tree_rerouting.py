@@ -9,8 +9,8 @@ anew, also where it begins like another path of the tree, since switches do not 
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
 
 UNREACHED = 1 << 62
 """A distance beyond all paths."""
@@ -19,44 +19,27 @@ LEVELS = 64
 """Entries of the table of prices for loads below the aim."""
 
 
-class TreeGraph(NamedTuple):
-    """A graph in which trees grow, and what its edges cost.
+TreeGraph = namedtuple(
+    "TreeGraph",
+    "out_offsets out_edges in_offsets in_edges source target member cost kind aim price",
+)
+"""A graph in which trees grow, and what its edges cost.
 
-    out_offsets, out_edges, in_offsets, in_edges: the edges out of each vertex and into it (CSR). source, target: of
-    each edge. member: 1 for the vertices that trees span, which lead on only once they have joined. cost: of each edge
-    two numbers, one that its price multiplies and one that makes trees shallow: a path costs the second numbers of all
-    edges from the root on. kind: which load each edge counts to. aim: of each kind, the load that is wished for.
-    price: factor by load, in parts of the aim (see LEVELS).
-    """
-
-    out_offsets: Sequence[int]
-    out_edges: Sequence[int]
-    in_offsets: Sequence[int]
-    in_edges: Sequence[int]
-    source: Sequence[int]
-    target: Sequence[int]
-    member: Sequence[int]
-    cost: Sequence[int]
-    kind: Sequence[int]
-    aim: Sequence[int]
-    price: Sequence[int]
+out_offsets, out_edges, in_offsets, in_edges: the edges out of each vertex and into it (CSR). source, target: of
+each edge. member: 1 for the vertices that trees span, which lead on only once they have joined. cost: of each edge
+two numbers, one that its price multiplies and one that makes trees shallow: a path costs the second numbers of all
+edges from the root on. kind: which load each edge counts to. aim: of each kind, the load that is wished for.
+price: factor by load, in parts of the aim (see LEVELS).
+"""
 
 
-class _Growth(NamedTuple):
-    """A tree as far as it has grown.
+_Growth = namedtuple("_Growth", "load factor joined distance via renewed_at path")
+"""A tree as far as it has grown.
 
-    load, factor: of each kind of edges, and the price of that load. joined: 1 for the vertices of the tree. distance,
-    via: of each vertex, from the root, and the edge over which it is reached. renewed_at: by vertex, how many members
-    there were when its distance was renewed. path: room for the edges of one path, the last one first.
-    """
-
-    load: MutableSequence[int]
-    factor: MutableSequence[int]
-    joined: MutableSequence[int]
-    distance: MutableSequence[int]
-    via: MutableSequence[int]
-    renewed_at: MutableSequence[int]
-    path: MutableSequence[int]
+load, factor: of each kind of edges, and the price of that load. joined: 1 for the vertices of the tree. distance,
+via: of each vertex, from the root, and the edge over which it is reached. renewed_at: by vertex, how many members
+there were when its distance was renewed. path: room for the edges of one path, the last one first.
+"""
 
 
 def _add_load(kind: int, amount: int, graph: TreeGraph, growth: _Growth) -> None:

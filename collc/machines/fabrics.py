@@ -288,17 +288,14 @@ def join_of(found: HostGroups, given: str | None, gpus: int | None) -> str:
 def neighbours(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of places, each once, of a ring or torus, the first dimension fastest; two places have one cable."""
     found: list[tuple[int, int]] = []
-    for place in product(*(range(size) for size in reversed(sizes))):
-        at = place[::-1]
+    places = [place[::-1] for place in product(*(range(size) for size in reversed(sizes)))]
+    number = {place: k for k, place in enumerate(places)}
+    for at in places:
         for axis, size in enumerate(sizes):
             if size > 2 or at[axis] + 1 < size:
                 other = (*at[:axis], (at[axis] + 1) % size, *at[axis + 1 :])
-                found.append((_number(at, sizes), _number(other, sizes)))
+                found.append((number[at], number[other]))
     return found
-
-
-def _number(place: Sequence[int], sizes: Sequence[int]) -> int:
-    return sum(one * prod(sizes[:axis]) for axis, one in enumerate(place))
 
 
 def switched_groups(found: HostGroups) -> Fabric:
@@ -327,11 +324,7 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
             if not known:
                 raise option_error(f"no bandwidth is known of the NICs of {group.hosts[a]}", "give it: -D nic=400Gb/s")
             kind = kinds.name("nic", min(known), "a cable from a NIC to that of the next host", _CABLE_LATENCY)
-            wires.append(Wire(_in(one.device, a), _in(other.device, b), kind))
+            wires.append(Wire(one.device._replace(node=a), other.device._replace(node=b), kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, group.hosts, strict=True))
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *found.dropped])
     return Machine(tuple(kinds.found.values()), nodes, (), merge_wires(wires), dropped=tuple(dropped))
-
-
-def _in(device: Device, node: int) -> Device:
-    return device._replace(node=node)

@@ -232,18 +232,6 @@ def _nvlinks(host: Host, kinds: Kinds) -> tuple[list[Wire], bool]:
     return wires, len(np.unique(label[:-1])) == 1
 
 
-def _bottleneck(path: Sequence[Hop], other: Sequence[Hop]) -> Fraction:
-    """Bytes per second of the path from one device to another, up to their nearest common bridge and down again."""
-    common = {name for name, _ in path} & {name for name, _ in other}
-    rates: list[Fraction] = []
-    for hops in (path, other):
-        for name, rate in hops:
-            rates.append(rate)
-            if name in common:
-                break
-    return min(rates)
-
-
 def distance(path: Sequence[Hop], other: Sequence[Hop]) -> int:
     """Hops up to the nearest common bridge or CPU from both sides; a large number if there is none."""
     names = [name for name, _ in other]
@@ -271,7 +259,11 @@ def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds:
         users[nic].append(gpu)
 
     def rate_of(gpu: int, nic: int) -> Fraction:
-        return _bottleneck(host.gpus[gpu].path, host.nics[nic].path)
+        """Bytes per second of the path between, up to the nearest common bridge and down again."""
+        paths = host.gpus[gpu].path, host.nics[nic].path
+        common = {name for name, _ in paths[0]} & {name for name, _ in paths[1]}
+        ends = [next((k for k, (name, _) in enumerate(path) if name in common), len(path)) for path in paths]
+        return min(rate for path, end in zip(paths, ends, strict=True) for _, rate in path[: end + 1])
 
     if len(users) == len(host.gpus):
         ports: list[Port] = []
@@ -297,8 +289,9 @@ class _PcieTree:
     def __init__(self, host: Host, kinds: Kinds, *, with_ports: bool) -> None:
         self.wires: list[Wire] = []
         self._kinds, self._assumed = kinds, host.assumed_pcie
-        cpus = list(dict.fromkeys(path[-1][0] for path in _paths(host, with_ports)))
-        bridges = list(dict.fromkeys(name for path in _paths(host, with_ports) for name, _ in path[:-1]))
+        paths = [device.path for device in (*host.gpus, *(host.nics if with_ports else ())) if device.path]
+        cpus = list(dict.fromkeys(path[-1][0] for path in paths))
+        bridges = list(dict.fromkeys(name for path in paths for name, _ in path[:-1]))
         self._place = {name: Device(-1, "cpu", at) for at, name in enumerate(cpus)}
         self._place |= {name: Device(-1, "bridge", at) for at, name in enumerate(bridges)}
         self.families = [Family("bridge", len(bridges), True, tuple(bridges))] if bridges else []
@@ -330,8 +323,3 @@ class _PcieTree:
                 kind = self._kinds.name("pcie", rate, said, PCIE_LATENCY, assumed_rate=bool(self._assumed))
                 self.wires.append(Wire(device, self._place[name], kind))
             device = self._place[name]
-
-
-def _paths(host: Host, with_ports: bool) -> list[tuple[Hop, ...]]:
-    paths = [gpu.path for gpu in host.gpus] + ([nic.path for nic in host.nics] if with_ports else [])
-    return [path for path in paths if path]

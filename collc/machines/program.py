@@ -349,8 +349,11 @@ def _one_loop(pairs: Sequence[Pair]) -> Loop | None:
     names = _names(box, NAMES)
     if all(len(targets) == 1 for targets in of_source.values()):
         values = [(source, targets[0]) for source, targets in of_source.items()]
-        formulas = _formulas(values, box, names)
-        if formulas is None:
+        columns = range(len(values[0][1]))
+        wanted = [[(source, target[column]) for source, target in values] for column in columns]
+        texts = [next(_value_formulas(column, box, names), None) for column in wanted]
+        formulas = tuple(text for text in texts if text is not None)
+        if len(formulas) < len(texts):
             return _of_a_table(values, box, names)
         return Loop(_ranges(box, names), _expressions(box, names), formulas)
     return _every_pair(of_source, box, names) or _triangle(of_source)
@@ -377,18 +380,6 @@ def _ranges(box: Sequence[range], names: Sequence[str]) -> tuple[tuple[str, str]
 
 def _expressions(box: Sequence[range], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name or str(span.start) for span, name in zip(box, names, strict=True))
-
-
-def _formulas(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> tuple[str, ...] | None:
-    """An expression in the loop variables for each index of the targets; None if one has none."""
-    found: list[str] = []
-    for column in range(len(values[0][1])):
-        wanted = [(source, target[column]) for source, target in values]
-        text = next(_value_formulas(wanted, box, names), None)
-        if text is None:
-            return None
-        found.append(text)
-    return tuple(found)
 
 
 def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> Loop | None:

@@ -65,9 +65,6 @@ class Reference:
     value: float
 
 
-# Lines
-
-
 def line_chart(
     series: Sequence[Series],
     *,
@@ -91,13 +88,18 @@ def line_chart(
     left = PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
     across = [value for entry in series for value, _ in entry.points]
     columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
+    marks: list[str] = []
+    for entry in references:
+        at, label = rows.at(entry.value), f"{entry.name}: {y.text(entry.value)}"
+        across_all = line(left, at, WIDTH - 2 * PAD, at, "wire", ' stroke-dasharray="2 2"')
+        marks.append(mark(label, across_all + text(WIDTH - 2 * PAD, at - 5, label, "over muted small end")))
     body = [
         *names,
         text(left, top - 10, y.label, "muted"),
         *_grid(rows, columns),
         *_column_ticks(columns, bottom),
         text((left + WIDTH - 2 * PAD) / 2, height - 8, x.label, "muted mid"),
-        *(_reference_row(entry, rows, left, WIDTH - 2 * PAD) for entry in references),
+        *marks,
         *(part for k, entry in enumerate(series) for part in _line(entry, k, columns, rows)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
@@ -155,15 +157,6 @@ def _column_ticks(columns: Range, bottom: float) -> Iterator[str]:
         yield text(min(max(at, half + 2), WIDTH - half - 2), bottom + 19, label, "mid")
 
 
-def _reference_row(reference: Reference, rows: Range, left: float, right: float) -> str:
-    at = rows.at(reference.value)
-    label = f"{reference.name}: {rows.axis.text(reference.value)}"
-    shapes = line(left, at, right, at, "wire", ' stroke-dasharray="2 2"') + text(
-        right, at - 5, label, "over muted small end"
-    )
-    return mark(label, shapes)
-
-
 def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[str]:
     """The line of a series, then its markers."""
     color = index % SERIES
@@ -179,9 +172,6 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
         hit = f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'  # a disc that the pointer can hit
         shape = marker(color, x, y) if every == 1 and not series.steps else hit
         yield mark(tip, shape)
-
-
-# Bars
 
 
 def bar_chart(
@@ -214,7 +204,12 @@ def bar_chart(
     values = range_of(value, measured, left, WIDTH - PAD - room)
     thick, gap = (18, 10) if len(series) == 1 else (13, 12)
     bottom = top + len(labels) * (thick * len(series) + gap) + 4
-    body = [*names, *_value_ticks(values, top, bottom)]
+    widest = max((text_width(value.text(tick)) for tick in values.ticks(6)), default=0) + 10
+    body = [*names]
+    for tick in values.ticks(max(1, min(6, int((values.end - values.begin) / widest)))):
+        at = values.at(tick)
+        body += [line(at, top, at, bottom, "grid"), text(at, bottom + 16, value.text(tick), "mid")]
+    body.append(line(left, top, left, bottom, "axis"))
     for row, label in enumerate(labels):
         y = top + gap / 2 + row * (thick * len(series) + gap)
         name = shorten(label, left - PAD - 9)
@@ -222,21 +217,14 @@ def bar_chart(
         for k, entry in enumerate(series):
             body += _bar(label, entry, row, k, values, y + k * thick, thick - 2)
     for k, entry in enumerate(references):
-        body += _reference_column(entry, values, top - 6 - 18 * (len(references) - 1 - k), bottom)
+        at, high = values.at(entry.value), top - 6 - 18 * (len(references) - 1 - k)
+        label = f"{entry.name}: {value.text(entry.value)}"
+        body.append(mark(label, line(at, high, at, bottom, "wire", ' stroke-dasharray="4 3" stroke-width="1.5"')))
+        half = text_width(label, 10.5) / 2
+        body.append(text(min(max(at, half + 2), WIDTH - half - 2), high - 3, label, "over muted small mid"))
     height = bottom + 44
     body.append(text((left + WIDTH - PAD) / 2, height - 8, value.label, "muted mid"))
     return Picture(WIDTH, height, join_lines(body), title, description)
-
-
-def _value_ticks(values: Range, top: float, bottom: float) -> Iterator[str]:
-    ticks = values.ticks(6)
-    widest = max((text_width(values.axis.text(tick)) for tick in ticks), default=0) + 10
-    ticks = values.ticks(max(1, min(6, int((values.end - values.begin) / widest))))
-    for tick in ticks:
-        at = values.at(tick)
-        yield line(at, top, at, bottom, "grid")
-        yield text(at, bottom + 16, values.axis.text(tick), "mid")
-    yield line(values.begin, top, values.begin, bottom, "axis")
 
 
 def _bar(label: str, bars: Bars, row: int, index: int, values: Range, y: float, thick: float) -> Iterator[str]:
@@ -250,17 +238,6 @@ def _bar(label: str, bars: Bars, row: int, index: int, values: Range, y: float, 
     shapes = rect(values.begin, y, max(end - values.begin, 1), thick, f"f{index % SERIES}", ' rx="2"')
     yield mark(f"{name}: {said}", shapes)
     yield text(end + 5, y + thick / 2 + 4, said, "over small")
-
-
-def _reference_column(reference: Reference, values: Range, top: float, bottom: float) -> Iterator[str]:
-    at = values.at(reference.value)
-    label = f"{reference.name}: {values.axis.text(reference.value)}"
-    yield mark(label, line(at, top, at, bottom, "wire", ' stroke-dasharray="4 3" stroke-width="1.5"'))
-    half = text_width(label, 10.5) / 2
-    yield text(min(max(at, half + 2), WIDTH - half - 2), top - 3, label, "over muted small mid")
-
-
-# Heat maps
 
 
 def heat_map(
@@ -423,7 +400,13 @@ class Range:
             step = _step(self.high - self.low, max(1, most))
             first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
             return [round(k * step, max(0, -math.floor(math.log10(step)) + 1)) for k in range(first, last + 1)]
-        return _log_ticks(self.low, self.high, most, 2 if self.axis.scale == "log2" else 10)
+        # Powers of the base; of ten, 2 and 5 times them too if few powers are inside.
+        base = 2 if self.axis.scale == "log2" else 10
+        powers = range(math.floor(math.log(self.low, base) - 1e-9), math.ceil(math.log(self.high, base) + 1e-9) + 1)
+        factors = (1, 2, 5) if base == 10 and len(powers) <= max(2, most // 3) + 1 else (1,)
+        ticks = [factor * float(base) ** k for k in powers for factor in factors]
+        inside = [tick for tick in ticks if self.low * (1 - 1e-9) <= tick <= self.high * (1 + 1e-9)]
+        return inside[:: max(1, -(-len(inside) // max(1, most)))] or [self.low, self.high]
 
 
 def range_of(axis: Axis, values: Sequence[float], begin: float, end: float, *, from_zero: bool = True) -> Range:
@@ -454,13 +437,3 @@ def _step(span: float, most: int) -> float:
     """The least of 1, 2, 5 times a power of ten that divides a span into at most `most` parts."""
     power = 10.0 ** math.floor(math.log10(span / most))
     return next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= span * (1 - 1e-9))
-
-
-def _log_ticks(low: float, high: float, most: int, base: int) -> list[float]:
-    """Powers of the base; of ten, with 2 and 5 times them too if few powers are inside."""
-    first = math.floor(math.log(low, base) - 1e-9)
-    last = math.ceil(math.log(high, base) + 1e-9)
-    factors = (1, 2, 5) if base == 10 and last - first <= max(2, most // 3) else (1,)
-    ticks = [factor * float(base) ** k for k in range(first, last + 1) for factor in factors]
-    inside = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
-    return inside[:: max(1, -(-len(inside) // max(1, most)))] or [low, high]

@@ -106,9 +106,6 @@ def _npus_by_node(network: Network, axes: Int32Array) -> list[list[int]]:
     return [node for node in nodes if node]
 
 
-# Lattices
-
-
 def _is_lattice(network: Network, axes: Int32Array) -> bool:
     """Whether most links lead to the next NPU along one axis, or round its end if there are several axes."""
     if not network.link_count:
@@ -155,9 +152,6 @@ def _fold_axes(axes: Int32Array, sizes: Sequence[int]) -> NDArray[np.float64]:
     return position
 
 
-# Groups
-
-
 def _groups(groups: Sequence[Sequence[int]]) -> Layout:
     """The NPUs of a group on a small circle; the groups on a large one, or in rows."""
     count, most = len(groups), max(map(len, groups))
@@ -178,14 +172,18 @@ def _groups(groups: Sequence[Sequence[int]]) -> Layout:
     return layout
 
 
-# Tiers
-
-
 def _tiers(network: Network, axes: Int32Array | None) -> Layout:
     """Nodes in a row at the bottom, with the switches that serve one node inside, and other switches in tiers above."""
     nodes = [network.npus.tolist()] if axes is None or len(axes) == 1 else _npus_by_node(network, axes)
     layout, npu_count = Layout(), network.npu_count
-    nodes = _first_nodes(layout, nodes, len(network.npus))
+    count = len(network.npus)
+    shown = max(1, 64 // len(nodes[0]))
+    if count > _MOST_BELOW_SWITCHES and len(nodes) > 1 and shown < len(nodes):
+        layout.notes.append(f"the first {shown} of {len(nodes)} nodes are drawn")
+        nodes = nodes[:shown]
+    elif count > _MOST_BELOW_SWITCHES:
+        layout.notes.append(f"the first {_MOST_BELOW_SWITCHES} of {count} NPUs are drawn")
+        nodes = [nodes[0][:_MOST_BELOW_SWITCHES]]
     neighbours: dict[int, set[int]] = defaultdict(set)
     for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
         neighbours[source].add(target)
@@ -206,18 +204,6 @@ def _tiers(network: Network, axes: Int32Array | None) -> Layout:
     for row, switches in enumerate(tiers):
         _spread(layout, neighbours, switches, 26 + 62.0 * (len(tiers) - 1 - row))
     return layout
-
-
-def _first_nodes(layout: Layout, nodes: list[list[int]], count: int) -> list[list[int]]:
-    """The nodes that are drawn; a note if some are not."""
-    if count <= _MOST_BELOW_SWITCHES:
-        return nodes
-    shown = max(1, 64 // len(nodes[0]))
-    if len(nodes) > 1 and shown < len(nodes):
-        layout.notes.append(f"the first {shown} of {len(nodes)} nodes are drawn")
-        return nodes[:shown]
-    layout.notes.append(f"the first {_MOST_BELOW_SWITCHES} of {count} NPUs are drawn")
-    return [nodes[0][:_MOST_BELOW_SWITCHES]]
 
 
 def _place_nodes(

@@ -84,9 +84,6 @@ def _lines(network: Network, directed: bool) -> list[_Line]:
     ]
 
 
-# Legends
-
-
 def kind_label(kind: LinkKind) -> str:
     """Bandwidth and latency of a kind of link: `50GiB/s, 0.5us`."""
     rate = "any bandwidth"
@@ -129,9 +126,6 @@ def _width(network: Network, kind: int) -> float:
     return 1 + 2.5 * math.log(float(own) / min(rates)) / math.log(max(rates) / min(rates))
 
 
-# Shapes
-
-
 def _frame_of_node(network: Network, box: Box) -> str:
     """The frame of a node with its label: `gpu[3, *]`, or the name of the copy, `node[3]`."""
     label = node_label(network.device_name(box.npus[0]))
@@ -171,7 +165,12 @@ class _Shapes:
                 alike[look].append(path)
             else:
                 target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
-                yield mark(self._tip(line, carried[k]), self._draw(path, look, line.kind, most_wide) + target)
+                ends = " -> ".join(self.network.shown_name(device) for device in (line.source, line.target))
+                lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
+                kind = kind_label(self.network.kinds[line.kind])
+                words = f"{ends}{' and back' if line.both else ''}{lanes}: {kind}"
+                words += "" if load is None else f"; carries {bytes_label(carried[k])}"
+                yield mark(words, self._draw(path, look, line.kind, most_wide) + target)
         for look in sorted(alike):
             kind = next((kind for kind, place in position.items() if place == look), 0)
             yield self._draw("".join(alike[look]), look, kind, most_wide)
@@ -183,13 +182,6 @@ class _Shapes:
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
         width = max(min(wide, 0.6), wide * most_wide)  # so that its colour can be seen
         return f'<path class="g{look}" stroke-width="{number(width)}" d="{path}"/>'
-
-    def _tip(self, line: _Line, carried: int) -> str:
-        names = [self.network.shown_name(device) for device in (line.source, line.target)]
-        arrow = " and back" if line.both else ""
-        lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
-        words = f"{names[0]} -> {names[1]}{arrow}{lanes}: {kind_label(self.network.kinds[line.kind])}"
-        return words if self.load is None else f"{words}; carries {bytes_label(carried)}"
 
     def _must_bend(self, line: _Line, devices: NDArray[np.float64], shortest: float) -> bool:
         """Whether a line would lead through another device. shortest: the length of the shortest line."""

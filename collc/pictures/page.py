@@ -135,7 +135,12 @@ def _block(block: Block, ident: str) -> str:
         picture = block.picture.inline(ident)
         return f"<figure><h3>{escape_text(title)}</h3><div {region}>{picture}</div>{caption}</figure>"
     if isinstance(block, Table):
-        return _table(block, ident)
+        head = "".join(f'<th scope="col">{escape_text(column)}</th>' for column in block.columns)
+        cells = ("".join(_cell(cell, k) for k, cell in enumerate(row)) for row in block.rows)
+        body = "\n".join(f"<tr>{row}</tr>" for row in cells)
+        scroll = f'class="table" role="region" tabindex="0" aria-labelledby="{ident}-t"'
+        table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+        return f'<div><h3 id="{ident}-t">{escape_text(block.title)}</h3><div {scroll}>{table}</div></div>'
     if isinstance(block, Facts):
         tiles = "".join(
             f"<div><dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>"
@@ -149,16 +154,8 @@ def _block(block: Block, ident: str) -> str:
     return f'<div class="remarks{" wrong" if block.bad else ""}"><h3>{escape_text(block.title)}</h3>{lines}</div>'
 
 
-def _table(block: Table, ident: str) -> str:
-    """A table with its title. A cell "failed", "ok", ... gets the colour and sign of its outcome."""
-    head = "".join(f'<th scope="col">{escape_text(column)}</th>' for column in block.columns)
-    body = "\n".join("<tr>" + "".join(_cell(cell, k) for k, cell in enumerate(row)) + "</tr>" for row in block.rows)
-    scroll = f'class="table" role="region" tabindex="0" aria-labelledby="{ident}-t"'
-    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-    return f'<div><h3 id="{ident}-t">{escape_text(block.title)}</h3><div {scroll}>{table}</div></div>'
-
-
 def _cell(cell: str, column: int) -> str:
+    """A cell of a table; "failed", "ok", ... has the colour and sign of its outcome."""
     if cell in ("ok", "failed", "skipped", "allowed"):
         return f'<td><span class="badge {cell}">{cell}</span></td>'
     return f"<td>{escape_text(cell)}</td>" if column else f'<th scope="row">{escape_text(cell)}</th>'

@@ -10,8 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, cast
+from importlib import import_module
+from typing import Any, Final, Literal
 from xml.sax.saxutils import escape, quoteattr
+
+from collc.base.diagnostics import Diagnostic, UsageError
 
 Theme = Literal["light", "dark"]
 
@@ -133,8 +136,6 @@ class Picture:
         )
 
 
-# Elements
-
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -204,8 +205,6 @@ def marker(series: int, x: float, y: float, size: float = 4) -> str:
     return f'<path class="f{series % SERIES}" d="M{points}Z"/>'
 
 
-# Text widths
-
 _NARROW: Final = frozenset("iljtfrI.,:;'|![]() -")
 _WIDE: Final = frozenset("mwMW@%→←")
 
@@ -225,9 +224,6 @@ def shorten(words: str, width: float, size: float = 12) -> str:
         if text_width(cut, size) <= width:
             return cut
     return "…"
-
-
-# Colours of numbers
 
 
 def level_of(value: float, most: float) -> int:
@@ -255,33 +251,18 @@ def join_lines(parts: Iterable[str]) -> str:
     return "\n".join(parts)
 
 
-class MissingConverter(Exception):
-    """The package resvg-py is not installed."""
-
-
-class MissingFonts(Exception):
-    """The system has no font for the texts, which resvg would leave out."""
-
-
-class _Resvg(Protocol):
-    def svg_to_bytes(self, svg_string: str, *, zoom: int) -> list[int] | bytes: ...
-
-
 def png_of(picture: Picture, theme: Theme = "light") -> bytes:
-    """The bytes of a PNG file.
-
-    Raises MissingConverter if resvg-py is not installed, MissingFonts if texts would be left out.
-    """
-    from importlib import import_module
-
+    """The bytes of a PNG file. Raises UsageError U0137 if resvg-py is not installed or its texts would be left out."""
     try:
-        resvg = cast("_Resvg", import_module("resvg_py"))
+        resvg: Any = import_module("resvg_py")
     except ImportError as error:
-        raise MissingConverter from error
+        hint = "install it with: python -m pip install 'collc[png]', or write --svg"
+        raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
 
     def render(one: Picture) -> bytes:
         return bytes(resvg.svg_to_bytes(one.file(theme), zoom=2))
 
     if render(Picture(40, 20, text(4, 16, "NPU"), "")) == render(Picture(40, 20, "", "")):
-        raise MissingFonts
+        hint = "install one, such as the package fonts-dejavu-core of Debian, or write --svg"
+        raise UsageError(Diagnostic("U0137", "a PNG file needs a font, and the system has none", hint=hint))
     return render(picture)

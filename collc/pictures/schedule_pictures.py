@@ -106,9 +106,6 @@ def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
     return parts
 
 
-# The time-expanded network
-
-
 def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     """Time against devices: a line for each transfer, from its source when it starts to its target when it arrives.
 
@@ -133,7 +130,14 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     parts += [line(frame.times.begin, frame.y(row), WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
     parts += _colors(use, rows, "dashed")
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
-    parts += (_hop(use, row, frame, row_of, width) for row in rows.tolist())
+    for row in rows.tolist():
+        link, color = int(use.link[row]), int(use.owner[row]) % SERIES
+        x1, y1 = frame.times.at(int(use.begin[row])), frame.y(row_of[int(network.source[link])])
+        x2, y2 = frame.times.at(int(use.arrive[row])), frame.y(row_of[int(network.target[link])])
+        dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
+        stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
+        dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
+        parts.append(mark(_tip(use, row), stroke + dot))
     return _finish(frame, parts, notes, title, use)
 
 
@@ -154,26 +158,11 @@ def _by_node(network: Network, devices: Int64Array) -> Int64Array:
     return devices[np.argsort(place[devices], kind="stable")]
 
 
-def _hop(use: LinkUse, row: int, frame: _Frame, row_of: dict[int, int], width: float) -> str:
-    """A transfer. width: of the line; many need thin ones."""
-    link = int(use.link[row])
-    x1, y1 = frame.times.at(int(use.begin[row])), frame.y(row_of[int(use.network.source[link])])
-    x2, y2 = frame.times.at(int(use.arrive[row])), frame.y(row_of[int(use.network.target[link])])
-    color = int(use.owner[row]) % SERIES
-    dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
-    stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
-    dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
-    return mark(_tip(use, row), stroke + dot)
-
-
 def _tip(use: LinkUse, row: int) -> str:
     does = " (added to what the target holds)" if use.reduce[row] else " (kept apart)" if use.kept[row] else ""
     link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
     return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
-
-
-# Gantt
 
 
 def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
@@ -236,9 +225,6 @@ def _finish(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, u
     return Picture(WIDTH, height, join_lines(parts), title, description)
 
 
-# Bytes
-
-
 def load_map(use: LinkUse, title: str = "Bytes per link") -> Picture:
     """The bytes from each device to each other one over direct links; of many devices, between nodes or blocks."""
     network = use.network
@@ -296,9 +282,6 @@ def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
     begins = range(0, network.npu_count, size)
     labels = [f"{network.device_name(npu)} …" for npu in begins]
     return np.arange(network.npu_count, dtype=np.int64) // size, labels
-
-
-# Utilisation
 
 
 def utilisation_chart(

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.kernels.compiled import compiled, interruptible, is_compiled, numbers, zeros
+from collc.kernels.compiled import compile_kernel, interruptible, numbers, runs_compiled, zeros
 from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, PortRows, durations_alone, with_ports
 from collc.simulation.tasks import TaskGraph
@@ -22,13 +22,13 @@ from collc.simulation.timing import Timing
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 
-COMPILED: Final = 400_000
-"""Tasks and hops from which the kernel is compiled: plain Python takes 0.6 s for them, compilation 3 s."""
+EVENT_TIME: Final = 1.5
+"""Microseconds of plain Python for a task or hop."""
 
 
 def expect_many() -> None:
     """Compile the kernel now, because many graphs will be simulated: then small ones use it too."""
-    compiled(run_tasks)
+    compile_kernel(run_tasks)
 
 
 class Deadlock(Exception):
@@ -114,7 +114,7 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
         passed, rows = with_ports(network, hops, timing)
     _check_range(passed.busy, passed.delay, duration)
     links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
-    large = len(graph) + len(passed.link) >= COMPILED or is_compiled(run_tasks)
+    large = runs_compiled(run_tasks, int(EVENT_TIME * (len(graph) + len(passed.link))))
     table = _task_table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
     progress = _nothing_done(graph, len(passed.link), links, large)
     done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)

@@ -8,7 +8,6 @@ arrivals and departures of each chunk at each device, so the schedule stays vali
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -40,32 +39,19 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
     """
     if not len(Ports.of(module.network)):
         return synthesize(module)
-    tried = [_Tried(module, network, synthesize) for network in networks_without_limits(module.network)]
-    best = min((one for one in tried if one.module is not None), key=lambda one: one.time, default=None)
-    if best is None or best.module is None:
-        raise next(one.failure for one in tried if one.failure is not None)
-    if not best.module.notes:
-        return best.module
-    note = "the times in the notes above ignore the limits of NPUs"
-    return replace(best.module, notes=(*best.module.notes, note))
-
-
-class _Tried:
-    """A synthesizer that was tried on a network without limits. failure: if it found no schedule.
-
-    time: picoseconds of the schedule with the limits.
-    """
-
-    def __init__(self, module: Module, network: Network, synthesize: Callable[[Module], Module]) -> None:
-        self.module: Module | None = None
-        self.time = math.inf
-        self.failure: CollcError | None = None
+    retimed: list[Module] = []
+    failures: list[CollcError] = []
+    for network in networks_without_limits(module.network):
         try:
             solved = join(synthesize(replace(module, network=network)))
-            self.module = retimed_for_endpoints(solved, _with_limits(solved.network, module.network))
-            self.time = self.module.collective_time()
+            retimed.append(retimed_for_endpoints(solved, _with_limits(solved.network, module.network)))
         except CollcError as error:
-            self.failure = error
+            failures.append(error)
+    if not retimed:
+        raise failures[0]
+    best = min(retimed, key=Module.collective_time)
+    note = "the times in the notes above ignore the limits of NPUs"
+    return replace(best, notes=(*best.notes, note)) if best.notes else best
 
 
 def networks_without_limits(network: Network) -> list[Network]:

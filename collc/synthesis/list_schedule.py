@@ -10,23 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collc.kernels.compiled import compiled, is_compiled, numbers, word_shape, zeros
+from collc.kernels.compiled import is_long, numbers, runs_compiled, version_of, word_shape, zeros
+from collc.kernels.overlapped_lists import ListProgress, TaskTable, UrgencyOrder, list_schedule
 from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.synthesis.timeline import Timeline, interval_table
 from collc.ten.arrays import Int32Array, Int64Array
 
-if TYPE_CHECKING:
-    from collc.kernels.overlapped_lists import ListProgress, TaskTable, UrgencyOrder
-
-COMPILED, COMPILED_AGAIN = 20_000, 10_000
-"""Tasks from which the kernel is compiled; and for a further schedule of the same number of tasks."""
-
-WORTH_CALLING = 2_000
-"""Tasks from which the kernel is used if it is compiled already."""
+TASK_TIME = 30
+"""Microseconds of plain Python for a task, with all turns."""
 
 TURNS = 4
 """Schedules backwards and forwards again, at most."""
@@ -81,8 +75,6 @@ class _OneWay:
     @staticmethod
     def of(tasks: Tasks, early: Int64Array, late: Int64Array, compile_it: bool) -> _OneWay:
         """early, late: int64[n], see TaskTable."""
-        from collc.kernels.overlapped_lists import TaskTable
-
         offsets = np.zeros(len(tasks) + 1, np.int64)
         np.cumsum(np.bincount(tasks.before, minlength=len(tasks)), out=offsets[1:])
         followers = tasks.after[np.argsort(tasks.before, kind="stable")]
@@ -93,21 +85,18 @@ class _OneWay:
 
 
 def best_starts(
-    tasks: Tasks, reserved: dict[int, Timeline], effort: Effort, turns: int = TURNS, is_further: bool = False
+    tasks: Tasks, reserved: dict[int, Timeline], effort: Effort, turns: int = TURNS
 ) -> tuple[int, Int64Array] | None:
     """(picoseconds until all chunks have arrived, int64[n], start of each task), or None if stopped before that.
 
     The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
-    at most; at most one of many tasks. effort: counts the work, and may stop it. is_further: whether as many tasks were
-    scheduled before, so that it may pay to compile the kernel.
+    at most; at most one of many tasks. effort: counts the work, and may stop it.
     """
-    from collc.kernels.overlapped_lists import list_schedule
-
-    most_plain = COMPILED_AGAIN if is_further else COMPILED
-    compile_it = len(tasks) >= (WORTH_CALLING if is_compiled(list_schedule) else most_plain)
-    if len(tasks) >= most_plain:
+    plain_work, work = TASK_TIME * len(tasks), TASK_WORK * len(tasks)
+    compile_it = runs_compiled(list_schedule, plain_work)
+    if is_long(plain_work):
         effort.work.add_compiler()
-    work = TASK_WORK * len(tasks) // (COMPILED_TIMES if len(tasks) >= most_plain else 1)
+        work //= COMPILED_TIMES
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link
     np.add.at(loads, tasks.link, tasks.busy)
     least = int(loads.max())
@@ -147,9 +136,7 @@ def _ranks_by(key: Int64Array) -> Int32Array:
 
 def _starts(side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], effort: Effort) -> Int64Array | None:
     """int64[n]: when each task enters its link, the one of lowest rank first; None if stopped."""
-    from collc.kernels.overlapped_lists import list_schedule
-
-    run = compiled(list_schedule) if side.compile_it else list_schedule
+    run = version_of(list_schedule, side.compile_it)
     order, words = _order(side.tasks, rank, side.compile_it)
     progress = _progress(side, words, order.first_word, reserved)
     more = True
@@ -162,8 +149,6 @@ def _starts(side: _OneWay, rank: Int32Array, reserved: dict[int, Timeline], effo
 
 def _order(tasks: Tasks, rank: Int32Array, compile_it: bool) -> tuple[UrgencyOrder, int]:
     """The order of the tasks of each link by rank, and how many words the sets of ready positions have in all."""
-    from collc.kernels.overlapped_lists import UrgencyOrder
-
     linked = np.flatnonzero(tasks.link >= 0)
     linked = linked[np.lexsort((rank[linked], tasks.link[linked]))]
     count = np.bincount(tasks.link[linked], minlength=tasks.links)
@@ -185,8 +170,6 @@ def _order(tasks: Tasks, rank: Int32Array, compile_it: bool) -> tuple[UrgencyOrd
 
 def _progress(side: _OneWay, words: int, first_word: Sequence[int], reserved: dict[int, Timeline]) -> ListProgress:
     """The begin of a list schedule: the tasks that wait for nothing are ready after their `early`."""
-    from collc.kernels.overlapped_lists import ListProgress
-
     n, links, large = len(side.tasks), side.tasks.links, side.compile_it
     first, starts, ends = interval_table(reserved, range(links))
     times, events = np.zeros((2, 2 * n + links), np.int64)

@@ -7,7 +7,7 @@ form NCCL's double binary tree. All-to-All, gather and scatter are direct messag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -127,7 +127,10 @@ def _graph(
     None if there are no such pieces, or too many messages.
     """
     messages = _Messages()
-    orders = list(_ring_orders(nodes))
+    orders: list[list[int]] = []  # of each ring; every other node is passed backwards: a rail joins its two neighbours
+    for channel in range(len(nodes[0]) if len(nodes) > 1 else 1):
+        turned = [node[channel:] + node[:channel] for node in nodes]
+        orders.append([npu for k, node in enumerate(turned) for npu in (node[::-1] if k % 2 else node)])
     ranks = network.npus.tolist()
     if shape == "direct":
         if pieces > 1:
@@ -142,16 +145,6 @@ def _graph(
     if len(messages.rows) > MOST_MESSAGES and pieces > 1:
         return None
     return messages.graph(network), parts
-
-
-def _ring_orders(nodes: list[list[int]]) -> Iterator[list[int]]:
-    """The NPUs of each ring in order. Every other node is passed backwards, so that a rail joins its two neighbours."""
-    for channel in range(len(nodes[0]) if len(nodes) > 1 else 1):
-        order: list[int] = []
-        for number, node in enumerate(nodes):
-            turned = node[channel:] + node[:channel]
-            order += turned[::-1] if number % 2 else turned
-        yield order
 
 
 def _rings(messages: _Messages, orders: list[list[int]], rounds: int) -> int:
@@ -191,21 +184,13 @@ def _direct(messages: _Messages, npus: list[int], kind: str, root: int) -> int:
     return count
 
 
-# Trees
-
-
-def _binary_parent(rank: int, count: int) -> int:
-    """The parent in NCCL's binary tree, whose leaves are the odd ranks; -1 for the root, rank 0."""
-    if rank == 0:
-        return -1
-    bit = rank & -rank
-    up = (rank ^ bit) | (bit << 1)
-    return up if up < count else rank ^ bit
-
-
 def _node_parents(count: int) -> list[list[int]]:
     """The parents in both trees: the second one is the first mirrored (even counts) or shifted by one (odd counts)."""
-    first = [_binary_parent(rank, count) for rank in range(count)]
+    first = [-1]  # of the binary tree, whose leaves are the odd ranks; rank 0 is the root
+    for rank in range(1, count):
+        bit = rank & -rank
+        above = (rank ^ bit) | (bit << 1)
+        first.append(above if above < count else rank ^ bit)
     if count == 1:
         return [first]
     turned = [count - 1 - rank if count % 2 == 0 else (rank + 1) % count for rank in range(count)]
@@ -220,7 +205,11 @@ def _trees(messages: _Messages, nodes: list[list[int]], pieces: int) -> int:
     parents = _node_parents(len(nodes))
     channels = [(start, tree) for start in range(len(nodes[0])) for tree in parents]
     for channel, (start, tree) in enumerate(channels):
-        up = _npu_parents(nodes, start, tree)
+        chains = [node[start:] + node[:start] for node in nodes]
+        up: dict[int, int] = {}  # the parent of each NPU: the one before it in its node, or the head of another node
+        for chain, parent in zip(chains, tree, strict=True):
+            up[chain[0]] = -1 if parent < 0 else chains[parent][0]
+            up |= {later: earlier for earlier, later in pairwise(chain)}
         depth = {npu: _depth(up, npu) for npu in up}
         order = sorted(up, key=lambda npu: (-depth[npu], npu))
         children: dict[int, list[int]] = {npu: [] for npu in up}
@@ -238,16 +227,6 @@ def _trees(messages: _Messages, nodes: list[list[int]], pieces: int) -> int:
                 for child in children[npu]:
                     down[child] = [messages.send(npu, child, after, channel)]
     return pieces * len(channels)
-
-
-def _npu_parents(nodes: list[list[int]], start: int, tree: list[int]) -> dict[int, int]:
-    """The parent of each NPU: the one before it in the chain of its node; of the head, the head of another node."""
-    found: dict[int, int] = {}
-    for node, parent in zip(nodes, tree, strict=True):
-        chain = node[start:] + node[:start]
-        found[chain[0]] = -1 if parent < 0 else (nodes[parent][start:] + nodes[parent][:start])[0]
-        found |= {later: earlier for earlier, later in pairwise(chain)}
-    return found
 
 
 def _depth(parents: dict[int, int], npu: int) -> int:

@@ -48,7 +48,11 @@ def _segments(
     times: Sequence[Times], first: int, last: int, tolerance: Fraction, starts: Sequence[bool] | None
 ) -> list[tuple[int, int, int]]:
     """(first size, last size, candidate) of each range, by dynamic programming over the last size."""
-    slowdown = [_slowdowns(times, at, tolerance) for at in range(first, last + 1)]
+    slowdown: list[dict[int, Fraction]] = []  # for each size by candidate, its time over the best one
+    for at in range(first, last + 1):
+        known = {c: time for c, row in enumerate(times) if (time := row[at]) is not None}
+        least = max(1, min(known.values()))
+        slowdown.append({c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least})
     count = last - first + 1
     found: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
     for end in range(count):
@@ -71,14 +75,6 @@ def _segments(
     if found[-1] is None:
         raise ValueError("no ranges keep the tolerance")
     return list(found[-1][2])
-
-
-def _slowdowns(times: Sequence[Times], at: int, tolerance: Fraction) -> dict[int, Fraction]:
-    """By candidate, its time over the best time for a size, if that keeps the tolerance."""
-    column = {c: row[at] for c, row in enumerate(times)}
-    known = {c: time for c, time in column.items() if time is not None}
-    least = max(1, min(known.values()))
-    return {c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least}
 
 
 def first_size_of_later(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:

@@ -173,10 +173,10 @@ def test_ctrl_c_while_it_is_being_loaded_is_quiet() -> None:
 
 CACHE = """
 import numpy as np
-from collc.kernels.compiled import compiled
+from collc.kernels.compiled import compile_kernel
 from collc.kernels.first_gaps import first_gaps
 start = np.zeros(2, np.int64)
-compiled(first_gaps)(np.array([0, 1]), 3, np.array([5]), np.array([9]), start)
+compile_kernel(first_gaps)(np.array([0, 1]), 3, np.array([5]), np.array([9]), start)
 print(start.tolist())
 """
 

@@ -17,6 +17,7 @@ from collc.graph import throughput
 from collc.graph.digraph import Digraph
 from collc.graph.throughput import broadcast_rate, gather_rate, reduce_rate
 from collc.ten.arrays import Int64Array
+from tests.kernel_choice import choose_kernels
 
 Capacitated = tuple[Digraph, Int64Array, list[int]]
 
@@ -88,7 +89,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     throughput._RATES.clear()
     if request.param == "in pieces":
         monkeypatch.setattr(throughput, "PIECE", 1)
-    monkeypatch.setattr(throughput, "COMPILED", 0 if request.param == "compiled" else 1 << 60)
+    choose_kernels(monkeypatch, request.param == "compiled")
 
 
 @pytest.mark.sampled(2)

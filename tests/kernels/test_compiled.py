@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from collc.base.interrupts import OutOfTime, ended_after
-from collc.kernels.compiled import compiled, inlined, interruptible, numbers, trailing_zeros, word_shape, words_of
+from collc.kernels.compiled import compile_kernel, inline, interruptible, numbers, trailing_zeros, word_shape, words_of
 from collc.kernels.overlapped_trees import grow
 
 
 def test_compiled_once_per_process():
-    assert compiled(grow) is compiled(grow)
+    assert compile_kernel(grow) is compile_kernel(grow)
 
 
 def test_numba_is_loaded_by_the_first_compilation_only():
@@ -28,14 +28,14 @@ def test_numba_is_loaded_by_the_first_compilation_only():
 def test_trailing_zeros(bit):
     assert trailing_zeros((0b101 << bit) & (2**64 - 1)) == bit
     word = np.array([1 << bit], np.uint64).view(np.int64)
-    assert compiled(_lowest)(word) == _lowest(word.tolist()) == bit
+    assert compile_kernel(_lowest)(word) == _lowest(word.tolist()) == bit
 
 
 def _lowest(words):
     return trailing_zeros(words[0])
 
 
-@inlined
+@inline
 def _first_above(values, least):
     for value in values:
         if value > least:
@@ -52,7 +52,7 @@ def _next_of_each(values):
 
 def test_inlined_functions_give_the_same():
     values = [1, 3, 2]
-    assert compiled(_next_of_each)(np.array(values)) == _next_of_each(values) == 293
+    assert compile_kernel(_next_of_each)(np.array(values)) == _next_of_each(values) == 293
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.chakra.network_file import astra_network
-from collc.simulation import engine
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import NoRoute, shortest_routes
 from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
 from collc.simulation.timing import AstraTiming, ExactTiming
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
+from tests.kernel_choice import choose_kernels
 from tests.simulation import textbook
 from tests.simulation.reference import cycles
 from tests.support import DEFAULT, MiB, network, ring
@@ -160,7 +160,7 @@ def test_parallel_links_are_taken_in_turn():
 @pytest.mark.parametrize("compile_it", [False, True])
 def test_messages_take_the_parallel_link_that_is_free_first(seed, compile_it, monkeypatch):
     """Against a simulator of one queue with several servers; a third pair of links serves itself."""
-    monkeypatch.setattr(engine, "COMPILED", 0 if compile_it else 10**9)
+    choose_kernels(monkeypatch, compile_it)
     rng = np.random.default_rng(seed)
     net = network(3, [(0, 1), (1, 2), (0, 1), (0, 1), (1, 2, LinkKind(0, Fraction(10**9)))])
     graph = textbook.Messages(net)
@@ -218,7 +218,7 @@ def test_plain_and_compiled_give_the_same(problem, timing):
     plain = simulate(net, graph, timing)
     monkeypatch = pytest.MonkeyPatch()
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "COMPILED", 0)
+        choose_kernels(patch, True)
         fast = simulate(net, graph, timing)
     for column in ("start", "end", "queued"):
         assert getattr(plain, column).tobytes() == getattr(fast, column).tobytes()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.graph.translations import find_translations
-from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.compiled import compile_kernel, numbers, zeros
 from collc.kernels.first_gaps import first_gaps
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.ten.schedule import LinkModel
@@ -31,7 +31,7 @@ def test_gaps_are_the_first_that_fit(ready: list[int], taken: int, wanted: list[
     found: list[list[int]] = []
     for compile_it in (False, True):
         start = zeros(len(ready), compile_it)
-        kernel = compiled(first_gaps) if compile_it else first_gaps
+        kernel = compile_kernel(first_gaps) if compile_it else first_gaps
         since = numbers(np.array(ready, np.int64), compile_it)
         kernel(since, taken, *(numbers(column.copy(), compile_it) for column in columns), start)
         found.append([int(at) for at in start])

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.graph.throughput import gather_rate, reduce_rate, tree_capacities
 from collc.graph.translations import find_translations
-from collc.synthesis import list_schedule
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import conditions_of
-from collc.synthesis.forest import forest, plan_forest, trees
+from collc.synthesis.forest import forest, plan_forest
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch, forest_problem
 from collc.synthesis.forest.schedules import shared_out
 from collc.synthesis.forest.synthesizer import plan_summed
@@ -35,6 +34,7 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 from tests import support
+from tests.kernel_choice import choose_kernels
 from tests.support import GiB, MiB, demand_of, network
 from tests.synthesis.cases import task_of
 from tests.synthesis.checker import check
@@ -106,13 +106,9 @@ def both_directions(draw: st.DrawFn) -> tuple[Network, list[int]]:
     return network(npus, [one for a, b, k in edges for one in ((a, b, k), (b, a, k))], switches), demand
 
 
-def never(_function: object) -> bool:
-    return False
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_rerouted_trees_span_the_members(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "COMPILED", 0 if compiled else 1 << 60)
+    choose_kernels(monkeypatch, compiled)
 
     @settings(deadline=None, max_examples=20)
     @given(both_directions(), st.sampled_from([0, 256, 4096]))
@@ -178,10 +174,8 @@ def test_room_for_long_paths_grows() -> None:
 def test_plain_and_compiled_give_the_same(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     task = task_of(net, gathered(net, 3, MiB * 48), PIPELINED)
     found: list[list[bytes]] = []
-    for least in (1 << 60, 0):
-        monkeypatch.setattr(list_schedule, "COMPILED", least)
-        monkeypatch.setattr(trees, "COMPILED", least)
-        monkeypatch.setattr(trees, "is_compiled", never)
+    for compiled in (False, True):
+        choose_kernels(monkeypatch, compiled)
         rows = forest(task, Effort()).transfers
         found.append([column.tobytes() for column in (rows.chunk, rows.link, rows.start)])
     assert found[0] == found[1]
@@ -385,7 +379,7 @@ def test_stopped() -> None:
 
 
 def test_a_stop_while_trees_are_grown_keeps_those_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "COMPILED", 1 << 60)
+    choose_kernels(monkeypatch, False)
     net = mi250(2)
     problem = problem_of(net, gathered(net, 4))
     count = tree_counts(problem)[0]

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collc.synthesis.list_schedule as list_schedule
-import collc.synthesis.overlapped.trees as trees
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.overlapped import overlap_trees
@@ -21,6 +20,7 @@ from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.ten.transform import remove_parts
 from collc.verification.schedule_check import verify_schedule
+from tests.kernel_choice import choose_kernels
 from tests.support import (
     GiB,
     all_gather,
@@ -190,8 +190,7 @@ def test_same_kernels_compiled_plan_the_same(model, monkeypatch):
     reserved = Transfers.of(np.array([36]), np.array([link]), np.array([STEP], np.int64))
     chunks = np.arange(36, dtype=np.int32)
     plain = overlap_trees(mesh, demand, model, Effort(), chunks, reserved).transfers
-    monkeypatch.setattr(list_schedule, "COMPILED", 0)
-    monkeypatch.setattr(trees, "COMPILED", 0)
+    choose_kernels(monkeypatch, True)
     monkeypatch.setattr(list_schedule, "BATCH", 7)
     compiled = overlap_trees(mesh, demand, model, Effort(), chunks, reserved).transfers
     for column in ("chunk", "link", "start", "reduce"):

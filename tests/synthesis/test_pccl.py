@@ -13,6 +13,7 @@ from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, Schedule, Transfers
+from tests.kernel_choice import choose_kernels
 from tests.support import (
     DEFAULT,
     MiB,
@@ -149,10 +150,10 @@ def test_compiled_code_finds_the_same(monkeypatch: pytest.MonkeyPatch, seed: int
     group = list(range(net.npu_count))
     triples = demand_of([(MiB, [i], [(i + k) % len(group) for k in (1, 2, 4)], Op.COPY) for i in group])
     for demand in [all_to_all(group)] + ([triples] if kind == "uniform" else []):
-        monkeypatch.setattr(module, "is_compiled", lambda kernel: False)
+        choose_kernels(monkeypatch, False)
         effort, compiled_effort = Effort(seed), Effort(seed)
         plain = plan(net, demand, effort)
-        monkeypatch.setattr(module, "is_compiled", lambda kernel: True)
+        choose_kernels(monkeypatch, True)
         assert same(plan(net, demand, compiled_effort), plain)
         assert compiled_effort.work.spent == effort.work.spent > 0
         assert same(plan(net, demand, Effort(seed, threads=3)), plain)
@@ -171,9 +172,9 @@ def test_compiled_code_finds_the_same_steps_on_any_network(data: st.DataObject):
     seed = data.draw(st.integers(0, 9))
     effort, compiled_effort = Effort(seed), Effort(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "is_compiled", lambda kernel: False)
+        choose_kernels(patch, False)
         plain = plan(network(n, links), demand, effort)
-        patch.setattr(module, "is_compiled", lambda kernel: True)
+        choose_kernels(patch, True)
         assert same(plan(network(n, links), demand, compiled_effort), plain)
         assert compiled_effort.work.spent == effort.work.spent
 
@@ -217,7 +218,7 @@ def test_search_asks_to_stop_between_batches(
 
     name, most = ("VISITS", 8 * net.link_count) if many_links else ("BATCH", 8)
     monkeypatch.setattr(f"collc.synthesis.pccl.planning_order.{name}", most)
-    monkeypatch.setattr(module, "is_compiled", lambda kernel: compiled)
+    choose_kernels(monkeypatch, compiled)
     with pytest.raises(NoSchedule):
         plan(net, all_to_all(list(range(16))), Effort(stop=stop))
     assert asked == 4

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
-from collc.synthesis.pccl import synthesizer as module
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op
@@ -22,6 +21,7 @@ from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from collc.verification.schedule_check import verify_schedule
+from tests.kernel_choice import choose_kernels
 from tests.support import MiB, demand_of, network
 
 RATES = [Fraction(2**30), Fraction(25 * 10**9), Fraction(50 * 2**30)]
@@ -134,7 +134,7 @@ def everyone_to_some(net: Network, chance: random.Random) -> Demand:
 @pytest.mark.parametrize("block", range(10))
 @pytest.mark.parametrize("compiled", [False, True])
 def test_switches_in_a_line_never_overflow(compiled: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "is_compiled", lambda kernel: compiled)
+    choose_kernels(monkeypatch, compiled)
     for seed in range(25 * block, 25 * block + 25):
         chance = random.Random(seed)
         net = chained(chance)
@@ -155,7 +155,7 @@ def test_compiled_code_finds_the_same(data: st.DataObject):
     found = []
     with pytest.MonkeyPatch.context() as patch:
         for compiled in (False, True):
-            patch.setattr(module, "is_compiled", lambda kernel, compiled=compiled: compiled)
+            choose_kernels(patch, compiled)
             schedule = join(solve(whole, lambda task: pccl(task, Effort()))).schedule
             assert schedule is not None
             found.append(schedule.transfers)

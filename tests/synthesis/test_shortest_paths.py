@@ -20,6 +20,7 @@ from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 from tests import support
+from tests.kernel_choice import choose_kernels
 from tests.synthesis.random_problems import random_module
 
 KIND = LinkKind(1_000_000, Fraction(10**9))
@@ -90,7 +91,7 @@ def test_trees_of_several_searches_are_one_schedule(monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_compiled_kernels_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = [bytes_of(seed) for seed in range(200)]
-    monkeypatch.setattr(shortest_paths, "COMPILED", 0)
+    choose_kernels(monkeypatch, True)
     assert [bytes_of(seed) for seed in range(200)] == plain
 
 

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
-from collc.synthesis.symmetric import all_gather as gather_module
-from collc.synthesis.symmetric import all_to_all as exchange_module
 from collc.synthesis.symmetric import find_group, representative, symmetric
 from collc.synthesis.symmetric.open_shop import balanced_sequences
 from collc.synthesis.tacos import tacos
@@ -25,6 +23,7 @@ from collc.ten.demand import Standard
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel, StepSchedule
 from collc.ten.transform import product, unwound
+from tests.kernel_choice import choose_kernels
 from tests.support import (
     DEFAULT,
     all_gather,
@@ -239,9 +238,8 @@ def test_compiled_searches_find_the_same(model: LinkModel, monkeypatch: pytest.M
         for make in (all_gather, all_to_all):
             demand = make(net.npus.tolist(), chunks=2)
             found: list[list[bytes]] = []
-            for least in (1 << 60, 1):
-                for module in (gather_module, exchange_module):
-                    monkeypatch.setattr(module, "COMPILED", least)
+            for compiled in (False, True):
+                choose_kernels(monkeypatch, compiled)
                 schedule = symmetric(task_of(net, demand, model), Effort())
                 check(net, demand, schedule)
                 rows = schedule.transfers

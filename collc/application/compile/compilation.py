@@ -19,7 +19,6 @@ from collc.application.compile.output_files import check_feasible, emits_of, fil
 from collc.application.compile.planning import BuildInput, Plan, plan_schedule
 from collc.application.compile.proofs import (
     MAX_TIME,
-    ScheduleLength,
     check_durations,
     check_limit,
     check_transfer_count,
@@ -270,9 +269,6 @@ def _with_plan(build: Build, plan: Plan) -> Build:
     return replace(build, given=given, plan=plan, report=report)
 
 
-# Steps
-
-
 def check_request(build: Build) -> Build:
     """Raise SourceError if durations, transfers or files make every schedule impossible."""
     check_durations(build.given.request)
@@ -353,12 +349,11 @@ def verify(build: Build) -> Build:
 def check_statements(build: Build) -> Build:
     """Check the comparisons of `verify` statements, and ask Z3 for the proofs that are wanted."""
     report, wanted = build.report, build.given.request.checks
-    length = ScheduleLength(report.time_ps or 0, report.bound_ps or 0, report.bound or "", report.steps)
     checks: dict[str, Outcome] = {}
     messages: list[Diagnostic] = []
     for request in wanted:
         if request.operator:
-            outcome, message = check_limit(request, length)
+            outcome, message = check_limit(request, report)
             checks[request.name] = "failed" if "failed" in (outcome, checks.get(request.name)) else "ok"
             messages += [message] if message else []
     build = build.with_outcomes(checks, messages)

@@ -172,10 +172,7 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
 
 
 def _synthesize(
-    given: BuildInput,
-    limit: SearchLimit,
-    work: Fraction = Fraction(1),
-    earlier: dict[str, list[float]] | None = None,
+    given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1), earlier: dict[str, list[float]] | None = None
 ) -> Module:
     """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`.
 
@@ -217,7 +214,12 @@ def _module_after(given: BuildInput, passes: Sequence[Pass], context: PassContex
     request, settings = given.request, given.settings
     confine = settings.passes is None and stays_in_groups(given.emits) and any(r.moves is None for r in request.runs)
     whole = Module(request.name, request.network, request.demand, given.link_model, relays=relays)
-    module = blank = confined_module(whole) if confine else whole
+    module = blank = whole
+    if confine and (network := network_of_groups(whole.network, whole.demand)) is not whole.network:
+        idle = len(whole.network.npus) - len(network.npus)
+        outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
+        note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
+        module = blank = replace(whole, network=network, notes=(*whole.notes, note))
     for step in passes:
         given.progress(None, f"running {step.name}")
         if confine and isinstance(step, Fixed):
@@ -253,17 +255,6 @@ def _check_complete(given: BuildInput, module: Module) -> None:
 
 _AROUND_OTHERS: Final = "pccl"
 """The synthesizer that plans each run around those before it, if planning all at once leaves the groups."""
-
-
-def confined_module(module: Module) -> Module:
-    """The module without NPUs and links that no run can use inside its group, with a note if there are any."""
-    network = network_of_groups(module.network, module.demand)
-    if network is module.network:
-        return module
-    idle = len(module.network.npus) - len(network.npus)
-    outside = f"{plural(idle, 'NPU')} outside the group" if idle else "links between groups"
-    note = f"{outside} cannot be used: the ranks of a file are the members of its run only"
-    return replace(module, network=network, notes=(*module.notes, note))
 
 
 def keep_inside(module: Module, synthesized: Module, context: PassContext) -> Module:
@@ -335,10 +326,7 @@ class BuildInput:
         return None if limit is None else float(limit)
 
     def context(
-        self,
-        stop: Callable[[], bool],
-        work: Fraction = Fraction(1),
-        earlier: dict[str, list[float]] | None = None,
+        self, stop: Callable[[], bool], work: Fraction = Fraction(1), earlier: dict[str, list[float]] | None = None
     ) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 

@@ -10,14 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from collc.application.compile.compile_report import Optimality, ShorterSchedule
+from collc.application.compile.compile_report import Optimality, ScheduleReport, ShorterSchedule
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceError, Span
 from collc.base.units import decimal, format_time, serialization_time
 from collc.emit.ten import write_ten
 from collc.source.program import CheckRequest, ScheduleRequest
-from collc.ten.demand import Run
 from collc.ten.module import Module
 
 PROOF_SECONDS: Final = 60.0
@@ -39,12 +38,7 @@ class Proofs:
     optimal: Optimality | None = None
 
 
-def prove(
-    module: Module,
-    wanted: Mapping[str, Span | None],
-    settings: Settings,
-    progress: Progress,
-) -> Proofs:
+def prove(module: Module, wanted: Mapping[str, Span | None], settings: Settings, progress: Progress) -> Proofs:
     """Make the proofs that a program or the settings ask for.
 
     wanted: the names in `verify` statements with their places; "optimal" and "proved" ask for proofs. `settings.prove`
@@ -90,11 +84,7 @@ def _write_certificate(
 
 
 def _prove_optimal(
-    module: Module,
-    wanted: Mapping[str, Span | None],
-    settings: Settings,
-    timeout: float,
-    progress: Progress,
+    module: Module, wanted: Mapping[str, Span | None], settings: Settings, timeout: float, progress: Progress
 ) -> Proofs:
     """Whether no schedule is shorter: a lower bound is met, or Z3 shows it within `timeout` seconds.
 
@@ -189,7 +179,12 @@ _HINT: Final = "look at the units of bandwidths, latencies and sizes"
 def check_durations(request: ScheduleRequest) -> None:
     """Raise SourceError C0204 if a path through all devices could take longer than MAX_PATH."""
     network = request.network
-    largest = max((_largest(run) for run in request.demand.runs), default=0)
+    largest = 0
+    for run in request.demand.runs:
+        if run.standard is not None and len(run.pattern) > LISTED:  # equal blocks
+            largest = max(largest, -(-run.standard.size // len(run.group)))
+        else:
+            largest = max(largest, int(run.pattern.expand().size.max(initial=0)))
     used: list[int] = np.unique(network.kind).tolist()
     durations = [
         kind.latency + serialization_time(largest, kind.bandwidth)
@@ -217,13 +212,6 @@ def check_transfer_count(request: ScheduleRequest) -> None:
         raise SourceError(Diagnostic("S0203", message, request.span, hint=hint))
 
 
-def _largest(run: Run) -> int:
-    """Bytes of the largest chunk of a run; of a large pattern of equal blocks, of the largest block."""
-    if run.standard is not None and len(run.pattern) > LISTED:
-        return -(-run.standard.size // len(run.group))
-    return int(run.pattern.expand().size.max(initial=0))
-
-
 def too_long(request: ScheduleRequest) -> SourceError:
     """The error C0204 for a schedule that takes longer than MAX_TIME."""
     message = f"transfers on '{request.network.name}' take longer than {MAX_TIME // 10**12 // 86400} days"
@@ -240,47 +228,34 @@ _COMPARE: Final[dict[str, Callable[[Fraction, Fraction], bool]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleLength:
-    """How long a schedule is, and its lower bound.
-
-    time_ps, bound_ps: picoseconds. bound: what sets the lower bound. steps: None if there are no steps.
-    """
-
-    time_ps: int
-    bound_ps: int
-    bound: str
-    steps: int | None
-
-
-def check_limit(request: CheckRequest, length: ScheduleLength) -> tuple[Outcome, Diagnostic | None]:
+def check_limit(request: CheckRequest, report: ScheduleReport) -> tuple[Outcome, Diagnostic | None]:
     """Whether the comparison holds for a schedule, and the message (C0101, C0102) if it does not."""
-    if request.name == "steps" and length.steps is None:
+    if request.name == "steps" and report.steps is None:
         message = "'steps' cannot be checked: links, chunks or their times differ, so this schedule has no steps"
         return "failed", Diagnostic("C0101", message, request.span, hint="ask for a time: 'verify time <= 100us'")
     if request.name == "steps":
-        actual, limit, shown, noun = Fraction(length.steps or 0), request.limit, str, "the number of steps"
+        actual, limit, shown, noun = Fraction(report.steps or 0), request.limit, str, "the number of steps"
     else:
-        base = length.bound_ps if request.of_bound else 1
-        actual, limit, shown, noun = Fraction(length.time_ps), request.limit * base, format_time, f"the {request.name}"
+        limit = request.limit * ((report.bound_ps or 0) if request.of_bound else 1)
+        actual, shown, noun = Fraction(report.time_ps or 0), format_time, f"the {request.name}"
     if _COMPARE[request.operator](actual, limit):
         return "ok", None
-    bound = format_time(length.bound_ps)
+    bound = format_time(report.bound_ps or 0)
     comparison = f"{shown(int(actual))} is not {request.operator} {shown(limit)}"
     if request.of_bound:
         comparison += f" ({decimal(request.limit)} x the bound of {bound})"
     message = f"{noun} violates its limit: {comparison}"
-    note = Note(f"no schedule can take less than {bound} ({length.bound})")
-    return "failed", Diagnostic("C0102", message, request.span, (note,), _hint(request, length, limit))
+    note = Note(f"no schedule can take less than {bound} ({report.bound})")
+    return "failed", Diagnostic("C0102", message, request.span, (note,), _hint(request, report, limit))
 
 
-def _hint(request: CheckRequest, length: ScheduleLength, limit: Fraction) -> str:
+def _hint(request: CheckRequest, report: ScheduleReport, limit: Fraction) -> str:
     """What to try; it depends on whether any schedule can meet the limit."""
     if request.operator in (">", ">=", "!="):
         return "relax the limit"
-    least = Fraction(length.bound_ps)
+    least = Fraction(report.bound_ps or 0)
     if request.name == "steps":
-        least = Fraction(-(-length.bound_ps * (length.steps or 0) // max(1, length.time_ps)))
+        least = Fraction(-(-(report.bound_ps or 0) * (report.steps or 0) // (report.time_ps or 1)))
     if least > limit or (least == limit and request.operator == "<"):
         return "no schedule can meet it: allow more time or steps, less data, or faster links"
     return "try more trials or another synthesizer, or relax the limit"

@@ -11,7 +11,7 @@ import numpy as np
 from collc.graph.cycles import cycle_through_all
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int32Array
-from collc.ten.demand import ChunkTable, Run, Standard
+from collc.ten.demand import Run
 from collc.ten.network import Network
 
 RINGS: Final = ("ring", "bidirectional_ring")
@@ -40,7 +40,14 @@ def along_links(network: Network, run: Run, sends: AlgorithmSends, name: str, fi
     ranks = replace(
         sends, chunk=sends.chunk - np.int32(first_chunk), source=rank_of[sends.source], target=rank_of[sends.target]
     )
-    other = in_ring_order(ranks, run.standard, run.pattern.expand(), order)
+    # What rank p did, rank order[p] does, for the blocks of these ranks.
+    rank, table = np.array(order, np.int32), run.pattern.expand()
+    blocks = run.standard.shape.indices
+    index = table.index.copy()
+    index[:, :blocks] = rank[index[:, :blocks]]
+    number_of = {tuple(row): number for number, row in enumerate(table.index.tolist())}
+    chunk: Int32Array = np.array([number_of[tuple(row)] for row in index.tolist()], np.int32)
+    other = replace(ranks, chunk=chunk[ranks.chunk], source=rank[ranks.source], target=rank[ranks.target])
     return other.renumber(run.group, first_chunk)
 
 
@@ -101,17 +108,3 @@ def _coordinates(network: Network, group: Sequence[int]) -> list[tuple[int, ...]
             ]
             return [tuple(int(k) for k in row) for row in zip(*columns, strict=True)]
     return [()] * len(group)
-
-
-def in_ring_order(sends: AlgorithmSends, standard: Standard, table: ChunkTable, order: list[int]) -> AlgorithmSends:
-    """The statements with other ranks: what rank p did, rank order[p] does, for the blocks of these ranks.
-
-    sends: between ranks, of chunks from 0. table: the chunks of the run.
-    """
-    rank = np.array(order, np.int32)
-    blocks = standard.shape.indices
-    index = table.index.copy()
-    index[:, :blocks] = rank[index[:, :blocks]]
-    number_of = {tuple(row): number for number, row in enumerate(table.index.tolist())}
-    chunk: Int32Array = np.array([number_of[tuple(row)] for row in index.tolist()], np.int32)
-    return replace(sends, chunk=chunk[sends.chunk], source=rank[sends.source], target=rank[sends.target])

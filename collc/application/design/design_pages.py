@@ -93,9 +93,6 @@ def _measure(problem: DesignProblem, row: Row) -> tuple[str, Callable[[float], s
     return "limit, relative to that of the design", number_label, 1 / row.limit
 
 
-# Pictures
-
-
 def _label(choice: Alternative) -> str:
     return choice.name if choice.allowed else f"{choice.name} (not allowed)"
 
@@ -148,9 +145,6 @@ def performance_picture(subject: DesignSubject) -> Picture | None:
     """The performance per cost over equal bandwidths, over budgets."""
     title, label = "Performance per cost over equal bandwidths", "time * cost of equal / time * cost"
     return _ratios(subject, title, label, lambda choice: choice.performance_per_cost)
-
-
-# The section
 
 
 def design_section(subject: DesignSubject) -> Section:

@@ -46,10 +46,7 @@ _LIKE_A_RING: Final = "timed and priced like a ring, as if all links of an NPU w
 
 
 def solve_designs(
-    source: Path | SourceFile,
-    definitions: Mapping[str, str],
-    only: str | None = None,
-    output: Path = Path(),
+    source: Path | SourceFile, definitions: Mapping[str, str], only: str | None = None, output: Path = Path()
 ) -> DesignsReport:
     """Solve all designs of a program, or the one named `only`. Errors that concern one design are in its report.
 

@@ -145,9 +145,6 @@ def file_times(
     return times
 
 
-# The file beside its schedule
-
-
 def simulated_file(path: Path, kind: Runtime, network: Network, demand: Demand, options: MscclOptions) -> Simulation:
     """The file of a demand on a network, for the buffer of the demand, as `collc simulate` does it.
 
@@ -269,37 +266,29 @@ def _other_times(module: Module, standard: Standard, kind: Runtime, announce: An
         found[f"NCCL's {shape}"] = nccl_times(module.network, standard.kind, shape, SIZES, costs, root)
     if len(module.network.npus) > MOST_NPUS:
         return found
+    run = module.demand.runs[0]
+    table = run.pattern.expand()
     for size in PLANNED:
         announce(f"auto for {format_bytes(size)}")
         try:
-            other = _plan_for_size(module, standard, size)
-            for protocol, times in _times_with_protocols(other, kind).items():
-                found[f"auto for {format_bytes(size)} ({protocol})"] = times
+            # As many chunks, of another size.
+            sizes = np.maximum(1, -(-table.size * size // standard.size))
+            part = replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size))
+            blank = Module(module.name, module.network, Demand((part,)), module.model, relays=True)
+            context = PassContext()
+            other = Invert().run(Synthesize("auto").run(blank, context), context)
+            of_plan: dict[str, Times] = {}
+            with tempfile.TemporaryDirectory(prefix="collc-") as folder:
+                path = Path(folder) / "file"
+                for number, cost in enumerate(costs_of(kind, costs)):
+                    if kind == "mscclpp" or not number:  # a plan of packets is another program
+                        write_file(other, MscclOptions(protocol=Protocol(cost.name)), kind, path)
+                    file = read_tasks(path, module.network, kind, cost.name)
+                    times = file_times(SIZES, module.network, file, cost, kind)
+                    of_plan[f"auto for {format_bytes(size)} ({cost.name})"] = times
+            found |= of_plan
         except CollcError:  # what auto found has no such file
             continue
-    return found
-
-
-def _plan_for_size(module: Module, standard: Standard, size: int) -> Module:
-    """What `auto` finds for another size of the buffer, in as many chunks."""
-    run = module.demand.runs[0]
-    table = run.pattern.expand()
-    sizes = np.maximum(1, -(-table.size * size // standard.size))
-    demand = Demand((replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size)),))
-    blank = Module(module.name, module.network, demand, module.model, relays=True)
-    context = PassContext()
-    return Invert().run(Synthesize("auto").run(blank, context), context)
-
-
-def _times_with_protocols(module: Module, kind: Runtime) -> dict[str, Times]:
-    with tempfile.TemporaryDirectory(prefix="collc-") as folder:
-        path = Path(folder) / "file"
-        found: dict[str, Times] = {}
-        for cost in costs_of(kind, DEFAULT_COSTS.values()):
-            if kind == "mscclpp" or not found:  # a plan of packets is another program
-                write_file(module, MscclOptions(protocol=Protocol(cost.name)), kind, path)
-            file = read_tasks(path, module.network, kind, cost.name)
-            found[cost.name] = file_times(SIZES, module.network, file, cost, kind)
     return found
 
 

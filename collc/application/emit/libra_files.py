@@ -15,7 +15,6 @@ from collc.graph.coordinates import with_axes
 from collc.source.elaboration.designs import default_prices
 from collc.source.program import EmitRequest
 from collc.ten.demand import Demand
-from collc.ten.module import Module
 from collc.ten.network import Network
 
 if TYPE_CHECKING:
@@ -23,14 +22,30 @@ if TYPE_CHECKING:
 
 
 def emit_libra(emission: Emission) -> WrittenFile:
-    """Write the design that asks for the fastest network for a schedule. Raises as `check_dimensions` does."""
-    write_beside(model_of_schedule(emission.module), emission.destination.path, emission.destination.draft)
+    """Write the design that asks for the fastest network for a schedule, with the bandwidth per NPU that its own has.
+
+    Raises as `check_dimensions` does.
+    """
+    from collc.design.optimize import optimum
+    from collc.design.training_time import schedule_problem
+    from collc.emit.libra.solver_files import LibraModel
+
+    module, prices = emission.module, default_prices()
+    check_dimensions(module.network, module.demand, {})
+    assert module.schedule is not None
+    problem, row = schedule_problem(with_axes(module.network), module.demand, module.schedule, prices)
+    best, parts = optimum(problem), (problem.dimensions, problem.time, (row,), None, "time")
+    model = LibraModel(module.name, *parts, best.bandwidth, best.time, best.cost, prices)
+    write_beside(model, emission.destination.path, emission.destination.draft)
     return WrittenFile()
 
 
 def check_dimensions(network: Network, _demand: Demand, _options: Mapping[str, OptionValue]) -> None:
     """Raise SourceError E0921 for a network whose dimensions are not known."""
-    network_with_dimensions(network)
+    if not with_axes(network).axes:
+        hint = "products such as ring(4, ...) * switched(8, ...), meshes and tori have dimensions"
+        message = f"the dimensions of '{network.name}' are not known"
+        raise SourceError(Diagnostic("E0921", message, hint=hint))
 
 
 def write_libra(model: LibraModel, emit: EmitRequest, output: Path, draft: Draft) -> None:
@@ -44,31 +59,3 @@ def write_beside(model: LibraModel, main_file: Path, draft: Draft) -> None:
 
     for file, text in libra_files(model).items():
         draft.new(main_file.parent / file).write_text(text, encoding="utf-8", newline="\n")
-
-
-def network_with_dimensions(network: Network) -> Network:
-    """The network with its dimensions as `axes`. Raises SourceError E0921 if they are not known."""
-    found = with_axes(network)
-    if not found.axes:
-        hint = "products such as ring(4, ...) * switched(8, ...), meshes and tori have dimensions"
-        message = f"the dimensions of '{network.name}' are not known"
-        raise SourceError(Diagnostic("E0921", message, hint=hint))
-    return found
-
-
-def model_of_schedule(module: Module) -> LibraModel:
-    """The design that asks for the fastest network for a schedule, with the bandwidth per NPU that its own has.
-
-    Raises SourceError as `network_with_dimensions` does.
-    """
-    from collc.design.optimize import optimum
-    from collc.design.training_time import schedule_problem
-    from collc.emit.libra.solver_files import LibraModel
-
-    network, schedule = network_with_dimensions(module.network), module.schedule
-    assert schedule is not None
-    prices = default_prices()
-    problem, row = schedule_problem(network, module.demand, schedule, prices)
-    best = optimum(problem)
-    dimensions, time = problem.dimensions, problem.time
-    return LibraModel(module.name, dimensions, time, (row,), None, "time", best.bandwidth, best.time, best.cost, prices)

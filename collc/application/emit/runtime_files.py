@@ -1,7 +1,8 @@
-"""MSCCL files and MSCCL++ plans: a file for each run, read back and checked before it gets its name."""
+"""MSCCL files, MSCCL++ plans and Chakra traces: written, read back and checked before they get their names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from collc.application.verify.file_verification import verify_traces
 from collc.base.diagnostics import Diagnostic, Note, SourceError
 from collc.base.options import OptionValue
 from collc.base.wording import plural
+from collc.emit.chakra import write_chakra
 from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine
 from collc.msccl.options import MscclOptions, msccl_options
 from collc.ten.demand import Demand, Op
@@ -167,7 +170,13 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
 
     found = communicators_of(network, demand, joint=options.custom)
     if options.best_known:
-        _check_standard(found)
+        for one in found:
+            runs = one.demand.runs
+            if len(runs) > 1 or any(run.standard is None for run in runs):
+                names = " and ".join(dict.fromkeys(run.collective for run in runs))
+                message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
+                hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
+                raise SourceError(Diagnostic("M0119", message, hint=hint))
     for communicator in found:
         try:
             (precheck_plan if plan else precheck)(communicator.network, communicator.demand, options)
@@ -180,22 +189,8 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
         _check_paths_inside(network, demand)
 
 
-def _check_standard(found: Sequence[Communicator]) -> None:
-    """Raise SourceError M0119 if a file is of no standard collective: nothing is known to compare it with."""
-    for one in found:
-        runs = one.demand.runs
-        if len(runs) > 1 or any(run.standard is None for run in runs):
-            names = " and ".join(dict.fromkeys(run.collective for run in runs))
-            message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
-            hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
-            raise SourceError(Diagnostic("M0119", message, hint=hint))
-
-
 def _for_runs(
-    module: Module,
-    options: MscclOptions,
-    destination: Destination,
-    write: Callable[[Module, int | None], WrittenFile],
+    module: Module, options: MscclOptions, destination: Destination, write: Callable[[Module, int | None], WrittenFile]
 ) -> WrittenFile:
     """The files of all runs. write: writes those of one run, whose number is in their names unless it is None."""
     from collc.msccl.communicators import communicators_of, rank_names
@@ -272,3 +267,14 @@ def _check_paths_inside(network: Network, demand: Demand) -> None:
         message = f"only NPUs outside the group of run {number} lead from {ends}, and its file has no rank for them"
         hint = 'add these to the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
         raise SourceError(Diagnostic("M0115", message, hint=hint))
+
+
+def emit_chakra(emission: Emission) -> WrittenFile:
+    """Write Chakra traces, read them back and check them. Raises what `write_chakra` raises."""
+    module, name = emission.module, emission.module.name
+    emission.announce("writing Chakra traces")
+    folder = emission.destination.new_folder(rf"(?:{re.escape(name)}|workload)\.\d+\.et|network\.yml|system\.json")
+    notes = write_chakra(module, name, folder)
+    emission.announce("reading the traces back and checking them")
+    report = verify_traces(folder / name, demand=(module.demand, module.network))
+    return WrittenFile(dict(report.checks), tuple(notes), report.diagnostics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +28,7 @@ from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of,
 from collc.machines.machine import LinkKind, Machine, with_domains
 from collc.machines.program import program_text
 from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, option_error, usage_error
+from collc.source.formatting.format import format_source
 
 FABRICS: Final = ("rails", "switch")
 """Fabrics that need no file."""
@@ -55,15 +56,19 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in read]
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     origin = f"Imported by 'collc import' from {phrase(shown)}."
-    for path in options.files:
-        if path.name == "topology.conf" and path.with_name("topology.yaml").exists():
-            remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
+    unread = [one for one in options.files if one.name == "topology.conf" and one.with_name("topology.yaml").exists()]
+    for path in unread:
+        remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
     if not files and options.fabric is None:
         raise usage_error("no file to import", "as in: collc import nccl topo.xml")
     if whole is not None and whole.kind.describes == "network":
         machine = whole.read(options)
         if isinstance(machine, str):
-            return _program_of_expression(machine, options, origin)
+            if options.definitions:
+                hint = "the network file gives all rates and latencies"
+                raise usage_error(f"no link of this machine is called '{next(iter(options.definitions))}'", hint)
+            head = f"# {origin}\n# Bandwidths are GiB/s, as ASTRA-sim counts.\nimport std.topologies\n\n"
+            return format_source(SourceFile(options.name, f"{head}topology {options.name} = {machine}\n"))
         assert isinstance(machine, Machine)
     else:
         machine = _machine_of_nodes(options, files)
@@ -73,10 +78,10 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
         raise usage_error(f"no rate or latency of this machine is called '{unknown}'", hint)
     if not options.measured:
         return program_text(machine, options.name, origin)
-    links = read_measured(options.measured, options.output)
-    for text in links.remarks(machine.kinds):
+    paths, values = _read_measured(options.measured, options.output)
+    for text in _remarks(values, machine.kinds):
         remark(text)
-    return program_text(machine, options.name, origin, links.paths, links.values)
+    return program_text(machine, options.name, origin, paths, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +108,6 @@ def _open_named(text: str) -> _File:
     """The file of KIND:FILE, or FILE."""
     kind, sign, path = text.partition(":")
     return _open(kind, Path(path)) if sign and kind in import_kinds() else _open(None, Path(text))
-
-
-def _program_of_expression(expression: str, options: ImportOptions, origin: str) -> str:
-    from collc.source.formatting.format import format_source
-
-    lines = [f"# {origin}", "# Bandwidths are GiB/s, as ASTRA-sim counts.", "import std.topologies", ""]
-    text = "\n".join([*lines, f"topology {options.name} = {expression}", ""])
-    if options.definitions:
-        name = next(iter(options.definitions))
-        hint = "the network file gives all rates and latencies"
-        raise usage_error(f"no link of this machine is called '{name}'", hint)
-    return format_source(SourceFile(options.name, text))
 
 
 def _machine_of_nodes(options: ImportOptions, files: Sequence[_File]) -> Machine:
@@ -259,39 +252,27 @@ def _plain_host(options: ImportOptions, *, in_domain: bool = False) -> Host:
     return Host(tuple(gpus), tuple(nics), assumed_pcie="not in the file")
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredLinks:
-    """The lets of files of `collc calibrate`.
-
-    paths: as the program imports them. values: picoseconds and bytes per second, by name.
-    """
-
-    paths: tuple[str, ...]
-    values: dict[str, Fraction]
-
-    def remarks(self, kinds: tuple[LinkKind, ...]) -> list[str]:
-        """Remarks on values measured over 20 % off the nominal ones. Raises UsageError U0150 for lets of no link."""
-        names = [name for kind in kinds for name in (f"{kind.name}_bandwidth", f"{kind.name}_latency")]
-        for name in self.values:
-            if name not in names:
-                hint = f"the links of this machine are {phrase([kind.name for kind in kinds])}: collc calibrate --name"
-                raise usage_error(f"'{name}' is measured, but no link of this machine has that name", hint)
-        found: list[str] = []
-        for kind in kinds:
-            rate, time = kind.rate * kind.times, kind.latency * 10**12
-            pairs = ((f"{kind.name}_bandwidth", rate, format_rate), (f"{kind.name}_latency", time, format_time))
-            for name, nominal, text in pairs:
-                measured = self.values.get(name)
-                if measured is not None and abs(measured - nominal) > nominal / 5:
-                    share = f"{abs(float(measured / nominal) - 1):.0%}" if nominal else "far"
-                    more = "more" if measured > nominal else "less"
-                    found.append(f"{name}: measured {text(measured)}, nominal {text(nominal)} ({share} {more})")
-        return found
+def _remarks(values: Mapping[str, Fraction], kinds: tuple[LinkKind, ...]) -> Iterator[str]:
+    """Remarks on values measured over 20 % off the nominal ones. Raises UsageError U0150 for lets of no link."""
+    nominal: dict[str, tuple[Fraction, Callable[[Fraction], str]]] = {}
+    for kind in kinds:
+        nominal[f"{kind.name}_bandwidth"] = kind.rate * kind.times, format_rate
+        nominal[f"{kind.name}_latency"] = kind.latency * 10**12, format_time
+    if unknown := next((name for name in values if name not in nominal), ""):
+        hint = f"the links of this machine are {phrase([kind.name for kind in kinds])}: collc calibrate --name"
+        raise usage_error(f"'{unknown}' is measured, but no link of this machine has that name", hint)
+    for name, (said, text) in nominal.items():
+        measured = values.get(name)
+        if measured is not None and abs(measured - said) > said / 5:
+            share = f"{abs(float(measured / said) - 1):.0%}" if said else "far"
+            more = "more" if measured > said else "less"
+            yield f"{name}: measured {text(measured)}, nominal {text(said)} ({share} {more})"
 
 
-def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks:
-    """Read files of `collc calibrate`. output: the program that will import them.
+def _read_measured(files: tuple[Path, ...], output: Path | None) -> tuple[tuple[str, ...], dict[str, Fraction]]:
+    """The paths of files of `collc calibrate`, as `output`, the program that will import them, names them; and values.
 
+    Values are picoseconds and bytes per second, by name.
     Raises SourceError for errors of the files, UsageError U0150 if one has something else than lets of a time or
     rate, or a let occurs twice.
     """
@@ -313,4 +294,4 @@ def read_measured(files: tuple[Path, ...], output: Path | None) -> MeasuredLinks
                 raise UsageError(Diagnostic("U0150", message, node.span))
             values[name] = node.value.value
     folder = Path() if output is None else output.parent
-    return MeasuredLinks(tuple(Path(os.path.relpath(path, folder)).as_posix() for path in files), values)
+    return tuple(Path(os.path.relpath(path, folder)).as_posix() for path in files), values

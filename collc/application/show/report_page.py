@@ -93,11 +93,8 @@ def report_of_schedule(report: ScheduleReport, network: Network, progress: Progr
     a module.
     """
     made = {name: outcome for name, outcome in report.checks.items() if outcome != "skipped"}
-    subject = subject_of_report(replace(report, checks=made), network, progress)
+    subject = subject_of_schedule(report.kept_module(), replace(report, checks=made), network, progress)
     return report_page(report.name, [subject_section(subject)])
-
-
-# Panels
 
 
 def _summary(subject: Subject) -> list[Block]:
@@ -251,31 +248,32 @@ class Subject:
         return [name for name, outcome in self.checks.items() if outcome == "failed"]
 
 
-def subject_of_report(report: ScheduleReport, network: Network, progress: Progress | None) -> Subject:
-    """The subject of a schedule that was compiled and kept. Raises ValueError if it was not.
+def subject_of_schedule(
+    module: Module, report: ScheduleReport | FileReport, network: Network, progress: Progress | None
+) -> Subject:
+    """The subject of a module and its report.
 
     network: of the program, whose switches the schedule may have replaced. progress: None without alternatives.
     """
-    subject = _subject_of(report.kept_module(), network, report.as_json(), report.checks, report.notes, progress)
-    return replace(subject, messages=report.diagnostics, ranks=report.ranks)
+    from collc.pictures.link_use import use_of_schedule
 
-
-def subject_of_module(module: Module, report: FileReport, progress: Progress | None) -> Subject:
-    """The subject of a module and its checks. progress: None without alternatives."""
-    subject = _subject_of(module, module.network, report.summary, report.checks, module.notes, progress)
-    return replace(subject, messages=report.diagnostics, reasons=report.skipped)
-
-
-def _subject_of(
-    module: Module,
-    network: Network,
-    numbers: Mapping[str, Any],
-    checks: Mapping[str, str],
-    notes: Sequence[str],
-    progress: Progress | None,
-) -> Subject:
-    """The subject of a module. numbers: its time, bounds and steps, as in `verify --json` and `compile --json`."""
-    use, reason = _use_of(module)
+    checks, notes = report.checks, module.notes
+    reasons: Mapping[str, str] = {}
+    ranks: tuple[RunRanks, ...] = ()
+    numbers: dict[str, Any]
+    if isinstance(report, FileReport):
+        numbers, reasons = dict(report.summary), report.skipped
+    else:
+        numbers, ranks, notes = report.as_json(), report.ranks, report.notes
+    use, reason = None, "there is no schedule"
+    if module.schedule is not None and len(module.schedule) > MOST_LISTED:
+        count = len(module.schedule)
+        reason = f"{count} transfers are too many to draw; the network and the checks are shown"
+    elif module.schedule is not None:
+        try:
+            use, reason = use_of_schedule(module), ""
+        except ValueError as error:
+            reason = str(error)
     bounds: list[tuple[str, str, str, str]] = []
     time = numbers.get("time_ps")
     for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
@@ -292,7 +290,10 @@ def _subject_of(
         facts=_facts(module, numbers, checks.get("congestion_free") == "failed"),
         checks=checks,
         bounds=tuple(bounds),
-        notes=(*notes, reason) if reason else tuple(notes),
+        reasons=reasons,
+        messages=report.diagnostics,
+        notes=(*notes, reason) if reason else notes,
+        ranks=ranks,
         network=module.network,
         use=use,
         alternatives=alternatives,
@@ -332,20 +333,6 @@ def subject_of_program(
         use=use,
         threadblocks=threadblocks,
     )
-
-
-def _use_of(module: Module) -> tuple[LinkUse | None, str]:
-    """When links carry what; or None and why that is not known."""
-    from collc.pictures.link_use import use_of_schedule
-
-    if module.schedule is None:
-        return None, "there is no schedule"
-    if len(module.schedule) > MOST_LISTED:
-        return None, f"{len(module.schedule)} transfers are too many to draw; the network and the checks are shown"
-    try:
-        return use_of_schedule(module), ""
-    except ValueError as error:
-        return None, str(error)
 
 
 def _module_summary(module: Module) -> str:

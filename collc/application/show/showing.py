@@ -16,9 +16,8 @@ from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.application.show.report_page import (
     Subject,
     report_page,
-    subject_of_module,
     subject_of_program,
-    subject_of_report,
+    subject_of_schedule,
     subject_section,
 )
 from collc.base.atomic_files import open_draft
@@ -113,14 +112,13 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
         if settings.svg is not None:
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
-            texts[settings.png] = _png(picture, settings)
+            from collc.pictures.picture import png_of
+
+            texts[settings.png] = png_of(picture, settings.theme)
     with open_draft("name another file with -o, --svg or --png") as draft:
         for written, text in texts.items():
             draft.new(written).write_bytes(text)
         return Shown(subjects, designs, tuple(draft.publish()))
-
-
-# Single pictures
 
 
 def _picture(
@@ -147,21 +145,6 @@ def _picture(
     return picture
 
 
-def _png(picture: Picture, settings: ShowSettings) -> bytes:
-    from collc.pictures.picture import MissingConverter, MissingFonts, png_of
-
-    try:
-        return png_of(picture, settings.theme)
-    except MissingConverter as error:
-        hint = "install it with: python -m pip install 'collc[png]', or write --svg"
-        raise UsageError(Diagnostic("U0137", "a PNG file needs the package resvg-py", hint=hint)) from error
-    except MissingFonts as error:
-        hint = "install one, such as the package fonts-dejavu-core of Debian, or write --svg"
-        raise UsageError(Diagnostic("U0137", "a PNG file needs a font, and the system has none", hint=hint)) from error
-
-
-# Subjects
-
 Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
 """The schedules of a file, or the file itself, and the designs of a program."""
 
@@ -175,7 +158,8 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
     progress(None, f"checking {path.name}")
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
-    return (subject_of_module(module, checked, progress if settings.needs_alternatives else None),), ()
+    compared = progress if settings.needs_alternatives else None
+    return (subject_of_schedule(module, checked, module.network, compared),), ()
 
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
@@ -250,6 +234,5 @@ def _schedule_subjects(
             report = build_schedule(BuildInput(replace(request, emits=emits), own, phase))
             if report.module is None:
                 CompileReport((report,)).raise_if_failed()
-            yield subject_of_report(
-                replace(report, files=()), request.network, phase if settings.needs_alternatives else None
-            )
+            compared = phase if settings.needs_alternatives else None
+            yield subject_of_schedule(report.kept_module(), replace(report, files=()), request.network, compared)

@@ -18,7 +18,7 @@ from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.textbook import hierarchical_shape, textbook_sends
 from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.demand import Demand, Run, Standard
+from collc.ten.demand import Run, Standard
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule
@@ -121,23 +121,18 @@ def standard_of(run: Run) -> Standard:
 def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Module:
     """The module of an algorithm whose messages queue. Raises CollcError if it is for other collectives."""
     network, demand = blank.network, blank.demand
-    runs = {
-        number: (_statements(network, demand, number, standard, name), None)
-        for number, standard in enumerate(standards)
-    }
+    library = StandardAlgorithms()
+    runs: dict[int, tuple[AlgorithmSends, None]] = {}
+    for number, (run, standard) in enumerate(zip(demand.runs, standards, strict=True)):
+        if name not in library.names(standard.kind):
+            raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
+        if name == "hierarchical" and not hierarchical_shape(network, len(run.group)):
+            raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
+        sends = textbook_sends(library, network, demand, number, name)
+        if name in RINGS:
+            sends = along_links(network, run, sends, name, int(demand.first_chunk[number]))
+        runs[number] = (sends, None)
     messages = sum(len(sends) for sends, _ in runs.values())
     if messages > MOST_MESSAGES:
         raise CheckFailed(Diagnostic("S0201", f"left out: {messages} messages, more than {MOST_MESSAGES}"))
     return blank.with_schedule(RowSchedule(blank.model, lay_out_queued(network, demand, runs, blank.model)), name)
-
-
-def _statements(network: Network, demand: Demand, number: int, standard: Standard, name: str) -> AlgorithmSends:
-    """The statements of a run, between NPUs."""
-    run = demand.runs[number]
-    library = StandardAlgorithms()
-    if name not in library.names(standard.kind):
-        raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
-    if name == "hierarchical" and not hierarchical_shape(network, len(run.group)):
-        raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
-    sends = textbook_sends(library, network, demand, number, name)
-    return along_links(network, run, sends, name, int(demand.first_chunk[number])) if name in RINGS else sends

@@ -79,9 +79,6 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     return report
 
 
-# Traces
-
-
 def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate Chakra traces. Raises as `simulate_file` does."""
     from collc.chakra.messages import deadlock, matched_messages, trace_tasks, waiting_cycle
@@ -91,18 +88,22 @@ def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationRepor
     network = _network_of(path, settings)
     traces = read_traces(path)
     timing = settings.timing()
-    graph = trace_tasks(traces, network, timing.unit)
     try:
-        found = simulate(network, graph, timing)
+        found = _simulate(path, network, lambda: trace_tasks(traces, network, timing.unit), timing)
     except Deadlock as error:
         raise deadlock(traces, waiting_cycle(traces, *matched_messages(traces))) from error
+    workload = Workload(*workload_beside(path, traces.ranks))
+    return SimulationReport(path, "chakra", settings.model, settings.astra, workload, found)
+
+
+def _simulate(path: Path, network: Network, make_tasks: Callable[[], TaskGraph], timing: Timing) -> Simulation:
+    """The simulation of the tasks of a file. Raises Deadlock and NoRoute, SourceError as `simulate_file` does."""
+    try:
+        return simulate(network, make_tasks(), timing)
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
         raise no_rates(network) from error
-    return SimulationReport(
-        path, "chakra", settings.model, settings.astra, Workload(*workload_beside(path, traces.ranks)), found
-    )
 
 
 def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
@@ -148,16 +149,12 @@ def _simulate_runtime_file(
         message = f"{path} is for {ranks} GPUs, but {network.name} has {len(network.npus)} NPUs"
         raise SourceError(Diagnostic("X0510", message))
     try:
-        simulation = simulate(network, make_tasks(), settings.timing())
+        simulation = _simulate(path, network, make_tasks, settings.timing())
     except NoRoute as error:
         ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another forever")) from error
-    except OverflowError as error:
-        raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
-    except ValueError as error:
-        raise no_rates(network) from error
     known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
     workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
     return SimulationReport(path, kind, settings.model, settings.astra, workload, simulation)
@@ -180,9 +177,6 @@ def _network_of(path: Path, settings: SimulationSettings) -> Network:
     return named_network(settings.on, settings.definitions)
 
 
-# Schedules
-
-
 def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, str]) -> tuple[Module, Network]:
     """The module of one schedule of a program, and the network that the program says; nothing is written.
 
@@ -202,26 +196,22 @@ def compiled_module(path: Path, schedule: str | None, definitions: Mapping[str, 
 
 def simulate_program(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate a schedule of a program. Raises as `simulate_file` does."""
-    _refuse_network(path, settings)
-    return _simulate_schedule(path, compiled_module(path, settings.schedule, settings.definitions)[0], settings)
+    return _simulate_schedule(path, lambda: compiled_module(path, settings.schedule, settings.definitions)[0], settings)
 
 
 def simulate_ten(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate a `.ten` file. Raises as `simulate_file` does."""
     from collc.ten.binary import read_module
 
-    _refuse_network(path, settings)
-    return _simulate_schedule(path, read_module(path), settings)
+    return _simulate_schedule(path, lambda: read_module(path), settings)
 
 
-def _refuse_network(path: Path, settings: SimulationSettings) -> None:
-    """Raise UsageError U0131 if the settings name a network."""
+def _simulate_schedule(path: Path, read: Callable[[], Module], settings: SimulationSettings) -> SimulationReport:
+    """The report of a schedule. Raises UsageError U0131 if the settings name a network, and what `read` raises."""
     if settings.network is not None or settings.on is not None:
         message = f"{path} has a network of its own: --network and --on are for others"
         raise UsageError(Diagnostic("U0131", message))
-
-
-def _simulate_schedule(path: Path, module: Module, settings: SimulationSettings) -> SimulationReport:
+    module = read()
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
     simulation = simulated_module(module, settings.timing(module.schedule.model))

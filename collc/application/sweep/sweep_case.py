@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
@@ -64,26 +64,25 @@ def run_case(case: SweepCase) -> Outcome:
     began = time.process_time()
     try:
         rows = list(_rows(case))
-    except CollcError as error:
-        rows = [_failure(case, error.diagnostics, error.exit)]
-    except MemoryError:
-        message = "there is not enough memory for this case"
-        rows = [_failure(case, [Diagnostic("U0109", message)], Exit.SOURCE)]
     except Exception as error:
-        rows = [
-            _failure(case, [Diagnostic("U0116", f"internal error: {type(error).__name__}: {error}")], Exit.INTERNAL)
-        ]
+        rows = [_failure(case, *failure_of(error))]
     return {"rows": rows, "cpu_seconds": round(time.process_time() - began, 3)}
+
+
+def failure_of(error: Exception) -> tuple[Sequence[Diagnostic], Exit]:
+    """The messages and the exit code of an error of any kind that ends a case."""
+    if isinstance(error, CollcError):
+        return error.diagnostics, error.exit
+    if isinstance(error, MemoryError):
+        return [Diagnostic("U0109", "there is not enough memory for this case")], Exit.SOURCE
+    return [Diagnostic("U0116", f"internal error: {type(error).__name__}: {error}")], Exit.INTERNAL
 
 
 def _rows(case: SweepCase) -> Iterator[dict[str, Cell]]:
     program = load_files(case.program, dict(case.definitions), case.schedule, case.chunks)
     textbook = None if case.algorithm in searching_synthesizers() else case.algorithm
     settings = Settings(
-        synthesizer=None if textbook else case.algorithm,
-        seed=case.seed,
-        write=False,
-        **dict(case.options),
+        synthesizer=None if textbook else case.algorithm, seed=case.seed, write=False, **dict(case.options)
     )
     for request in program.schedules:
         try:
@@ -134,11 +133,11 @@ def _blank(schedule: str | None) -> dict[str, Cell]:
     return {"schedule": schedule, **dict.fromkeys(RESULTS)}
 
 
-def _failure(case: SweepCase, messages: tuple[Diagnostic, ...] | list[Diagnostic], code: Exit) -> dict[str, Cell]:
-    return _blank(case.schedule) | {"exit": int(code)} | _error(list(messages))
+def _failure(case: SweepCase, messages: Sequence[Diagnostic], code: Exit) -> dict[str, Cell]:
+    return _blank(case.schedule) | {"exit": int(code)} | _error(messages)
 
 
-def _error(messages: list[Diagnostic]) -> dict[str, Cell]:
+def _error(messages: Sequence[Diagnostic]) -> dict[str, Cell]:
     """The code and the text of the first error, with its place."""
     if not messages:
         return {"error": "", "message": "it failed without a message"}

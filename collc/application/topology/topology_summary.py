@@ -203,19 +203,14 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     bounded = values.get("diameter_hops") is not None and len(network.npus) <= BOUNDED
     if len(network.npus) > BOUNDED:
         facts.append(("collectives", f"not bounded: more than {BOUNDED:,} NPUs"))
-    families = _families(network)
+    members: dict[tuple[str, bool], list[int]] = {}  # by name without indices, as node[*].gpu[*], the present devices
+    for device in np.flatnonzero(network.present).tolist():
+        pattern = re.sub(r"\[[^.]*", "[*]", network.device_name(device))
+        members.setdefault((pattern, network.is_switch(device)), []).append(device)
+    families = [(pattern, np.array(numbers, np.int32)) for (pattern, _), numbers in members.items()]
     devices, links = tuple(_devices(network, families)), tuple(_links(network, families))
     limits = tuple(_limits(network)) if bounded else ()
     return TopologySummary(name, network, devices, links, tuple(facts), values, limits)
-
-
-def _families(network: Network) -> list[tuple[str, Int32Array]]:
-    """The name without indices, as node[*].gpu[*], and the present devices of each family, also of several copies."""
-    found: dict[tuple[str, bool], list[int]] = {}
-    for device in np.flatnonzero(network.present).tolist():
-        name = re.sub(r"\[[^.]*", "[*]", network.device_name(device))
-        found.setdefault((name, network.is_switch(device)), []).append(device)
-    return [(name, np.array(devices, np.int32)) for (name, _), devices in found.items()]
 
 
 def _devices(network: Network, families: Sequence[tuple[str, Int32Array]]) -> Iterator[DeviceRow]:

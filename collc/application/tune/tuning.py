@@ -35,7 +35,6 @@ from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import journal_of, opened_journal
 from collc.parallel.processes import Lost, Processes, results_of
 from collc.source.program import ScheduleRequest
-from collc.ten.demand import Demand
 from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost
 from collc.tuning.ranges import fewest_ranges
 
@@ -81,10 +80,12 @@ class TuningSettings:
 def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> TuningReport:
     """Try schedules and files for all sizes, and write the best: a folder of files, `tuning.json` and a picture.
 
-    Raises SourceError if the program is wrong, UsageError if the settings are or if the schedule is not of
-    one standard collective with `chunks` (U0160), NoSchedule if nothing could be written for any size. A journal in
-    the folder has what is done; it is removed in the end.
+    Raises SourceError if the program is wrong, UsageError if the settings are or if the schedule is not of one standard
+    collective with `chunks` (U0160) or no kind can compute its reduction (M0120), NoSchedule if nothing could be
+    written for any size. A journal in the folder has what is done; it is removed in the end.
     """
+    from collc.msccl.plans.precheck import check_sums, other_reductions
+
     outline = read_program(path)
     check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
     if settings.schedule is None and len(outline.schedules) != 1:
@@ -92,8 +93,14 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     schedule = settings.schedule or outline.schedules[0]
     tuned = TunedProgram(outline.files, settings.definitions, schedule, settings.seed)
     request = _tunable(tuned)
-    kinds, notes = _kinds(request.demand, settings.kinds)
-    settings = replace(settings, kinds=kinds)
+    notes = [note] if (note := average_note(request.demand)) else []
+    kinds, others = settings.kinds, other_reductions(request.demand)
+    if others and "mscclpp" in kinds:
+        kinds = tuple(kind for kind in kinds if kind != "mscclpp")
+        if not kinds:
+            check_sums(request.demand)
+        notes.append(f"no MSCCL++ plans: MSCCL++ only adds, and this is {' and '.join(others)}")
+        settings = replace(settings, kinds=kinds)
     plan_end = PLAN_END // _parts(request) if "mscclpp" in kinds else None
     sizes = tuned_sizes(*settings.sizes, plan_end)
     tasks = _tasks(tuned, request, settings, sizes)
@@ -139,20 +146,6 @@ def _parts(request: ScheduleRequest) -> int:
     """By how much the sizes of plans, as their reader counts them, are larger than those of the collective."""
     run = request.demand.runs[0]
     return len(run.group) if run.standard is not None and run.standard.kind == "scatter" else 1
-
-
-def _kinds(demand: Demand, kinds: tuple[Runtime, ...]) -> tuple[tuple[Runtime, ...], tuple[str, ...]]:
-    """(the kinds of files that can compute the reduction of a demand, remarks). Raises SourceError M0120 for none."""
-    from collc.msccl.plans.precheck import check_sums, other_reductions
-
-    notes = tuple(filter(None, [average_note(demand)]))
-    others = other_reductions(demand)
-    if not others or "mscclpp" not in kinds:
-        return kinds, notes
-    left: tuple[Runtime, ...] = tuple(kind for kind in kinds if kind != "mscclpp")
-    if not left:
-        check_sums(demand)
-    return left, (*notes, f"no MSCCL++ plans: MSCCL++ only adds, and this is {' and '.join(others)}")
 
 
 def _tasks(
@@ -204,9 +197,6 @@ def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tupl
     if not hierarchical_shape(request.network, len(request.demand.runs[0].group)):
         names = [name for name in names if name != "hierarchical"]
     return [*own, *((name, True) for name in names)]
-
-
-# Results
 
 
 def _key(task: TuningTask) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from collc.application.compile.compilation import built_module
 from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
 from collc.application.program_files import ProgramFiles, load_files
 from collc.application.settings import Settings
-from collc.application.sweep.sweep_case import with_textbook_algorithm
+from collc.application.sweep.sweep_case import failure_of, with_textbook_algorithm
 from collc.base.diagnostics import CollcError, Diagnostic
 from collc.base.wording import plural
 from collc.msccl.communicators import communicators_of, network_of_groups
@@ -117,15 +117,11 @@ def run_tuning_task(task: TuningTask) -> TuningResult:
             try:
                 result["files"] += _simulate_files(task, request.network, module, number, options)
             except CollcError as error:
-                result["errors"].append(f"{_words(options)}: {_first(error)}")
+                result["errors"].append(f"{_words(options)}: {_first_message(error.diagnostics)}")
             except (Deadlock, NoRoute) as error:
                 result["errors"].append(f"{_words(options)}: it cannot be simulated: {error}")
-    except CollcError as error:
-        result["errors"].append(_first(error))
-    except MemoryError:
-        result["errors"].append("[U0109] there is not enough memory")
     except Exception as error:
-        result["errors"].append(f"[U0116] internal error: {type(error).__name__}: {error}")
+        result["errors"].append(_first_message(failure_of(error)[0]))
     return result
 
 
@@ -134,12 +130,9 @@ def _words(options: FileOptions) -> str:
     return f"{options.kind}, {plural(options.instances, 'instance')}{channels}"
 
 
-def _first(error: CollcError) -> str:
-    first = error.diagnostics[0] if error.diagnostics else Diagnostic("S0401", "a check failed")
+def _first_message(messages: Sequence[Diagnostic]) -> str:
+    first = messages[0] if messages else Diagnostic("S0401", "a check failed")
     return f"[{first.code}] {first.message}"
-
-
-# Schedules and files
 
 
 def planned_module(tuned: TunedProgram, plan: SchedulePlan) -> tuple[ScheduleRequest, Module]:
@@ -204,9 +197,6 @@ def _simulate_files(
             file = read_tasks(path, network, options.kind, cost.name, options.profile)
             times = file_times(task.sizes, network, file, cost, options.kind)
             yield {"file": number, "protocol": cost.name, "times": times}
-
-
-# What they are compared with
 
 
 def _compare_with_nccl(task: TuningTask) -> dict[str, list[int | None]]:

@@ -265,11 +265,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
 
 
 def _write_range(
-    report: TuningReport,
-    planned: tuple[ScheduleRequest, Module],
-    one: TunedRange,
-    kind: Runtime | str,
-    path: Path,
+    report: TuningReport, planned: tuple[ScheduleRequest, Module], one: TunedRange, kind: Runtime | str, path: Path
 ) -> tuple[Network, tuple[int | None, ...]]:
     """Write and check the file of a range; returns the network, and its times for the sizes in the range.
 

@@ -77,9 +77,6 @@ def verify_chakra(path: Path, expected: Expectation) -> FileReport:
     return verify_traces(path, expected.collective, expected.root, demand)
 
 
-# .ten files and modules
-
-
 def verify_ten(path: Path, expected: Expectation) -> FileReport:
     """Check a `.ten` file. Raises as `verify_file` does."""
     from collc.ten.binary import read_module
@@ -166,9 +163,6 @@ def _request(program: Path, schedule: str | None) -> ScheduleRequest:
     if len(requests) != 1:
         raise not_one_schedule(program, len(requests))
     return requests[0]
-
-
-# Files for runtimes
 
 
 def verify_msccl(path: Path, expected: Expectation) -> FileReport:
@@ -268,10 +262,7 @@ _NO_COLLECTIVE: Final = "nothing says which collective the traces are: --collect
 
 
 def verify_traces(
-    path: Path,
-    collective: str | None = None,
-    root: int | None = None,
-    demand: tuple[Demand, Network] | None = None,
+    path: Path, collective: str | None = None, root: int | None = None, demand: tuple[Demand, Network] | None = None
 ) -> FileReport:
     """Check the traces PREFIX.<rank>.et.
 

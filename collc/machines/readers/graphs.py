@@ -178,7 +178,11 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
     links, betas = _matrix(source, data, "links"), _matrix(source, data, "betas")
     if len(betas) != len(links):
         raise flaw(f"'betas' has {len(betas)} rows, 'links' {len(links)}", line_span(source, 1))
-    alpha = data.get("alpha")
+    alpha, latency = data.get("alpha"), None
+    if alpha is not None:
+        if not _is_number(alpha) or not 0 <= alpha < 1e9:
+            raise flaw(f"'alpha' is in microseconds, not {alpha!r:.40}", line_span(source, 1))
+        latency = Fraction(repr(alpha)) * MICROSECOND
     if options.chunk is None:
         hint = "give it: --chunk 1MB (the name of the file often does)"
         raise option_error("betas are microseconds for one chunk, whose size the file does not say", hint)
@@ -191,7 +195,7 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
                 raise flaw(message, line_span(source, 1))
             if lanes:
                 rate = Fraction(options.chunk) / (beta * MICROSECOND)
-                edges.append((str(origin), str(target), rate, _alpha(source, alpha), int(lanes)))
+                edges.append((str(origin), str(target), rate, latency, int(lanes)))
     names = [str(at) for at in range(len(links))]
     machine = graph_machine(names, [], edges, options, "the size of a chunk / beta")
     between = [key for key in data if key.startswith("remote_") or key == "nics_per_node"]
@@ -205,14 +209,6 @@ def read_taccl(source: SourceFile, options: ImportOptions) -> Machine:
     ):
         said.append("invbws, which are not alpha + beta: the numbers may be scaled, so check the rates")
     return replace(machine, dropped=(*machine.dropped, *said))
-
-
-def _alpha(source: SourceFile, value: object) -> Fraction | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
-        raise flaw(f"'alpha' is in microseconds, not {value!r:.40}", line_span(source, 1))
-    return Fraction(repr(value)) * MICROSECOND
 
 
 def _matrix(source: SourceFile, data: object, key: str) -> list[list[Fraction]]:

@@ -98,16 +98,6 @@ class _Cables:
         return Fabric(switches, tuple(cables), tuple(attachments), tuple(dict.fromkeys(dropped)))
 
 
-def _rate(source: SourceFile, text: str, line: int) -> Fraction:
-    """Bytes per second of the width and speed at the end of a comment."""
-    found = _WIDTH.findall(text)
-    if not found:
-        message = "a width and speed as in '4xHDR' is expected at the end of the line"
-        raise flaw(message, line_span(source, line), "an end that is not up has '???'; remove its lines")
-    width, speed = found[-1]
-    return int(width) * _LANE[speed] / 8 * GIGA
-
-
 def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
     """The fabric. Raises SourceError X0601 with the line of what is wrong."""
     cables, guid = _Cables(source), ""
@@ -120,7 +110,11 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
             if port is None or not guid:
                 message = 'a port is expected: [1] "S-<16 hex digits>"[2]  # ... 4xHDR, below its Switch or Ca'
                 raise flaw(message, line_span(source, line), "is the file cut off?")
-            rate = _rate(source, port[4], line)
+            found = _WIDTH.findall(port[4])
+            if not found:
+                message = "a width and speed as in '4xHDR' is expected at the end of the line"
+                raise flaw(message, line_span(source, line), "an end that is not up has '???'; remove its lines")
+            rate = int(found[-1][0]) * _LANE[found[-1][1]] / 8 * GIGA
             cables.add((guid, int(port[1])), (port[2], int(port[3])), rate, line)
         elif stripped.startswith(("Switch", "Ca", "Rt")):
             record = _RECORD.match(stripped)
@@ -175,7 +169,10 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
             message = f"'{' '.join(link[4].split())[:60]}' is not a state of a port"
             raise flaw(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
         if active is not None and link[7]:
-            rate = int(active[1]) * _lane(source, active[2], line) / 8 * GIGA
+            lanes = [_LANE[name] for signalled, name in _SIGNALLED if abs(float(signalled) - float(active[2])) < 0.01]
+            if not lanes:
+                raise flaw(f"no InfiniBand lane has {active[2]} Gbps", line_span(source, line))
+            rate = int(active[1]) * lanes[0] / 8 * GIGA
             links.append((own, int(link[3]), link[8], int(link[7]), rate, line))
     for name, port, other, other_port, rate, line in links:
         ends = [(devices.get(one, f"H-{one}"), at) for one, at in ((name, port), (other, other_port))]
@@ -183,13 +180,6 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
             cables.names.setdefault(guid, guid[2:])
         cables.add(ends[0], ends[1], rate, line)
     return cables.fabric()
-
-
-def _lane(source: SourceFile, text: str, line: int) -> Fraction:
-    for signalled, name in _SIGNALLED:
-        if abs(float(signalled) - float(text)) < 0.01:
-            return _LANE[name]
-    raise flaw(f"no InfiniBand lane has {text} Gbps", line_span(source, line))
 
 
 KINDS: Final = (

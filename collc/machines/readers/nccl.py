@@ -191,7 +191,13 @@ def _host(reader: _Reader, host: str) -> Host:
     for ports in reader.nics[host].values():  # of one card
         rate = sum((port.rate or Fraction(0) for port in ports), Fraction(0))
         nics.append(HostNic("+".join(port.label for port in ports), ports[0].path, rate))
-    gpus = _with_options(reader, gpus)
+    if reader.options.nvlink == "dgx1" and not any(gpu.switch_links or gpu.peers for gpu in gpus):
+        gpus = with_mesh(gpus)
+    elif reader.options.mirror:
+        links = {gpu.label: dict(gpu.peers) for gpu in gpus}
+        for a, b, count in [(gpu.label, peer, count) for gpu in gpus for peer, count in gpu.peers if peer in links]:
+            links[b][a] = max(count, links[b].get(a, 0))
+        gpus = [replace(gpu, peers=tuple(links[gpu.label].items())) for gpu in gpus]
     if len(gpus) > 1 and reader.options.switch_links is None and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         message = f"{reader.source.name} names no NVLink between different GPUs"
         raise option_error(
@@ -208,20 +214,6 @@ def _host(reader: _Reader, host: str) -> Host:
     pairs = combinations(zip(names, cpus, strict=True), 2)
     links = [(a, b, Fraction(_cpu_rate(reader, cpu) * GIGA)) for (a, cpu), (b, _) in pairs]
     return Host(tuple(gpus), tuple(nics), tuple(links))
-
-
-def _with_options(reader: _Reader, gpus: list[HostGpu]) -> list[HostGpu]:
-    """The GPUs with the NVLinks that the options give them."""
-    if reader.options.nvlink == "dgx1" and not any(gpu.switch_links or gpu.peers for gpu in gpus):
-        return with_mesh(gpus)
-    if not reader.options.mirror:
-        return gpus
-    links = {gpu.label: dict(gpu.peers) for gpu in gpus}
-    for gpu in gpus:
-        for peer, count in gpu.peers:
-            if peer in links:
-                links[peer][gpu.label] = max(count, links[peer].get(gpu.label, 0))
-    return [replace(gpu, peers=tuple(links[gpu.label].items())) for gpu in gpus]
 
 
 def _cpu_rate(reader: _Reader, cpu: Element) -> int:

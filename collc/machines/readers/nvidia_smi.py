@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, takewhile
+from itertools import combinations, permutations, takewhile
 from typing import Final
 
 import numpy as np
@@ -15,13 +15,7 @@ from collc.base.diagnostics import SourceFile
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, links_of, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
-from collc.machines.reading import (
-    GIGA,
-    ImportOptions,
-    flaw,
-    line_span,
-    option_error,
-)
+from collc.machines.reading import GIGA, ImportOptions, flaw, line_span, option_error
 
 _CODES: Final = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 _PERMISSIONS: Final = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "U"})
@@ -61,7 +55,13 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
         hint = f"give the model: --gpu {'|'.join(MODELS)}"
         raise option_error("a matrix of nvidia-smi does not say which GPUs these are", hint)
     sm = MODELS[options.gpu]
-    links = {row: {column: _count_nvlinks(matrix, row, column) for column in gpus if column != row} for row in gpus}
+    links: dict[str, dict[str, int]] = {row: {} for row in gpus}
+    for row, column in permutations(gpus, 2):
+        code, back = matrix.cell(row, column), matrix.cell(column, row)
+        if back != code:
+            message = f"{row} to {column} is '{code}', {column} to {row} '{back}'"
+            raise flaw(message, line_span(source, matrix.lines[column]))
+        links[row][column] = int(code[2:]) if code.startswith("NV") else 0
     width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
     paths = _paths(matrix, Fraction(width))
     found: list[HostGpu] = []
@@ -124,21 +124,17 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
     return _Matrix(source, tuple(columns), place, cells, lines, names)
 
 
-def _count_nvlinks(matrix: _Matrix, row: str, column: str) -> int:
-    """NVLinks between two GPUs."""
-    code = matrix.cell(row, column)
-    if matrix.cell(column, row) != code:
-        message = f"{row} to {column} is '{code}', {column} to {row} '{matrix.cell(column, row)}'"
-        raise flaw(message, line_span(matrix.source, matrix.lines[column]))
-    return int(code[2:]) if code.startswith("NV") else 0
-
-
 def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
     """Bridges and CPU above each device, from what is near what: PIX one bridge, PXB two, PHB and NODE one CPU.
 
     A cell of two GPUs with NVLinks does not say how PCIe joins them: the devices that are near both do.
     """
-    groups = [_group_near(matrix, level) for level in (1, 2, 4)]
+    groups: list[dict[str, int]] = []  # for each device the first one that codes up to a level join it to
+    for level in (1, 2, 4):
+        rows = ((a, b, code) for a, row in enumerate(matrix.columns) for b, code in enumerate(matrix.cells[row]))
+        near = [(a, b) for a, b, code in rows if _CODES.get(code, 9) <= level]
+        label = weakly_connected(Digraph(len(matrix.columns), *np.array(near, np.int32).T))
+        groups.append(dict(zip(matrix.columns, label.tolist(), strict=True)))
     paths: dict[str, tuple[Hop, ...]] = {}
     for name in matrix.columns:
         bridge, upper, cpu = (group[name] for group in groups)
@@ -149,18 +145,6 @@ def _paths(matrix: _Matrix, rate: Fraction) -> dict[str, tuple[Hop, ...]]:
             hops.append((f"upper bridge of {matrix.columns[upper]}", rate))
         paths[name] = (*hops, (f"CPU of {matrix.columns[cpu]}", rate))
     return paths
-
-
-def _group_near(matrix: _Matrix, level: int) -> dict[str, int]:
-    """For each device the first one that it is joined to by codes up to a level, over others too."""
-    near = [
-        (a, b)
-        for a, row in enumerate(matrix.columns)
-        for b, code in enumerate(matrix.cells[row])
-        if _CODES.get(code, 9) <= level
-    ]
-    label = weakly_connected(Digraph(len(matrix.columns), *np.array(near, np.int32).T))
-    return dict(zip(matrix.columns, label.tolist(), strict=True))
 
 
 KINDS: Final = (

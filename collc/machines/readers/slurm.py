@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import prod
@@ -103,7 +102,15 @@ def _conf(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     switches: list[_Switch] = []
     groups: dict[str, list[HostGroup]] = {"block": [], "ring": []}
     dropped: list[str] = []
-    for span, values in _records(source):
+    for line, text in enumerate(source.text.split("\n"), 1):
+        words = text.partition("#")[0].split()
+        if not words:
+            continue
+        span, values = line_span(source, line), dict[str, str]()
+        for key, sign, value in (word.partition("=") for word in words):
+            if not sign or not value:
+                raise flaw(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
+            values[key.lower()] = value
         what = next((one for one in groups if f"{one}name" in values), None)
         if "blocksizes" in values and len(values) == 1:
             dropped = [_PLANNING]
@@ -120,19 +127,6 @@ def _conf(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     if not used:
         return switches
     return checked_groups(used[0], groups[used[0]], dropped, part)
-
-
-def _records(source: SourceFile) -> Iterator[tuple[Span, dict[str, str]]]:
-    for line, text in enumerate(source.text.split("\n"), 1):
-        words = text.partition("#")[0].split()
-        if not words:
-            continue
-        span = line_span(source, line)
-        pairs = [word.partition("=") for word in words]
-        for key, sign, value in pairs:
-            if not sign or not value:
-                raise flaw(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
-        yield span, {key.lower(): value for key, _, value in pairs}
 
 
 def _switch(span: Span, values: dict[str, str], lists: _HostLists) -> _Switch:
@@ -169,7 +163,14 @@ def _yaml(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
     """The topology of a topology.yaml that is chosen."""
     topologies = [yaml_fields(item) for item in yaml_items(compose_yaml(source, MAX_YAML))]
     named = [fields for fields in topologies if part is not None and _text(fields.get("topology")) == part]
-    inside = [fields for fields in topologies if part is not None and part in _members(fields)]
+    inside = [  # those with a ring or torus of that name
+        fields
+        for fields in topologies
+        for key, rows, name in (_GROUPS["ring"], _GROUPS["torus"])
+        if any(
+            part == _text(yaml_fields(item).get(name)) for item in yaml_items(yaml_fields(fields.get(key)).get(rows))
+        )
+    ]
     default = [fields for fields in topologies if _text(fields.get("cluster_default")).lower() in {"true", "yes"}]
     if part is not None and not named and not inside:
         names = [_text(fields.get("topology")) for fields in topologies]
@@ -189,16 +190,6 @@ def _yaml(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
             return checked_groups(what, groups, dropped, part if inside and not named else None)
     said = line_span(source, next(iter(fields.values())).start_mark.line + 1) if fields else line_span(source, 1)
     raise flaw("a flat topology names no links", said, "a topology has tree, block, ring or torus3d; --part chooses")
-
-
-def _members(fields: dict[str, Any]) -> list[str]:
-    """The names of the rings and tori of a topology."""
-    rows = [(key, rows, name) for what, (key, rows, name) in _GROUPS.items() if what != "block" and key in fields]
-    return [
-        _text(yaml_fields(item).get(name))
-        for key, many, name in rows
-        for item in yaml_items(yaml_fields(fields[key]).get(many))
-    ]
 
 
 def _yaml_group(source: SourceFile, what: str, item: Any, name: str, lists: _HostLists) -> HostGroup:  # noqa: ANN401

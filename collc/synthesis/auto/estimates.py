@@ -16,11 +16,12 @@ import numpy as np
 from collc.graph.coordinates import find_dimensions
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.kernels.compiled import MOST_PLAIN
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange.synthesizer import MOST_RELAYED_IN_FILES, obstacle
 from collc.synthesis.in_network.synthesizer import has_reducing_switch
 from collc.synthesis.one_shot import synthesizer as one_shot
-from collc.synthesis.pccl.synthesizer import PLAIN_WORK, TREE_LINK, TREE_TARGET
+from collc.synthesis.pccl.synthesizer import TREE_LINK, TREE_TARGET
 from collc.synthesis.reductions.compose import OVERLAP_TRANSFERS, has_reductions
 from collc.synthesis.swarm.switch_paths import PATHS_PER_PAIR
 from collc.synthesis.swarm.synthesizer import COMPILED_ATTEMPT, attempt_work
@@ -288,7 +289,7 @@ def estimate_pccl(shape: ProblemShape) -> Estimate:
         compiled = shape.transfers > COMPILED_TRANSFERS
         return Estimate(LOAD + 3 * shape.transfers if compiled else 12 * shape.transfers, 9.0, searches=True)
     work = TREE_TARGET * shape.transfers + TREE_LINK * shape.tree_growth
-    if work > PLAIN_WORK * min(2, shape.phases):
+    if work > MOST_PLAIN * min(2, shape.phases):
         work = LOAD + work / COMPILED_TIMES
     return Estimate(int(work), 6.0 if shape.has_switches else 4.0, searches=True)
 

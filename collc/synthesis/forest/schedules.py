@@ -18,9 +18,10 @@ from itertools import pairwise
 import numpy as np
 
 from collc.base.diagnostics import SourceError
+from collc.kernels.compiled import is_long
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import Candidate
-from collc.synthesis.list_schedule import COMPILED, Tasks, best_starts
+from collc.synthesis.list_schedule import TASK_TIME, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import Translations
@@ -140,7 +141,7 @@ class Portfolio:
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
-        self._spend(len(transfers) * (1 + 2 * turns) * (PLAIN if len(transfers) < COMPILED else 1))
+        self._spend(len(transfers) * (1 + 2 * turns) * (1 if is_long(TASK_TIME * len(transfers)) else PLAIN))
         if self._effort.work.is_exceeded:
             return False
         found, end = list_schedule(problem, transfers, steps, turns)
@@ -210,7 +211,7 @@ def tree_transfers(
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
-        one = (_sum_tree if summed else _copy_tree)(batch, int(problem.members[batch.root]), problem)
+        one = _one_tree(batch, int(problem.members[batch.root]), problem, summed)
         size, begin = len(one.pairs), used[batch.root]
         used[batch.root] += batch.amount
         roots, pairs = _images(problem, batch.root, one.pairs, translations)
@@ -267,48 +268,38 @@ def spread_chunks(problem: ForestProblem, batches: Sequence[TreeBatch]) -> Fores
     return replace(problem, chunks=tuple(np.split(rows, ends[:-1])))
 
 
-def _copy_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
-    """A chunk is copied from the root to all members."""
-    one = OneTree([], 0, [])
-    _copy(one, batch, {root: -1}, problem)
-    return one
+def _one_tree(batch: TreeBatch, root: int, problem: ForestProblem, summed: bool) -> OneTree:
+    """A chunk is copied from the root to all members; if summed, it is reduced along the tree to the root before.
 
-
-def _copy(one: OneTree, batch: TreeBatch, reached: dict[int, int], problem: ForestProblem) -> None:
-    """Adds copies over the tree. reached: the root, and the number that the first ones follow, -1 for none.
-
-    An NPU outside the group gets the chunk once, even if several paths lead over it; a switch does for each path.
+    An NPU outside the group gets a copy once, even if several paths lead over it; a switch does for each path.
     """
+    pairs: list[int] = []
+    edges: list[tuple[int, int]] = []
+    reached = {root: -1}
+    if summed:
+        arriving: defaultdict[int, list[int]] = defaultdict(list)
+        for path in reversed(batch.paths):
+            followed = arriving[path[-1]]
+            for end, begin in pairwise(reversed(path)):
+                edges += [(before, len(pairs)) for before in followed]
+                followed = [len(pairs)]
+                pairs.append(problem.pair_number[end, begin])
+            arriving[path[0]] += followed
+        reached[root] = len(pairs)
+        edges += [(before, len(pairs)) for before in arriving[root]]
+        pairs.append(-1)
+    reduced = max(0, reached[root])
     for path in batch.paths:
         start = max(position for position, device in enumerate(path) if device in reached)
         last = reached[path[start]]
         for begin, end in pairwise(path[start:]):
             if last >= 0:
-                one.edges.append((last, len(one.pairs)))
-            last = len(one.pairs)
-            one.pairs.append(problem.pair_number[begin, end])
+                edges.append((last, len(pairs)))
+            last = len(pairs)
+            pairs.append(problem.pair_number[begin, end])
             if end < problem.network.npu_count:
                 reached[end] = last
-
-
-def _sum_tree(batch: TreeBatch, root: int, problem: ForestProblem) -> OneTree:
-    """A chunk is reduced along the tree to the root, then copied."""
-    pairs: list[int] = []
-    edges: list[tuple[int, int]] = []
-    arriving: defaultdict[int, list[int]] = defaultdict(list)
-    for path in reversed(batch.paths):
-        followed = arriving[path[-1]]
-        for end, begin in pairwise(reversed(path)):
-            edges += [(before, len(pairs)) for before in followed]
-            followed = [len(pairs)]
-            pairs.append(problem.pair_number[end, begin])
-        arriving[path[0]] += followed
-    reduced = len(pairs)
-    edges += [(before, reduced) for before in arriving[root]]
-    pairs.append(-1)
-    one = OneTree(pairs, reduced, edges)
-    _copy(one, batch, {root: reduced}, problem)
-    return one
+    return OneTree(pairs, reduced, edges)
 
 
 def _remaining_times(one: OneTree, time: list[int]) -> Int64Array:

@@ -23,7 +23,7 @@ from collc.base.wording import plural
 from collc.graph.distances import distances_to
 from collc.graph.throughput import tree_capacities
 from collc.graph.translations import find_translations
-from collc.kernels.compiled import compiled, is_compiled, numbers
+from collc.kernels.compiled import numbers, runs_compiled, version_of
 from collc.kernels.tree_rerouting import LEVELS, TreeGraph, reroute
 from collc.synthesis.forest.problem import ForestProblem, Path, TreeBatch
 from collc.ten.arrays import Int64Array
@@ -47,8 +47,8 @@ EVEN = 1.005
 MOST_GROWN = 200_000_000
 """Edges that one rerouting may look at if there are fewer trees to choose."""
 
-COMPILED = 1_500_000
-"""Work (see `Rerouting.work`) from which compiled code grows trees."""
+EDGES_PER_TIME = 5 / 2
+"""Edges that rerouting looks at in a microsecond of plain Python."""
 
 STEEPNESS = (2, 4, 8, 16, 32, 64)
 """How steep the price of load is: exp(steepness x (load / aim - 1)), in one series of rounds after another."""
@@ -199,8 +199,8 @@ class Rerouting:
         """
         roots, aim = self._roots(count), self._aim(count)
         rounds = ROUNDS if len(roots) > 1 else 1  # a tree alone grows the same way again
-        compile_it = is_compiled(reroute) or self.work(count) >= COMPILED
-        grow = compiled(reroute) if compile_it else reroute
+        compile_it = runs_compiled(reroute, int(self.work(count) / EDGES_PER_TIME))
+        grow = version_of(reroute, compile_it)
         members = len(self._problem.members)
         most = self._room * members
         require_for_search(8 * len(roots) * most, f"paths of {plural(len(roots), 'tree')} to {members:,} NPUs")

@@ -58,7 +58,7 @@ def overlap_trees(
         if trees is None:
             break
         tasks, chunk, reduced = tasks_of(network, clock, trees, asked)
-        found = best_starts(tasks, intervals, effort, is_further=number > 0)
+        found = best_starts(tasks, intervals, effort)
         if found is not None and (best is None or found[0] < best[0]):
             real = tasks.link >= 0
             best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])

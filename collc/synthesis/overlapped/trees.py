@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
-from collc.kernels.compiled import compiled, numbers
+from collc.kernels.compiled import is_long, numbers, version_of
+from collc.kernels.overlapped_trees import LinksFromRoot, grow
 from collc.synthesis.list_schedule import TASK_WORK, Tasks
 from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -19,11 +19,8 @@ from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
-if TYPE_CHECKING:
-    from collc.kernels.overlapped_trees import LinksFromRoot
-
-COMPILED = 10_000
-"""Chunks x devices from which the kernel is compiled."""
+DEVICE_TIME = 60
+"""Microseconds of plain Python for a device of a tree, in all attempts."""
 
 SAMPLE = 128
 """Members of a set whose distances from a possible root are looked at, at most."""
@@ -49,14 +46,12 @@ class TreeGrower:
 
     def __init__(self, network: Network, demand: Demand, clock: Clock) -> None:
         self._network, self._table, self._clock = network, demand.chunks, clock
-        self._large = len(self._table) * network.device_count >= COMPILED
+        self._large = is_long(DEVICE_TIME * len(self._table) * network.device_count)
         self._cost: dict[int, Int64Array] = {}
         self._known: dict[tuple[int, int], Int32Array] = {}
         self._up, self._down = (self._links_from_root(net) for net in (network.reverse(), network))
 
     def _links_from_root(self, network: Network) -> LinksFromRoot:
-        from collc.kernels.overlapped_trees import LinksFromRoot
-
         return LinksFromRoot(*map(self._numbers, (*network.out_links, network.target, network.source)))
 
     def grow(self, chunks: Int32Array, weight: int, rounds: int, effort: Effort) -> ChunkTrees | None:
@@ -65,11 +60,9 @@ class TreeGrower:
         weight: a link counts as longer by this many times its load. rounds: how often each tree is grown; from the
         second time on it replaces the one before. Raises SourceError if links do not lead to all NPUs that take part.
         """
-        from collc.kernels.overlapped_trees import grow
-
         if self._large:
             effort.work.add_compiler()
-            grow = compiled(grow)
+        grow_tree = version_of(grow, self._large)
         devices, links = self._network.device_count, self._network.link_count
         rows = np.full((2, len(self._table), devices), -1, np.int32)
         load, order = self._numbers(np.zeros(links, np.int64)), self._numbers(np.zeros(devices, np.int64))
@@ -86,7 +79,7 @@ class TreeGrower:
                 flags = np.zeros(devices, np.int64)
                 flags[wanting] = 1
                 wanted, via = self._numbers(flags), self._numbers(found[chunk])
-                if grow(side, seeds, wanted, cost, load, weight, via, order):
+                if grow_tree(side, seeds, wanted, cost, load, weight, via, order):
                     raise _not_connected(self._network)
                 found[chunk] = via
         return ChunkTrees(rows[0], rows[1])

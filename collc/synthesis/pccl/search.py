@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collc.base.memory import require_for_search
 from collc.graph.distances import UNREACHABLE
-from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.compiled import numbers, version_of, zeros
 from collc.kernels.pccl_timelines import Buffers, BufferTable, LinkTable, PlannedTransfers, TransferTable, with_reserved
 from collc.kernels.pccl_times import WORK, TimedConditions, TimedNetwork, TimedScratch, plan_by_times
 from collc.synthesis.conditions import Conditions
@@ -76,7 +76,7 @@ class PathSearch:
 
         hops: a target at most so far away is reached over any hops, others over hops that come nearer.
         """
-        plan = compiled(plan_by_times) if compile_it else plan_by_times
+        plan = version_of(plan_by_times, compile_it)
         network = self._arrays if compile_it else self._lists
         conditions = self._conditions(order, compile_it)
         limits = numbers(np.minimum(self.total.max(axis=1) * hops, UNREACHABLE), compile_it)
@@ -88,7 +88,7 @@ class PathSearch:
                 return None, int(work[0]) // WORK
             links, buffers, planned = plan(
                 numbers(batch, compile_it), limits, network, conditions, links, buffers, planned,
-                _scratch(self.conditions.task.network.device_count, compile_it), work,
+                self._scratch(compile_it), work,
             )  # fmt: skip
         return self._schedule(planned), (int(work[0]) + _scan_count(buffers)) // WORK
 
@@ -110,6 +110,8 @@ class PathSearch:
     def _step_schedule(self, table: StepTable) -> Schedule:
         """The schedule of a step-by-link table; if links are pipelined, with each transfer as early as it can be."""
         clock, kind, size = self.conditions.clock, self.conditions.task.network.kind, self.conditions.column[0]
+        if len(self.conditions.task.demand.chunks) < 1 << 16:
+            table = table.astype(np.uint16)
         if self.conditions.task.model is LinkModel.STORE:
             return StepSchedule(LinkModel.STORE, table, self.step)
         busy, none = int(clock.busy[kind[0], size]), np.iinfo(table.dtype).max
@@ -139,10 +141,7 @@ class PathSearch:
 
     def _table(self, steps: int) -> StepTable:
         """A step-by-link table without transfers."""
-        links = self.conditions.task.network.link_count
-        if len(self.conditions.task.demand.chunks) < 1 << 16:
-            return np.full((steps, links), 0xFFFF, np.uint16)
-        return np.full((steps, links), 0xFFFFFFFF, np.uint32)
+        return np.full((steps, self.conditions.task.network.link_count), 0xFFFFFFFF, np.uint32)
 
     @cached_property
     def _arrays(self) -> TimedNetwork:
@@ -176,6 +175,15 @@ class PathSearch:
         )  # fmt: skip
         return TimedConditions(*(numbers(column, compile_it) for column in columns))
 
+    def _scratch(self, compile_it: bool) -> TimedScratch:
+        """Memory for some conditions."""
+        network = self.conditions.task.network
+        by_device = (np.full(network.device_count, -1, np.int64) for _ in TimedScratch._fields[:-4])
+        most = 1 + int(np.diff(self.conditions.wanting_offsets).max()) * network.switch_count  # once in each path
+        heap: Any = np.zeros((1 + network.device_count + network.link_count, 3), np.int64) if compile_it else []
+        tables = (*by_device, *np.zeros((3, most), np.int64))
+        return TimedScratch(*(numbers(table, compile_it) for table in tables), heap=heap)
+
     def _timelines(self, planned: PlannedTransfers, compile_it: bool) -> tuple[Any, Any]:
         """Links and buffers with what is reserved before."""
         network = self.conditions.task.network
@@ -192,7 +200,7 @@ class PathSearch:
                 network.buffers,
                 np.zeros(network.switch_count, np.int64),
             )
-            return compiled(with_reserved)(links, buffers, planned, *rows)
+            return version_of(with_reserved, compile_it)(links, buffers, planned, *rows)
         timelines = [StepTimeline() if self.step else Timeline() for _ in range(network.link_count)]
         slots: list[int] = network.buffers.tolist()
         slot_timelines = {switch: SlotTimeline(size) for switch, size in enumerate(slots) if size >= 0}
@@ -204,10 +212,6 @@ def _scan_count(buffers: Buffers) -> int:
     if isinstance(buffers, BufferTable):
         return int(buffers.scanned.sum())
     return sum(timeline.scanned for timeline in buffers.values())
-
-
-def _scratch(devices: int, compile_it: bool) -> TimedScratch:
-    return TimedScratch(*(numbers(np.full(devices, -1, np.int64), compile_it) for _ in TimedScratch._fields))
 
 
 def _reserved_times(conditions: Conditions) -> tuple[Int64Array, Int64Array]:

@@ -18,7 +18,7 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.kernels.compiled import is_compiled
+from collc.kernels.compiled import MOST_PLAIN, runs_compiled
 from collc.kernels.pccl_times import plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
@@ -29,9 +29,6 @@ from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
 
-PLAIN_WORK = 600_000
-"""Microseconds of plain Python before a kernel is compiled."""
-
 HOP, TREE_TARGET, TREE_LINK = 12, 12, 1 / 6
 """Microseconds of plain Python, about: for a hop, for chunks of one target each; for others, for each hop to a target,
 and each link that the searches from all who have the chunk so far look at.
@@ -40,8 +37,8 @@ and each link that the searches from all who have the chunk so far look at.
 BOUND_WORK = 300_000
 """Conditions up to which the lower bound is computed, so that the search can end if a schedule meets it."""
 
-MANY_CONDITIONS, VERY_MANY_CONDITIONS = 2_000, 20_000
-"""Conditions from which 2 % or 1 % above the bound is good enough, unless several trials are asked for."""
+MANY_CONDITIONS = 2_000
+"""Conditions from which 2 % above the bound is good enough, unless several trials are asked for."""
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""
@@ -95,13 +92,13 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
     goal = effort.bound if effort.bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
-    good_enough = goal * _good_enough(len(conditions), effort) // 100
+    slack = 0 if len(conditions) < MANY_CONDITIONS or effort.trials > 1 else goal // 50
     best: _Planned | None = None
     for planned in _planned_trials(_Portfolio(conditions, effort), effort):
         if best is None or planned.time < best.time:
             best = planned
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
-        if best.time <= good_enough or effort.work.is_used_up:
+        if best.time <= goal + slack or effort.work.is_used_up:
             break
     else:
         effort.work.finish()
@@ -119,13 +116,6 @@ def _planned_trials(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]
         yield planned
     count = portfolio.size * (portfolio.trials - portfolio.fresh)
     yield from _run(portfolio, portfolio.raised_attempts(best, count), effort, min(effort.threads, len(best)))
-
-
-def _good_enough(conditions: int, effort: Effort) -> int:
-    """Percent of the bound at which the search ends."""
-    if conditions < MANY_CONDITIONS or effort.trials > 1:
-        return 100
-    return 102 if conditions < VERY_MANY_CONDITIONS else 101
 
 
 def _run(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[_Planned]:
@@ -186,7 +176,7 @@ class _Portfolio:
         self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
         wanting = nearest_targets_first(conditions, to)
         self._searches = [PathSearch.of(conditions, wanting, to, each) for each in _in_steps(conditions, hops)]
-        self._work, self._plain_work = _plain_work(conditions, hops), PLAIN_WORK
+        self._work, self._plain_work = _plain_work(conditions, hops), MOST_PLAIN
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
         self._rng, self._meter = np.random.default_rng(effort.seed), effort.work
@@ -228,7 +218,7 @@ class _Portfolio:
             attempt.hops,
             order,
             lambda work: stop() or (left is not None and work >= left * times),
-            compile_it or is_compiled(plan_by_times),
+            compile_it or runs_compiled(plan_by_times, 0),
         )
         if schedule is None:
             return _Planned(attempt, None, 0, work // times)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from collc.base.memory import require_for_search
-from collc.kernels.compiled import compiled, word_shape, words_of
+from collc.kernels.compiled import version_of, word_shape, words_of
 from collc.kernels.rarest_first import DONE, RUNNING, spread
 from collc.kernels.spread_tables import (
     COUNTERS,
@@ -131,7 +131,7 @@ class Spread:
         layout, memory = self._laid_out(paths, rule, state, len(nodes) // 3, len(waiting) // 2)
         arrays = memory, *map(self._array, (nodes, waiting, [0] * (3 * memory[NEEDED])))
         limits = -1 if limit is None else limit, -1 if most is None else max(0, most)
-        kernel: Any = compiled(spread) if self._compile_it else spread
+        kernel: Any = version_of(spread, self._compile_it)
         pause = PAUSE * COMPILED_TIMES if self._compile_it else PAUSE
         _, nodes, waiting, plan = arrays
         code = RUNNING

@@ -13,6 +13,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
+from collc.kernels.compiled import MOST_PLAIN
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
@@ -32,14 +33,11 @@ WORK = 2_000_000
 PATH_WORK = 10
 """Work for each path over switches, once."""
 
-COMPILED_WORK = 200_000
-"""Work of an attempt from which it is compiled."""
-
 COMPILED_ATTEMPT = 100_000
 """Work by `attempt_work` from which an attempt is compiled."""
 
-PLAIN_WORK = 150_000
-"""Work of attempts in plain Python after which further ones are compiled; where more is granted all are."""
+PLAIN_WORK = MOST_PLAIN // 3
+"""Work of one attempt, or of all so far, from which attempts are compiled; if more is granted, all are."""
 
 SHARED = 2
 """NPUs that want a chunk, on average, from which other NPUs may relay in the first attempts, too: that is often better
@@ -129,7 +127,7 @@ class _Attempts:
         self._large = {
             with_relays
             for with_relays in self.widths
-            if (problem.missing_count + with_relays * relayed) * each >= COMPILED_WORK
+            if (problem.missing_count + with_relays * relayed) * each >= PLAIN_WORK
         }
         work = effort.work
         is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK

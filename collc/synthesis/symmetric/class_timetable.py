@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from collc.graph.distances import UNREACHABLE
-from collc.kernels.compiled import compiled, numbers, zeros
+from collc.kernels.compiled import numbers, runs_compiled, version_of, zeros
 from collc.kernels.first_gaps import first_gaps
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.factored_schedule import Translations
@@ -109,9 +109,6 @@ class Routes:
         return np.take_along_axis(routes, np.argsort(routes < 0, axis=1, kind="stable"), axis=1)  # links first
 
 
-COMPILED_TRANSFERS: Final = 500_000
-"""Transfers on a class from which the search for gaps is compiled."""
-
 Reserved = tuple[Int64Array, Int64Array]
 """Begins and ends of disjoint intervals, ascending, in picoseconds."""
 
@@ -202,11 +199,10 @@ def _gap_starts(ready: Int64Array, taken: int, begins: Int64Array, ends: Int64Ar
     if not len(ends) or int(ends[-1]) <= int(ready[0]):
         position = np.arange(len(ready), dtype=np.int64) * taken
         return np.maximum.accumulate(ready - position) + position
-    compile_it = len(ready) + len(ends) >= COMPILED_TRANSFERS
+    compile_it = runs_compiled(first_gaps, len(ready) + len(ends))
     starts = zeros(len(ready), compile_it)
-    kernel = compiled(first_gaps) if compile_it else first_gaps
     columns = [numbers(np.ascontiguousarray(column), compile_it) for column in (ready, begins, ends)]
-    kernel(columns[0], taken, columns[1], columns[2], starts)
+    version_of(first_gaps, compile_it)(columns[0], taken, columns[1], columns[2], starts)
     return np.asarray(starts, np.int64)
 
 

@@ -10,20 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.automorphisms import link_keys, match_keys
 from collc.graph.coordinates import Coordinates, coordinates_of
-from collc.kernels.compiled import compiled
+from collc.kernels.compiled import runs_compiled, version_of
 from collc.kernels.symmetric_paths import spanning_order
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
-
-COMPILED_NPUS: Final = 500
-"""NPUs from which compiled code orders them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +48,7 @@ class Group:
         Raises SourceError if the generators do not lead to all NPUs.
         """
         order, depth = np.empty((2, self.count), np.int64)
-        order_npus = compiled(spanning_order) if self.count >= COMPILED_NPUS else spanning_order
+        order_npus = version_of(spanning_order, runs_compiled(spanning_order, self.successors.size))
         if not order_npus(self.successors, order, depth):
             problem = "links do not lead from each NPU to all others"
             raise SourceError(Diagnostic("S0303", problem, hint="add links, or use smaller groups"))

@@ -20,7 +20,7 @@ import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.graph.digraph import Digraph, strongly_connected
-from collc.kernels.compiled import as_words, compiled, numbers, word_shape, words_of, zeros
+from collc.kernels.compiled import as_words, numbers, version_of, word_shape, words_of, zeros
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.timeline import interval_table
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -115,9 +115,7 @@ class EventMatching:
         from collc.kernels import matching_events as kernels
 
         problem = self._problem
-        begin, run = kernels.begin, kernels.run
-        if self._large:
-            begin, run = compiled(begin), compiled(run)
+        begin, run = version_of(kernels.begin, self._large), version_of(kernels.run, self._large)
         names = list(range(problem.count))
         if rule.tie_seed is not None:
             random.Random(rule.tie_seed).shuffle(names)

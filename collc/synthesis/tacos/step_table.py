@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collc.base.memory import require_for_search
-from collc.kernels.compiled import compiled
+from collc.kernels.compiled import compile_kernel
 from collc.synthesis.tacos.problem import CopyProblem
 from collc.synthesis.tacos.tiles import SkewedTiles, skewed_tiles
 from collc.ten.arrays import Int32Array, Int64Array, StepTable, UInt8Array
@@ -37,7 +37,7 @@ def matched_steps(
     """
     from collc.kernels.matching_steps import fifo_tiles
 
-    fifo: Any = compiled(fifo_tiles)
+    fifo: Any = compile_kernel(fifo_tiles)
     tiles = skewed_tiles(problem.network, threads)
     network, progress = _arrays(problem, tiles)
     table = empty_table(min(limit, least), problem.network.link_count, problem)

@@ -1,0 +1,46 @@
+"""A heap of rows of three numbers in an array, for compiled code: what `heapq` does with a list of tuples.
+
+Row 0 has the number of entries, and the entries follow, the least one first.
+"""
+
+from __future__ import annotations
+
+from collc.ten.arrays import Int64Array
+
+Row = tuple[int, int, int]
+
+
+def push_row(heap: Int64Array, entry: Row) -> None:
+    """Adds an entry."""
+    place = heap[0, 0] + 1
+    heap[0, 0] = place
+    while place > 1:
+        above = place >> 1
+        if (heap[above, 0], heap[above, 1], heap[above, 2]) <= entry:
+            break
+        heap[place, 0], heap[place, 1], heap[place, 2] = heap[above, 0], heap[above, 1], heap[above, 2]
+        place = above
+    heap[place, 0], heap[place, 1], heap[place, 2] = entry
+
+
+def pop_row(heap: Int64Array) -> Row:
+    """Takes the least entry out."""
+    count = heap[0, 0]
+    least, last = (heap[1, 0], heap[1, 1], heap[1, 2]), (heap[count, 0], heap[count, 1], heap[count, 2])
+    count -= 1
+    heap[0, 0], place, below = count, 1, 2
+    while below <= count:
+        if below < count:
+            left, right = (heap[below, 0], heap[below, 1], heap[below, 2]), heap[below + 1]
+            below += (right[0], right[1], right[2]) < left
+        if last <= (heap[below, 0], heap[below, 1], heap[below, 2]):
+            break
+        heap[place, 0], heap[place, 1], heap[place, 2] = heap[below, 0], heap[below, 1], heap[below, 2]
+        place, below = below, 2 * below
+    heap[place, 0], heap[place, 1], heap[place, 2] = last
+    return least
+
+
+def clear_rows(heap: Int64Array) -> None:
+    """Takes all entries out."""
+    heap[0, 0] = 0
