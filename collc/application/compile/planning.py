@@ -192,7 +192,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
     kinds = {emit.kind for emit in given.emits} | set(given.settings.planned_for)
     plan = switch_options(given.emits, kinds, given.request)
     if plan is not None:
-        from collc.msccl.plans.switch_program import has_plan
+        from collc.msccl.plans.switches import has_plan
 
         module = _module_after(given, passes, context, relays=False)
         if has_plan(module, plan):
