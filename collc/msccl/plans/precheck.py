@@ -13,7 +13,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import plural
 from collc.graph.digraph import parts_of
-from collc.msccl.limits import INFINIBAND_DEVICES
+from collc.msccl.limits import INFINIBAND_DEVICES, PLAN_STARTS
 from collc.msccl.lowering.precheck import check_message_count, least_messages
 from collc.msccl.options import MscclOptions
 from collc.ten.demand import Demand, Op
@@ -57,7 +57,7 @@ def smallest_message(kind: str, ranks: int, options: MscclOptions) -> int:
     kind: name of the collective in the standard library. Raises SourceError M0113 if it is 2 GiB or more.
     """
     smallest = options.sizes[0] * (ranks if kind == "scatter" else 1)
-    if smallest >= 1 << 31:  # the loader keeps it in a signed int of 32 bits (docs/msccl-contract.md, section 6)
+    if smallest > PLAN_STARTS:
         message = f"the 'sizes' of the plan begin at {format_bytes(smallest)}, and MSCCL++ reads less than 2GiB there"
         hint = "let 'sizes' begin below 2GiB, or emit msccl"
         raise SourceError(Diagnostic("M0113", message, hint=hint))
