@@ -114,7 +114,7 @@ class SetPool:
         lengths = starts[used + 1] - starts[used]
         canonical = np.empty(len(used), np.int64)
         classes = 0
-        for length in np.unique(lengths).tolist():
+        for length in sorted({*lengths.tolist()}):
             rows = np.flatnonzero(lengths == length)
             content = members[starts[used[rows]][:, None] + np.arange(length, dtype=np.int64)]
             known, of = (

@@ -13,7 +13,7 @@ from collc.base.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.elaboration.arithmetic import ALIGNMENT, first_row, item
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
-from collc.source.elaboration.containers import flatten_lists, sorted_unique
+from collc.source.elaboration.containers import distinct, flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column, npu_numbers, size_of
@@ -196,7 +196,7 @@ class _CollectiveBuilder:
             return first + np.arange(len(sets.start), dtype=np.int64)
         key = (id(lists.content), int(lists.start[0]), int(lists.stop[0]))
         if key not in self.known_sets:  # a set that is the same in all iterations is added once
-            members = np.unique(npu_numbers(value))
+            members = distinct(npu_numbers(value))
             number = self._add_sets(members, np.array([len(members)], np.int64), value, node.span)
             self.known_sets[key] = (lists, number)
         return self.known_sets[key][1]

@@ -21,7 +21,7 @@ from collc.source.elaboration.collectives import (
     moves_of,
     standard_of,
 )
-from collc.source.elaboration.containers import equal_values
+from collc.source.elaboration.containers import distinct, equal_values
 from collc.source.elaboration.file_context import (
     FileContext,
     GivenArgument,
@@ -300,7 +300,7 @@ def _error_in_run(
 def _check_rates(topology: Topology, node: s.ScheduleDeclaration) -> None:
     """Raise SourceError if a link has no bandwidth or latency."""
     network = topology.network
-    for row in map(int, np.unique(network.kind)):
+    for row in map(int, distinct(network.kind)):
         kind = network.kinds[row]
         missing = [n for n, v in (("bandwidth", kind.bandwidth), ("latency", kind.latency)) if v is None]
         if missing:

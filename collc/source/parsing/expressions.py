@@ -24,7 +24,7 @@ class _Form:
     """What makes each subclass a dataclass, and enters it as the class of a rule of coll.lark."""
 
     def __init_subclass__(cls, rule: str = "") -> None:
-        dataclass(eq=False)(cls)
+        dataclass(eq=False, repr=False)(cls)
         if rule:
             NODES[rule] = cast("type[Node]", cls)
 
