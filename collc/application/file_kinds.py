@@ -66,7 +66,7 @@ _RECORDS: Final = (
         verify=f"{_VERIFY}:verify_msccl",
         simulate=f"{_SIMULATE}:simulate_msccl",
         run=f"{_RUN}:run_msccl",
-        inspect=f"{_INSPECT}.inspect_file:inspect_file",
+        inspect=f"{_INSPECT}:inspect_file",
         show=f"{_SHOW}:runtime_file_subjects",
     ),
     FileKind(
@@ -78,7 +78,7 @@ _RECORDS: Final = (
         verify=f"{_VERIFY}:verify_plan",
         simulate=f"{_SIMULATE}:simulate_plan",
         run=f"{_RUN}:run_plan",
-        inspect=f"{_INSPECT}.inspect_plan:inspect_plan",
+        inspect=f"{_INSPECT}:inspect_plan",
         show=f"{_SHOW}:runtime_file_subjects",
     ),
     FileKind(

@@ -21,7 +21,7 @@ from collc.passes.synthesizers import searching_synthesizers
 
 if TYPE_CHECKING:
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
-    from collc.msccl.inspecting.inspection import Inspection
+    from collc.msccl.inspecting import Inspection
 
 _KINDS = "also write this kind of file: " + ", ".join(EMIT_KINDS)
 _SYNTHESIZER = "use this synthesizer in place of the program's: " + ", ".join(searching_synthesizers())

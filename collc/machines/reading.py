@@ -19,6 +19,7 @@ from collc.base.units import PICOSECONDS, UNITS, Dimension, quantity_in
 MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
 MAX_HOSTS: Final = MAX_DEVICES // 10
+MAX_ELEMENTS: Final = 4 * MAX_DEVICES
 GIGA: Final = 10**9
 MICROSECOND: Final = Fraction(1, 10**6)
 
@@ -248,24 +249,41 @@ _ENTITY: Final = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[\w:.-]+;")
 def parse_xml(source: SourceFile) -> Element:
     """The root of an XML file, in time linear in it; nothing else is read. Raises SourceError X0601.
 
+    What a short file may repeat without end is refused: entities, default attributes, long names of namespaces, and
+    more elements than MAX_ELEMENTS (X0603).
+
     (lxml takes time quadratic in the attributes of an element, and no time limit can end it.)
     """
     if (entity := _ENTITY.search(source.text)) is not None:
         raise flaw(f"{source.name} refers to entities, which are not read", Span(source, *entity.span()))
-    parser = expat.ParserCreate(namespace_separator="}")
+    parser = expat.ParserCreate()
     tops: list[Element] = []
     unfinished: list[tuple[str, int, dict[str, str], list[Element]]] = [("", 0, {}, tops)]
+    room = MAX_ELEMENTS
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal room
+        room -= 1
+        line = parser.CurrentLineNumber
+        if room < 0:
+            raise size_error(f"{source.name} has more than {MAX_ELEMENTS:,} elements", line_span(source, line))
         if len(unfinished) > 256:
-            raise flaw(f"{source.name} is nested too deeply", line_span(source, parser.CurrentLineNumber))
-        unfinished.append((tag.rpartition("}")[2], parser.CurrentLineNumber, attributes, []))
+            raise flaw(f"{source.name} is nested too deeply", line_span(source, line))
+        if any(name.startswith("xmlns") and len(value) > 1000 for name, value in attributes.items()):
+            raise flaw("a namespace has a name of more than 1,000 characters", line_span(source, line))
+        unfinished.append((tag.rpartition(":")[2], line, attributes, []))
 
     def end(_tag: str) -> None:
         tag, line, attributes, children = unfinished.pop()
         unfinished[-1][3].append(Element(tag, line, attributes, tuple(children)))
 
+    def declare(_name: str, _system: str | None, _public: str | None, has_declarations: int) -> None:
+        if has_declarations:
+            message = f"{source.name} has declarations in its <!DOCTYPE>, which are not read"
+            raise flaw(message, line_span(source, parser.CurrentLineNumber), "remove what is between [ and ]")
+
     parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.StartDoctypeDeclHandler = declare
     try:
         parser.Parse(source.text, True)
     except expat.ExpatError as error:

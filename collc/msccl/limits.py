@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.units import format_bytes
 from collc.msccl.options import Profile
 from collc.msccl.program import Program
 
@@ -26,6 +27,35 @@ LAST_AWAITED: Final = 127
 """Largest number of a threadblock that a step can wait for."""
 
 _NODES: Final = 4095
+
+# Limits of MSCCL++ (docs/msccl-contract.md, section 6).
+PLAN_OPERATIONS: Final = 64
+"""Operations of a threadblock."""
+PLAN_CHANNELS: Final = 16
+"""Channels of a threadblock, and remote buffers that it writes."""
+PLAN_SEMAPHORES: Final = 16
+"""Semaphores of a GPU, and of an operation."""
+OPERATION_CHANNELS: Final = 8
+"""Channels of an operation, and buffers on each side of it."""
+PLAN_PORTS: Final = 1024
+"""Port channels of a GPU: the proxy numbers their semaphores with 10 bits."""
+PLAN_REGIONS: Final = 512
+"""Regions of memory that the proxy of a GPU knows: it numbers them with 9 bits."""
+INFINIBAND_DEVICES: Final = 8
+"""InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
+PLAN_STARTS: Final = 2**31 - 1
+"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
+PLAN_END: Final = 2**32 - 2**22
+"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
+
+_LARGEST_BUFFER: Final = 4 << 30
+"""Bytes of the largest buffer of a file with scratch, if the user gives no sizes."""
+
+_USUAL_SCRATCH: Final = 1 << 30
+"""Most bytes of scratch on a GPU if the user gives no sizes."""
+
+_MOST_SCRATCH: Final = 80 << 30
+"""Bytes of scratch of a GPU that are an error: all memory of an A100 or H100 of 80 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +178,42 @@ def _most_on_a_channel(program: Program) -> int:
     return most
 
 
-PLAN_STARTS: Final = 2**31 - 1
-"""The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
+def scratch_bytes(program: Program, largest: int) -> int:
+    """Bytes that the old runtime allocates on each GPU for buffers of up to `largest` bytes.
 
-PLAN_END: Final = 2**32 - 2**22
-"""The largest size of a plan in bytes: its offsets have 32 bits, so that it serves less than 4 GiB."""
+    It allocates `maxBytes` x `s_chunks` / `nchunksperloop` bytes when it starts (docs/msccl-contract.md, section 5), so
+    that a file with scratch needs a bound on its sizes.
+    """
+    chunks = max((gpu.scratch_chunks for gpu in program.gpus), default=0)
+    # `maxBytes` of the old runtime is excluded, so it is one more than the largest size.
+    return (largest + 1) * chunks // program.chunks_per_loop
+
+
+def bounded_scratch(program: Program, sizes_given: bool) -> Program:
+    """The program with sizes for which the old runtime can allocate its scratch, and a note if they were bounded.
+
+    sizes_given: whether the user gave the sizes; then they are kept, and the check of the file warns above 1 GiB of
+    scratch. Programs of the executor, and those without scratch, stay as they are. Raises SourceError M0111 for sizes
+    that need more than 80 GiB.
+    """
+    chunks = max((gpu.scratch_chunks for gpu in program.gpus), default=0)
+    if program.profile is not Profile.OLD or not chunks:
+        return program
+    low, high = program.sizes
+    if high is None or not sizes_given:
+        fitting = ((_USUAL_SCRATCH + 1) * program.chunks_per_loop - 1) // chunks - 1
+        usual = min(_LARGEST_BUFFER, fitting >> 20 << 20)
+        if high is not None and high <= usual:
+            return program
+        largest = max(low, usual)
+        note = (
+            f"for buffers up to {format_bytes(largest)}: when the old runtime starts, it allocates scratch for the "
+            f"largest size, here {-(-scratch_bytes(program, largest) >> 20)} MiB a GPU; 'sizes' allows larger buffers"
+        )
+        return replace(program, sizes=(low, largest), notes=(*program.notes, note))
+    needed = scratch_bytes(program, high)
+    if needed > _MOST_SCRATCH:
+        what = "bytes of scratch on one GPU for its largest buffer"
+        hint = "let 'sizes' end earlier; with 'profile: \"executor\"' the runtime allocates what a call needs"
+        raise LimitUse(what, needed, _MOST_SCRATCH, hint).error()
+    return program

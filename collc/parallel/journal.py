@@ -26,7 +26,9 @@ VERSION: Final = 1
 _BEGIN: Final = b'{"collc_journal":'
 """What each journal begins with."""
 
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+_HINT: Final = "free some space, or choose another output"
+
+_FLAGS: Final = os.O_RDWR | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 """A symbolic link is not followed, and a pipe is not waited for."""
 
 
@@ -86,13 +88,12 @@ class Journal:
             if not self.done:
                 with contextlib.suppress(OSError):  # nothing is lost, and an incomplete file would be of no use
                     self.remove()
-            hint = "free some space, or choose another output"
             message = f"cannot write {self.path}: {error.strerror or error}"
-            raise UsageError(Diagnostic("U0203", message, hint=hint)) from error
+            raise UsageError(Diagnostic("U0203", message, hint=_HINT)) from error
 
 
 def _not_a_journal(path: Path) -> UsageError:
-    message = f"{path} is the name of the journal, but it is a link or a file of something else"
+    message = f"{path} is the name of the journal, but it is a link, or a file of something or someone else"
     return UsageError(Diagnostic("U0203", message, hint="remove it, or choose another output"))
 
 
@@ -110,13 +111,14 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, _FLAGS, 0o666)
+        handle, is_new = _open(path)
     except OSError as error:
-        if path.is_symlink():
+        if os.path.lexists(path):
             raise _not_a_journal(path) from error
-        raise UsageError(Diagnostic("U0203", f"cannot write {path}: {error.strerror or error}")) from error
+        message = f"cannot write {path}: {error.strerror or error}"
+        raise UsageError(Diagnostic("U0203", message, hint=_HINT)) from error
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        if not is_new and not _is_own(os.fstat(handle)):
             raise _not_a_journal(path)
         if not _lock(handle):
             hint = "wait until it is done, or choose another output"
@@ -126,6 +128,19 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
         yield journal
     finally:
         os.close(handle)
+
+
+def _open(path: Path) -> tuple[int, bool]:
+    """The open file, and whether it was made by this call. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666), True
+    return os.open(path, _FLAGS), False
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether it is a file with this name alone that this user has made: others could say what tasks have given."""
+    is_user = sys.platform == "win32" or status.st_uid == os.geteuid()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and is_user
 
 
 def _lock(handle: int) -> bool:

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import product
+from math import prod
+
+from collc.source.limits import MAX_HOST_LETTERS
 
 
 def expanded_hosts(text: str, most: int) -> list[str]:
     """The names of a host list without commas outside of brackets.
 
-    Raises ValueError for a list that cannot be read, OverflowError for more than `most` names.
+    Raises ValueError for a list that cannot be read or has a name of more than MAX_HOST_LETTERS characters,
+    OverflowError for more than `most` names.
     """
-    match = re.match(r"([^\[\]]*)\[([^\[\]]*)\](.*)", text)
-    if match is None and most < 1:
-        raise OverflowError("1 host more")
-    if match is None:
-        if "[" in text or "]" in text:
-            raise ValueError(f"'{text[:60]}' is not a list of hosts")
+    parts = re.split(r"\[([^\[\]]*)\]", text)
+    if any(sign in part for part in parts[::2] for sign in "[]"):
+        raise ValueError(f"'{text[:60]}' is not a list of hosts")
+    if len(parts) == 1:
+        if most < 1:
+            raise OverflowError("1 host more")
         return [text]
-    head, ranges, rest = match.groups()
-    middle: list[str] = []
+    if len(parts) > 2 * MAX_HOST_LETTERS or sum(map(len, parts[::2])) > MAX_HOST_LETTERS:
+        raise ValueError(f"'{text[:60]}' has names of more than {MAX_HOST_LETTERS} characters")
+    choices: list[list[str]] = []
+    for place, part in enumerate(parts):
+        choices.append(_numbers(part, most) if place % 2 else [part])
+        if prod(map(len, choices)) > most:
+            raise OverflowError(f"{prod(map(len, choices)):,} hosts in one list")
+    return ["".join(name) for name in product(*choices)]
+
+
+def _numbers(ranges: str, most: int) -> list[str]:
+    """The numbers of what is between brackets, at most `most`. Raises as `expanded_hosts` does."""
+    numbers: list[str] = []
     for entry in ranges.split(","):
-        numbers = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", entry.strip())
-        if numbers is None or int(numbers[2] or numbers[1]) < int(numbers[1]):
+        ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", entry.strip())
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
             raise ValueError(f"'{entry[:40]}' is not a range of hosts")
-        first, last = int(numbers[1]), int(numbers[2] or numbers[1])
-        if len(middle) + last - first >= most:
-            raise OverflowError(f"{len(middle) + last - first + 1:,} hosts in one list")
-        middle += [str(number).zfill(len(numbers[1])) for number in range(first, last + 1)]
-    tails = expanded_hosts(rest, most) if rest else [""]
-    if len(middle) * len(tails) > most:
-        raise OverflowError(f"{len(middle) * len(tails):,} hosts in one list")
-    return [head + number + tail for number in middle for tail in tails]
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        if len(numbers) + last - first >= most:
+            raise OverflowError(f"{len(numbers) + last - first + 1:,} hosts in one list")
+        numbers += [str(number).zfill(len(ends[1])) for number in range(first, last + 1)]
+    return numbers
 
 
 def is_host_range(text: str) -> bool:

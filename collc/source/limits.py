@@ -23,6 +23,10 @@ MAX_FAMILIES: Final = 1_000_000
 MAX_ITERATIONS: Final = 20_000_000
 MAX_ITEMS: Final = 20_000_000
 MAX_CHARACTERS: Final = 1_000_000
+MAX_HOST_LETTERS: Final = 253
+"""Characters of the name of a host (RFC 1035): a list of few characters could otherwise stand for gigabytes."""
+MAX_LETTERS: Final = 255
+"""Characters of a name: each device of an array and each chunk of a family has a name that repeats it."""
 MAX_DEPTH: Final = 64
 MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096

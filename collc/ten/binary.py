@@ -233,8 +233,10 @@ class _Archive:
             _fail(self.path, f"{name} is not an array of plain numbers in C order, or has other than {size} bytes")
         if bytes_of_all == 0:
             return np.zeros(shape, dtype)
-        mapped = np.memmap(self.path, dtype, "r", data, shape)
-        return mapped.view(np.ndarray)
+        mapped = np.memmap(self.path, dtype, "r", data, shape).view(np.ndarray)
+        if dtype == np.bool_ and (mapped.view(np.uint8) > 1).any():
+            _fail(self.path, f"{name} has values other than false and true")
+        return mapped
 
 
 @dataclass(frozen=True, slots=True)

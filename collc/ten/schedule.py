@@ -300,7 +300,9 @@ class StepSchedule(Schedule):
         return int(np.iinfo(self.chunk.dtype).max)
 
     def __len__(self) -> int:
-        return sum(int(np.count_nonzero(row != self.no_chunk)) for row in self.chunk)
+        rows = max(1, (1 << 22) // max(1, self.chunk.shape[1]))
+        blocks = (self.chunk[low : low + rows] for low in range(0, len(self.chunk), rows))
+        return sum(int(np.count_nonzero(block != self.no_chunk)) for block in blocks)
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """See Schedule. Reads the steps from the last backward, and stops where an earlier one cannot end later."""

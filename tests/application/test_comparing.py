@@ -52,6 +52,17 @@ def test_all_reduce_on_a_torus() -> None:
     assert direct >= 2 * 8 * STEP  # 15 blocks over 2.13 links on average, on 64 links, in each phase
 
 
+def test_a_file_without_runs_has_nothing_to_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["compile", str(written(f"ring(4, {LINK})", "all_gather(net.npus, size: 4MiB)", 'emit ten("m.ten")'))])
+        == 0
+    )
+    text = Path("m.ten").read_text()
+    Path("m.ten").write_text(text[: text.index("demand {")] + "demand {}\nschedule store rows {}\n")
+    assert main(["compare", "m.ten"]) == 4
+    assert "m.ten has no run: there is nothing to compare" in capsys.readouterr().err
+
+
 def test_what_does_not_run_has_a_reason() -> None:
     found = compared(f"ring(4, {LINK})", "all_gather(net.npus, size: 4MiB)")
     reasons = {one.name: one.reason for one in found.alternatives if one.time_ps is None}

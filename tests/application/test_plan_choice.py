@@ -14,7 +14,7 @@ from collc.application.emit.file_times import faster_plan, fastest_plan
 from collc.application.program_files import load_files, read_program
 from collc.application.settings import Settings
 from collc.msccl.options import MscclOptions
-from collc.msccl.simulating.plan_tasks import plan_time
+from collc.msccl.simulating import plan_time
 from collc.passes.registry import PassContext
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module

@@ -16,6 +16,8 @@ PLATFORM = (
     f'<link id="l" bandwidth="1{SPACE}x" latency="1us"/></zone></platform>'
 )
 STATE = "Switch: 0x1 a:\n  0x1 1 1[  ] ==( 4X 53 Gbps Active/ LinkUp )==>"
+DEFAULTS = "".join(f'<!ATTLIST cpu a{k} CDATA "1">' for k in range(3000))
+CLUSTER = f'<cluster id="c" prefix="{"a" * 100_000}" radical="0-99999" speed="1f" bw="1Bps" lat="1s"/>'
 ATTRIBUTES = " ".join(f'a{k}="1"' for k in range(400_000))
 
 FILES = {
@@ -29,6 +31,11 @@ FILES = {
     "the end of a link": ("iblinkinfo", f"{STATE}{SPACE}x"),
     "the number of a port": ("iblinkinfo", f"{STATE}{'1' * 200_000}x"),
     "a rate of SimGrid": ("simgrid", PLATFORM),
+    "numbers of a host": ("slurm", f"SwitchName=s Nodes={'a[1]' * 5000}"),
+    "a long host": ("slurm", f"SwitchName=s Nodes={'a' * 100_000}[0-99999]"),
+    "a long prefix of SimGrid": ("simgrid", f'<platform version="4.1"><zone id="z">{CLUSTER}</zone></platform>'),
+    "default attributes": ("nccl", f'<!DOCTYPE system [{DEFAULTS}]><system version="1">{"<cpu/>" * 50_000}</system>'),
+    "a long namespace": ("nccl", f'<system version="1" xmlns="{"u" * 10**6}">{"<cpu/>" * 50_000}</system>'),
     "attributes of an element": ("nccl", f"<system {ATTRIBUTES}/>"),
 }
 
@@ -38,6 +45,12 @@ def test_machine_files(name: str, tmp_path: Path) -> None:
     kind, text = FILES[name]
     (path := tmp_path / "f.txt").write_text(text)
     assert main(["import", *([kind] if kind else []), str(path)]) in (1, 2)
+
+
+def test_numbers_that_python_stores_in_one_place_are_no_names(tmp_path: Path) -> None:
+    nodes = [{"id": k * (2**61 - 1)} for k in range(30_000)]
+    (path := tmp_path / "f.json").write_text(json.dumps({"nodes": nodes, "links": []}))
+    assert main(["import", "networkx", str(path), "--npu", "all", "--capacity", "r=GB/s"]) == 1
 
 
 def test_a_graph_at_random_is_no_torus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from collc.msccl.collectives import Collective
 from collc.msccl.limits import MOST_CHUNKS
-from collc.msccl.lowering.deadlock import deadlocking_message_sizes, terminates
+from collc.msccl.lowering.execution import deadlocking_message_sizes, terminates
 from collc.msccl.options import Placement, Profile, Protocol
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
 

@@ -10,9 +10,7 @@ from collc.application.file_kinds import call_for
 from collc.application.show.report_page import threadblock_picture
 from collc.base.diagnostics import CheckFailed, UsageError
 from collc.command.cli import main
-from collc.msccl.inspecting.inspect_file import inspect_file
-from collc.msccl.inspecting.inspect_plan import inspect_plan
-from collc.msccl.inspecting.inspection import ranges
+from collc.msccl.inspecting import inspect_file, inspect_plan, ranges
 from collc.msccl.lowering.lower import lower
 from collc.msccl.plans.plan import plan_of
 from tests import support

@@ -11,10 +11,10 @@ from collc.base.diagnostics import CheckFailed, CollcError, SourceError
 from collc.msccl import limits
 from collc.msccl.check import ExpectedResult, check_file, expected_of
 from collc.msccl.lowering import lower as lowering
+from collc.msccl.lowering.execution import fullest_pair
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
-from collc.msccl.lowering.replay import fullest_pair
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import Op
 from collc.msccl.slots import cut_to_slots

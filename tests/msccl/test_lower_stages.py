@@ -7,13 +7,18 @@ import pytest
 from collc.msccl.interpreter.replay import longest_chain
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, exceeded_limits
 from collc.msccl.lowering.assign import assign
-from collc.msccl.lowering.deadlock import chunks_per_message, deadlocking_message_sizes, largest_size, terminates
 from collc.msccl.lowering.dependencies import depend
-from collc.msccl.lowering.final_steps import list_steps
+from collc.msccl.lowering.execution import (
+    chunks_per_message,
+    deadlocking_message_sizes,
+    largest_size,
+    list_steps,
+    replay_time,
+    terminates,
+)
 from collc.msccl.lowering.flows import flows_of
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import Quality, quality
-from collc.msccl.lowering.replay import replay_time
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import FUSED, Gpu, Op, Point, Program, Slot, Step, Threadblock

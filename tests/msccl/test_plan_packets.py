@@ -12,7 +12,7 @@ from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement, Protocol
 from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.msccl.running.run_plan import run_plan_file
-from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+from collc.msccl.simulating import plan_tasks, sound_plan
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
 from tests import support

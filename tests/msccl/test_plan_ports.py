@@ -13,7 +13,7 @@ from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.msccl.plans.precheck import nodes_of_ranks
 from collc.msccl.running.run_plan import run_plan_file
-from collc.msccl.simulating.plan_tasks import plan_time
+from collc.msccl.simulating import plan_time
 from tests import support
 
 from .hand_plans import plan_file

@@ -15,9 +15,9 @@ from collc.emit.msccl import write_plan
 from collc.msccl.check_plan import check_plan
 from collc.msccl.options import MscclOptions, Placement
 from collc.msccl.plans.plan import plan_of, plans_of, remarks_of
-from collc.msccl.plans.switch_program import has_plan
+from collc.msccl.plans.switches import has_plan
 from collc.msccl.running.run_plan import run_plan_file
-from collc.msccl.simulating.plan_tasks import plan_tasks, plan_time, sound_plan
+from collc.msccl.simulating import plan_tasks, plan_time, sound_plan
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
 from tests import support

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import SourceError
-from collc.msccl.lowering.deadlock import deadlocking_message_sizes, largest_size, message_bytes
+from collc.msccl.limits import bounded_scratch, scratch_bytes
+from collc.msccl.lowering.execution import deadlocking_message_sizes, largest_size, message_bytes
 from collc.msccl.lowering.files import program_files
 from collc.msccl.lowering.lower import lower
-from collc.msccl.lowering.scratch_memory import bounded_scratch, scratch_bytes
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.msccl.plans.precheck import precheck_plan

@@ -11,7 +11,7 @@ from collc.base.diagnostics import SourceError
 from collc.msccl.check import check_file
 from collc.msccl.check.findings import Findings
 from collc.msccl.check.reader import read_file
-from collc.msccl.lowering.deadlock import largest_size, message_bytes
+from collc.msccl.lowering.execution import largest_size, message_bytes
 from collc.msccl.lowering.five_operations import with_guarded_sends
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Profile, Protocol

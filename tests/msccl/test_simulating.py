@@ -12,8 +12,7 @@ from collc.emit.msccl import write_xml
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import quality
 from collc.msccl.options import MscclOptions
-from collc.msccl.simulating.file_tasks import file_tasks, sound_program
-from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+from collc.msccl.simulating import file_tasks, plan_tasks, sound_plan, sound_program
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.endpoints import limited_schedule

@@ -15,11 +15,11 @@ from collc.msccl.lowering import lower as lowering
 from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.exchange import exchange_alike_gpus
+from collc.msccl.lowering.execution import replay_time
 from collc.msccl.lowering.flows import Flow, flows_of, spread_flows
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, quality, slowdown_note
 from collc.msccl.lowering.repeat import repeat
-from collc.msccl.lowering.replay import replay_time
 from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions
 from collc.msccl.program import Message, Program

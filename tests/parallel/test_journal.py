@@ -102,6 +102,17 @@ def test_what_is_no_journal_stays_as_it_is(tmp_path: Path, kind: str) -> None:
     assert os.path.lexists(path)
 
 
+def test_a_journal_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, user = tmp_path / "j", os.geteuid()
+    with opened_journal(path, "a") as journal:
+        journal.add("first", 1)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.raises(UsageError, match="someone else"), opened_journal(path, "a"):
+        pass
+    assert path.read_bytes() == before
+
+
 def test_a_full_disk_leaves_no_empty_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_handle: int, _data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -52,6 +52,7 @@ PROGRAMS = {
         "49,950,000 links",
     ),
     "lists of lists": (LISTS, "E0809", "items of a list exceed the limit"),
+    "a long name": (f"topology t {{ npu {'a' * 256}[2] }}", "E0809", "256 characters of a name"),
     "a long string": (f'let s = "{"x" * (MAX_CHARACTERS + 1)}"', "E0809", "1,000,001 characters of a string"),
 }
 

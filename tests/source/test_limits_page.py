@@ -37,6 +37,7 @@ STATED = [
     limits.MAX_LOOP_DEPTH,
     limits.MAX_RUNS,
     limits.MAX_CHARACTERS,
+    limits.MAX_LETTERS,
     limits.MAX_ITEMS,
     problems.MAX_PROBLEMS,
     early_checks.MAX_PATH,
@@ -52,6 +53,7 @@ STATED = [
     cursor.MOST_MEMBERS,
     cursor.MOST_TRANSFERS,
     cursor.MOST_CELLS,
+    cursor.ANY_DEVICES,
     cursor.MOST_PHASES,
     cursor.MOST_INDICES,
     cursor.LARGEST,
@@ -71,6 +73,8 @@ STATED = [
     machines.MAX_BYTES,
     machines.MAX_DEVICES,
     machines.MAX_HOSTS,
+    machines.MAX_ELEMENTS,
+    limits.MAX_HOST_LETTERS,
     sweeping.MOST_CASES,
 ]
 

@@ -132,6 +132,7 @@ ROWS_DAMAGE: dict[str, tuple[Callable[[Members], None], str]] = {
     "no column": (removed(LINK), "link.npy is missing"),
     "empty column": (put(LINK, b""), "not a NumPy array"),
     "cut column": (put(LINK, array(np.zeros(3, np.int32))[:-2]), "has other than"),
+    "bool of 2": (put("reduce.npy", array(np.zeros(3, np.bool_))[:-1] + b"\2"), "other than false and true"),
     "long column": (put(LINK, array(np.zeros(3, np.int32)) + b"xx"), "has other than"),
     "rubbish column": (put(LINK, b"\x93NUMPY\x01\x00\x10\x00{'descr': boo}  "), "not a NumPy array"),
     "newer column": (put(LINK, b"\x93NUMPY\x03\x00"), "not a NumPy array of format 1.0"),

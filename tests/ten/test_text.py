@@ -230,6 +230,10 @@ WRONG = [
     ("names npu[4] from 0", "names npu[4] from 0 strides [1, 1]", "T0107"),
     ("names npu[4] from 0", "names npu[4] from 0 strides [0]", "T0107"),
     ("names npu[4] from 0", "names npu[99999, 99999] from 0", "T0107"),
+    ("names npu[4] from 0", f"names {'a' * 1001}[4] from 0", "T0108"),
+    ("    kind 0", "    limits {0, 1} eject 1GB/s limits {1..3} inject 1GB/s kind 0", "T0107"),
+    ("    kind 0", "    limits {2, 2} eject 1GB/s kind 0", "T0107"),
+    ("switches 0\n    names npu[4] from 0", "switches 1 names npu[4] from 0 options {4} buffer 1 options {4}", "T0107"),
     ("kind 0 latency", "kind 1 latency", "T0107"),
     ("bandwidth 50GiB/s", "bandwidth 0GiB/s", "T0104"),
     ("bandwidth 50GiB/s", "bandwidth 50", "T0102"),
@@ -280,6 +284,12 @@ def test_mistakes_are_named(old: str, new: str, code: str) -> None:
     assert found.span.line >= 1
 
 
+def test_a_short_file_has_no_groups_of_gigabytes() -> None:
+    text = f"{GOOD[: GOOD.index('npus 4')]}npus 100000 switches 0 }} demand {{{'run x group [0..100000] {}' * 1001}}}"
+    with pytest.raises(SourceError, match="the groups of all runs have more than 100000000 members"):
+        read(text)
+
+
 def test_an_unwound_network_has_no_switches() -> None:
     text = GOOD.replace("    switches 0", "    switches 1")
     assert read(text).network.switch_count == 1
@@ -313,6 +323,7 @@ def test_wrong_step_by_link_tables_are_refused() -> None:
         ("steps 2 of", "steps 3 of", "T0109"),
         ("of 0.000007us", "of 4611686018427.387904us", "T0109"),
         ("steps 2 of", "steps 900000000 of", "T0108"),
+        ("steps 2 of", "steps 100001 of", "T0108"),
         ("of 0.000007us", "of 0us", "T0104"),
         ("uint16", "uint8", "T0102"),
         ("step 1", "step 0", "T0109"),

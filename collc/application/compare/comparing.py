@@ -142,8 +142,9 @@ def compare_file(path: Path, schedule: str | None, definitions: Mapping[str, str
     else:
         progress(None, "compiling the schedule")
         module, network = compiled_module(path, schedule, definitions)
-    if module.schedule is None:
-        raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to compare"))
+    if module.schedule is None or not module.demand.runs:
+        what = "schedule" if module.schedule is None else "run"
+        raise CheckFailed(Diagnostic("C0205", f"{path} has no {what}: there is nothing to compare"))
     return compare(module, network, progress)
 
 

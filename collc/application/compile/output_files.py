@@ -45,7 +45,7 @@ def switch_options(emits: Sequence[EmitRequest], kinds: set[str], request: Sched
 
     kinds: of all files, also those that are only planned for. Other files know no such switches.
     """
-    from collc.msccl.plans.switch_program import may_use_switches
+    from collc.msccl.plans.switches import may_use_switches
 
     if {EMIT_KINDS[kind].needs for kind in kinds if EMIT_KINDS[kind].only_messages} != {"plan"}:
         return None

@@ -28,7 +28,7 @@ from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN, longer
 from collc.msccl.options import MscclOptions, Profile, Protocol
 from collc.msccl.plans.operations import Json
 from collc.msccl.plans.plan import plans_of
-from collc.msccl.simulating.plan_tasks import plan_time
+from collc.msccl.simulating import plan_time
 from collc.msccl.slots import slot_bytes
 from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import Deadlock, Simulation, simulate
@@ -96,14 +96,14 @@ def read_tasks(
 
     if kind == "mscclpp":
         from collc.msccl.check_plan.reader import read_plan
-        from collc.msccl.simulating.plan_tasks import counted_chunks, plan_tasks
+        from collc.msccl.simulating import counted_chunks, plan_tasks
 
         plan = read_plan(path, Findings())
         chunks, apart = counted_chunks(plan), len(plan.chunks) if plan.collective == "scatter" else 1
         most = None if plan.largest is None else plan.largest // apart
         return FileTasks(plan_tasks(plan, chunks, network, chunks), chunks, most)
     from collc.msccl.check.reader import read_file
-    from collc.msccl.simulating.file_tasks import file_tasks
+    from collc.msccl.simulating import file_tasks
 
     program = read_file(path, profile.value, Findings())
     program = replace(program, proto=protocol or program.proto)

@@ -16,7 +16,7 @@ from collc.base.diagnostics import Diagnostic, SourceError, fold_repeated, rende
 from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import plural
-from collc.msccl.inspecting.inspection import DrawnStep, Inspection
+from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend, rate_label
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture

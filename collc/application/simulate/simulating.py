@@ -108,7 +108,7 @@ def _simulate(path: Path, network: Network, make_tasks: Callable[[], TaskGraph],
 
 def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate an MSCCL file. Raises as `simulate_file` does."""
-    from collc.msccl.simulating.file_tasks import file_tasks, sound_program
+    from collc.msccl.simulating import file_tasks, sound_program
 
     network, size = _network_and_size(path, settings)
     program = sound_program(path, settings.profile)
@@ -118,7 +118,7 @@ def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport
 
 def simulate_plan(path: Path, settings: SimulationSettings) -> SimulationReport:
     """Simulate an MSCCL++ plan. Raises as `simulate_file` does."""
-    from collc.msccl.simulating.plan_tasks import plan_tasks, sound_plan
+    from collc.msccl.simulating import plan_tasks, sound_plan
 
     network, size = _network_and_size(path, settings)
     plan, chunks = sound_plan(path)

@@ -152,7 +152,7 @@ def _tasks(
     tuned: TunedProgram, request: ScheduleRequest, settings: TuningSettings, sizes: tuple[int, ...]
 ) -> list[TuningTask]:
     """All tasks; the first one is what the others are compared with."""
-    from collc.msccl.plans.switch_program import may_use_switches
+    from collc.msccl.plans.switches import may_use_switches
     from collc.passes.synthesizers import searching_synthesizers
 
     small = len(request.network.npus) <= SMALL

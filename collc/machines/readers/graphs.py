@@ -105,6 +105,11 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
     if lost is not None:
         raise flaw(f"{source.name} has an edge without '{lost}'", line_span(source, 1))
     ids = [mapping(node).get("id") for node in items(data["nodes"])]
+    ends_of = [edge[end] for edge in edges for end in ("source", "target")]
+    large = next(filter(_is_large, ids + ends_of), None)
+    if large is not None:
+        message = f"{source.name} has a node with the id {json.dumps(large, default=str)[:40]}"
+        raise flaw(message, line_span(source, 1), "numbers of nodes have at most 18 digits")
     ends = {edge[end] for edge in edges for end in ("source", "target") if isinstance(edge[end], int)}
     if edges and not any(isinstance(one, int) for one in ids) and max(ends, default=-1) < len(ids):
         # NetworkX 1 wrote the places of nodes.
@@ -128,6 +133,13 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
         end = next((end for edge in edges for end in ("source", "target") if edge[end] == unknown), "source")
         raise flaw(f"an edge has an end {unknown!s:.40}, and there is no such node", field_span(source, end, unknown))
     return graph
+
+
+def _is_large(name: object) -> bool:
+    """Whether a name is, or has, a number beyond 18 digits: Python stores many of them in one place, one by one."""
+    if isinstance(name, list):
+        return any(map(_is_large, items(name)))
+    return isinstance(name, int | float) and abs(name) >= 10**18
 
 
 def _end_name(ids: Sequence[object], end: object) -> object:

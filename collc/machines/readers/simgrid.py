@@ -13,6 +13,7 @@ from collc.base.wording import did_you_mean
 from collc.machines.kinds import ImportKind
 from collc.machines.machine import Edge, Machine, first_names, graph_machine
 from collc.machines.reading import Element, ImportOptions, check_devices, element_span, flaw, parse_xml
+from collc.source.limits import MAX_HOST_LETTERS
 
 _PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 _NUMBER: Final = r"(\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?)"
@@ -133,6 +134,8 @@ def _cluster(platform: _Platform, element: Element) -> None:
     name = element.get("id", "cluster")
     if element.get("topology", "FLAT") != "FLAT":
         raise flaw(f"a cluster with topology {element.get('topology')} cannot be imported", span)
+    if len(element.get("prefix") + element.get("suffix")) > MAX_HOST_LETTERS:
+        raise flaw(f"the hosts have names of more than {MAX_HOST_LETTERS} characters", span)
     numbers = _radical(platform, element)
     hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
     twice = next((host for host in hosts if host in platform.hosts), None)

@@ -1,7 +1,7 @@
 """The interpreter of plans: which operation can run, and which threadblocks meet.
 
 `PlanInterpreter` knows the order of operations. What an operation does is the domain, a subclass: events for the check
-(`events.py`), data (`running/run_plan.py`), tasks of the simulator (`simulating/plan_tasks.py`). How signals and
+(`events.py`), data (`running/run_plan.py`), tasks of the simulator (`simulating`). How signals and
 releases reach those that wait for them is the transport.
 """
 

@@ -19,27 +19,30 @@ from collc.base.memory import without_collection
 from collc.msccl.limits import (
     LIMITS,
     MOST_CHUNKS,
+    bounded_scratch,
     check_merged_limits,
     exceeded_limits,
     longest_threadblock,
     residency_notes,
 )
 from collc.msccl.lowering.assign import assign
-from collc.msccl.lowering.deadlock import (
+from collc.msccl.lowering.dependencies import depend
+from collc.msccl.lowering.execution import (
     MESSAGES_IN_FLIGHT,
+    Blocked,
+    busiest_link,
     chunks_per_message,
     deadlocking_message_sizes,
+    fullest_pair,
     largest_size,
+    replay_time,
 )
-from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
 from collc.msccl.lowering.flows import flows_of, spread_flows
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.precheck import channels_per_instance
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
 from collc.msccl.lowering.repeat import repeat
-from collc.msccl.lowering.replay import Blocked, busiest_link, fullest_pair, replay_time
-from collc.msccl.lowering.scratch_memory import bounded_scratch
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.lowering.select import exchanged_program, first_program
 from collc.msccl.options import MscclOptions

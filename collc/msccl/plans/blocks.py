@@ -12,15 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collc.base.disjoint_sets import DisjointSets
+from collc.msccl.limits import PLAN_CHANNELS
 from collc.msccl.lowering.fuse import FusablePair, fusable_pairs
 from collc.msccl.options import Placement
 from collc.msccl.program import COPIES, LOCAL, Gpu, Op, Program, Slot, Step, Threadblock
-
-_PEERS: Final = 8
-"""Most peers of a threadblock that writes two buffers of each: they are 16 remote buffers."""
-
-_MOST_PEERS: Final = 16
-"""Most peers of a threadblock that writes one buffer of each."""
 
 _LONG: Final = 12
 """Most steps that a threadblock can hold whatever they are."""
@@ -209,7 +204,7 @@ def _groups(program: Program, steps: list[Step]) -> dict[int, int]:
     for step in steps:
         if step.send >= 0 and program.messages[step.send].switch is None:
             sends[_peer(program, step)] += 1
-    size = _MOST_PEERS if max(sends.values(), default=0) < 2 else _PEERS
+    size = PLAN_CHANNELS if max(sends.values(), default=0) < 2 else PLAN_CHANNELS // 2  # writes two buffers of each
     count = -(-len(peers) // size)
     return {peer: k * count // len(peers) for k, peer in enumerate(peers)}
 

@@ -12,14 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from collc.msccl.limits import OPERATION_CHANNELS, PLAN_SEMAPHORES
 from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot
 from collc.msccl.program import Buffer, Gpu, Op, Program, Slot, Step, SwitchAccess
-
-_MOST_IN_OPERATION: Final = 8
-"""Most channels of one operation, and most buffers on each side of it."""
-
-_MOST_SEMAPHORES: Final = 16
-"""Most semaphores of one operation."""
 
 SwitchChannel = tuple[Buffer, tuple[int, ...]]
 """A buffer of some GPUs, by rank, that a switch adds and stores to."""
@@ -151,7 +146,7 @@ class BlockWriter:
 
     def last(self, name: str) -> Json | None:
         """The last operation if it has this name and room for more buffers, else None."""
-        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < _MOST_IN_OPERATION
+        fits = self.ops and self.ops[-1]["name"] == name and len(self.ops[-1]["src_buff"]) < OPERATION_CHANNELS
         return self.ops[-1] if fits else None
 
     def sync(self) -> None:
@@ -171,7 +166,7 @@ class BlockWriter:
             rest = [one for one in over if one.kind == kind]
             used: set[Connection] = set()
             while rest:
-                now = list(dict.fromkeys(rest))[:_MOST_IN_OPERATION]
+                now = list(dict.fromkeys(rest))[:OPERATION_CHANNELS]
                 if used & set(now):
                     self.add("nop")
                     used = set()
@@ -182,13 +177,13 @@ class BlockWriter:
 
     def use_semaphores(self, name: str, ids: list[int]) -> None:
         """Append operations that acquire or release semaphores."""
-        for k in range(0, len(ids), _MOST_SEMAPHORES):
-            self.add(name, semaphore_ids=ids[k : k + _MOST_SEMAPHORES])
+        for k in range(0, len(ids), PLAN_SEMAPHORES):
+            self.add(name, semaphore_ids=ids[k : k + PLAN_SEMAPHORES])
 
     def flush(self, ports: list[int]) -> None:
         """Append operations that wait until ports have sent all; the entries of dst_buff say how many there are."""
-        for k in range(0, len(ports), _MOST_IN_OPERATION):
-            ids = ports[k : k + _MOST_IN_OPERATION]
+        for k in range(0, len(ports), OPERATION_CHANNELS):
+            ids = ports[k : k + OPERATION_CHANNELS]
             entries = [{"index": 0, "size": 0} for _ in ids]
             self.add("flush", dst_buff=entries, channel_ids=ids, channel_type="port")
 
@@ -360,7 +355,7 @@ def _leave(block: BlockWriter) -> None:
         now: dict[Connection, tuple[Json, Json]] = {}
         rest: list[tuple[Json, Json, Connection]] = []
         for here, remote, over in block.leaving:
-            if over in now or len(now) == _MOST_IN_OPERATION:
+            if over in now or len(now) == OPERATION_CHANNELS:
                 rest.append((here, remote, over))
             else:
                 now[over] = here, remote

@@ -23,18 +23,16 @@ from collc.msccl.plans.operations import (
     rounds_of,
     waiting_for,
 )
-from collc.msccl.plans.routes import Connection, Routes, connections_of, held_slot
+from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Routes, connections_of, held_slot
 from collc.msccl.program import Gpu, Op, Program, Slot, Step
 
 _PACKET: Final = 1 << 40
 """Scratch offsets from here on are packets."""
 
-_PASSED_ON: Final = (Op.RECEIVE, Op.RECEIVE_COPY_SEND)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PacketRoutes(Routes):
-    """Routes of packets. `landing` and `staged` are packets, `copied` messages are packed before they leave over ports.
+    """Routes of packets. `landing` and `staged` are packets; `scratch` has the packets first, then plain chunks.
 
     packed: by rank and slot, the packets that are never unpacked. kept: by message, the plain slot of a sum that only
     passes on. acknowledged: messages over whose channels the receiver says that it has begun. drains: whether ports
@@ -46,41 +44,8 @@ class PacketRoutes(Routes):
     acknowledged: frozenset[int] = frozenset()
     drains: bool = False
 
-
-def packet_routes_of(program: Program, node: Sequence[int]) -> PacketRoutes:
-    """Channels and packets of all messages of a program with threadblocks. node: by rank."""
-    over = connections_of(program, node)
-    made = _Packets(over)
-    scratch = tuple(made.of_gpu(gpu) for gpu in program.gpus)
-    acknowledged, known = _unknown_to_senders(program, made.target)
-    return PacketRoutes(
-        over,
-        made.landing,
-        made.target,
-        made.staged,
-        frozenset(made.copied),
-        scratch,
-        made.packed,
-        made.kept,
-        frozenset(acknowledged),
-        not known,
-    )
-
-
-@dataclass(slots=True)
-class _Packets:
-    """Packets and plain scratch of the GPUs while they are chosen; as in `PacketRoutes`."""
-
-    over: dict[int, Connection]
-    landing: dict[int, Slot] = field(default_factory=dict[int, Slot])
-    target: dict[int, int] = field(default_factory=dict[int, int])
-    staged: dict[int, Slot] = field(default_factory=dict[int, Slot])
-    copied: set[int] = field(default_factory=set[int])
-    packed: dict[tuple[int, Slot], Slot] = field(default_factory=dict["tuple[int, Slot]", Slot])
-    kept: dict[int, Slot] = field(default_factory=dict[int, Slot])
-
-    def of_gpu(self, gpu: Gpu) -> dict[int, int]:
-        """Choose for one GPU. Returns the offsets of its scratch in the file: packets first, then plain chunks."""
+    def add_gpu(self, gpu: Gpu) -> None:
+        """Choose packets and plain scratch for one GPU, the next one by rank."""
         steps = [step for tb in gpu.threadblocks for step in tb.steps]
         packets, plain = 0, gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):
@@ -89,14 +54,14 @@ class _Packets:
             packets += step.count
         passed_on = _passed_on(steps)
         for step in steps:
-            if step.op in _PASSED_ON and step.dst is not None and step.dst in passed_on:
+            if step.op in RECEIVED_UNCHANGED and step.dst is not None and step.dst in passed_on:
                 landed = self.landing[step.receive]
                 for k in range(step.count):
                     here = Slot("s", step.dst.offset + k)
                     self.packed[gpu.rank, here] = Slot("s", landed.offset + k)
         for step in (step for step in steps if step.send >= 0):
             held = held_slot(step)
-            if step.receive >= 0 and step.op not in _PASSED_ON and held is None:
+            if step.receive >= 0 and step.op not in RECEIVED_UNCHANGED and held is None:
                 self.kept[step.send] = Slot("s", plain)
                 plain += step.count
             if self.over[step.send].kind != "port" or step.op is Op.RECEIVE_COPY_SEND:
@@ -107,9 +72,18 @@ class _Packets:
         used = {s.offset for step in steps for s in (*step.reads(), *step.writes()) if s.buffer == "s"}
         used = {offset for offset in used if (gpu.rank, Slot("s", offset)) not in self.packed}
         used.update(range(gpu.scratch_chunks, plain))
-        found = {_PACKET + k: k for k in range(packets)}
-        found.update({offset: 2 * packets + k for k, offset in enumerate(sorted(used))})
-        return found
+        self.scratch.append({_PACKET + k: k for k in range(packets)})
+        self.scratch[-1].update({offset: 2 * packets + k for k, offset in enumerate(sorted(used))})
+
+
+def packet_routes_of(program: Program, node: Sequence[int]) -> PacketRoutes:
+    """Channels and packets of all messages of a program with threadblocks. node: by rank."""
+    routes = PacketRoutes(connections_of(program, node))
+    for gpu in program.gpus:
+        routes.add_gpu(gpu)
+    acknowledged, known = _unknown_to_senders(program, routes.target)
+    routes.acknowledged, routes.drains = frozenset(acknowledged), not known
+    return routes
 
 
 def _passed_on(steps: list[Step]) -> set[Slot]:
@@ -119,7 +93,7 @@ def _passed_on(steps: list[Step]) -> set[Slot]:
     for step in steps:
         for slot in step.writes():
             writers[slot].append(step)
-        if (step.receive >= 0 and step.op not in _PASSED_ON) or step.count > 1:
+        if (step.receive >= 0 and step.op not in RECEIVED_UNCHANGED) or step.count > 1:
             plain.update(step.reads())
             plain.update(step.writes())
         if step.op is Op.REDUCE:
@@ -127,7 +101,7 @@ def _passed_on(steps: list[Step]) -> set[Slot]:
     return {
         slot
         for slot, found in writers.items()
-        if slot.buffer == "s" and slot not in plain and len(found) == 1 and found[0].op in _PASSED_ON
+        if slot.buffer == "s" and slot not in plain and len(found) == 1 and found[0].op in RECEIVED_UNCHANGED
     }
 
 
@@ -209,7 +183,7 @@ class _Packing:
             self._local(step.src, step.dst)
         elif step.op is Op.SEND and step.src is not None:
             self._send(step.src)
-        elif landed is not None and step.op in _PASSED_ON:
+        elif landed is not None and step.op in RECEIVED_UNCHANGED:
             if step.dst is not None and (rank, step.dst) not in self.routes.packed:
                 self._unpack(landed, step.dst)
             if step.send >= 0:

@@ -18,7 +18,16 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import plural
-from collc.msccl.limits import MOST_CHUNKS, LimitUse, residency_notes
+from collc.msccl.limits import (
+    MOST_CHUNKS,
+    PLAN_CHANNELS,
+    PLAN_OPERATIONS,
+    PLAN_PORTS,
+    PLAN_REGIONS,
+    PLAN_SEMAPHORES,
+    LimitUse,
+    residency_notes,
+)
 from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.flows import flows_of
@@ -28,29 +37,23 @@ from collc.msccl.lowering.repeat import repeat
 from collc.msccl.lowering.select import first_program
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.plans.blocks import ThreadblocksByChunk, in_place, most_peers
-from collc.msccl.plans.large_groups import is_large, large_groups_fit, with_helpers
 from collc.msccl.plans.operations import Json, gpu_plans
 from collc.msccl.plans.packets import packet_routes_of, packet_threadblock
 from collc.msccl.plans.precheck import check_sums, node_notes, nodes_of_ranks, smallest_message
 from collc.msccl.plans.routes import routes_of
-from collc.msccl.plans.sums_first import partial_sums_first, threadblocks_for_sums
-from collc.msccl.plans.switch_program import switch_program
-from collc.msccl.plans.switches import switches_with_sums, uses_switches
+from collc.msccl.plans.switch_blocks import (
+    is_large,
+    large_groups_fit,
+    partial_sums_first,
+    threadblocks_for_sums,
+    with_helpers,
+)
+from collc.msccl.plans.switches import switch_program, switches_with_sums, uses_switches
 from collc.msccl.program import Program
 from collc.ten.module import Module
 from collc.ten.network import Network
 
 _NAME: Final = "MSCCL++ plan"
-_OPERATIONS: Final = 64
-_SEMAPHORES: Final = 16
-_CHANNELS: Final = 16
-_BUFFERS: Final = 16
-_PORTS: Final = 1024
-"""The proxy numbers the semaphores of port channels with 10 bits."""
-
-_REGIONS: Final = 512
-"""It numbers memory with 9 bits."""
-
 _PACKETS: Final = 2 << 20
 """The largest message of a plan of packets in bytes, unless it is given: as in the plans of MSCCL++."""
 
@@ -207,10 +210,10 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
         return assign(merged, flows_of(merged, shares), 1 << 20, 1 << 20)
 
     flows = min(_MOST_PEERS_SERVED, most_peers(start))
-    if _usual_operations(merged) <= _OPERATIONS * _MOST_BLOCKS_PER_PEER * flows:
+    if _usual_operations(merged) <= PLAN_OPERATIONS * _MOST_BLOCKS_PER_PEER * flows:
         yield _BlockForm(by_flow, 1, len(merged.messages))
     by_chunk = ThreadblocksByChunk(start)
-    least = max(flows, int(_usual_operations(start) // _OPERATIONS))
+    least = max(flows, int(_usual_operations(start) // PLAN_OPERATIONS))
     yield _BlockForm(by_chunk.divide, least, by_chunk.most)
     yield _BlockForm(by_chunk.divide, 1, least - 1, fewer=True)
     yield _BlockForm(partial(by_chunk.divide, len(start.messages)), 2, _MOST_PIECES)
@@ -237,8 +240,8 @@ def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int]) -> t
         closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
         longest, semaphores = _longest(plan), _semaphores(plan)
         idle = 0 if longest < shortest else idle + 1
-        more = min(max(shares * 5 // 4 + 1, -(-shares * longest // _OPERATIONS)), form.most)
-        if longest <= _OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * _SEMAPHORES:
+        more = min(max(shares * 5 // 4 + 1, -(-shares * longest // PLAN_OPERATIONS)), form.most)
+        if longest <= PLAN_OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * PLAN_SEMAPHORES:
             return None, closest
         shares, shortest = more, min(shortest, longest)
 
@@ -268,12 +271,14 @@ def _exceeded_limits(plan: Json) -> list[LimitUse]:
     ]
     hint = "emit msccl, or use fewer chunks if a block has several"
     found = [
-        LimitUse(_LONGEST, _longest(plan), _OPERATIONS, hint),
-        LimitUse("semaphores on one GPU", _semaphores(plan), _SEMAPHORES, hint),
-        LimitUse("channels of one threadblock", channels, _CHANNELS, hint),
-        LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), _BUFFERS, hint),
-        LimitUse("port channels of one GPU", max(ports, default=0), _PORTS, hint),
-        LimitUse("memory regions of one GPU with ports", max(map(_regions, plan["gpus"]), default=0), _REGIONS, hint),
+        LimitUse(_LONGEST, _longest(plan), PLAN_OPERATIONS, hint),
+        LimitUse("semaphores on one GPU", _semaphores(plan), PLAN_SEMAPHORES, hint),
+        LimitUse("channels of one threadblock", channels, PLAN_CHANNELS, hint),
+        LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), PLAN_CHANNELS, hint),
+        LimitUse("port channels of one GPU", max(ports, default=0), PLAN_PORTS, hint),
+        LimitUse(
+            "memory regions of one GPU with ports", max(map(_regions, plan["gpus"]), default=0), PLAN_REGIONS, hint
+        ),
     ]
     return [excess for excess in found if excess.needed > excess.limit]
 

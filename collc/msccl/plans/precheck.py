@@ -6,21 +6,18 @@ Both are reported before a schedule is sought.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import plural
+from collc.msccl.limits import INFINIBAND_DEVICES, PLAN_STARTS
 from collc.msccl.lowering.precheck import check_message_count, least_messages
 from collc.msccl.options import MscclOptions
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.node_parts import parts_of
-
-_SMALLEST_MESSAGE_BITS: Final = 31
-"""The loader keeps `min_message_size` in a signed int of 32 bits (docs/msccl-contract.md, section 6)."""
 
 
 def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> None:
@@ -60,15 +57,11 @@ def smallest_message(kind: str, ranks: int, options: MscclOptions) -> int:
     kind: name of the collective in the standard library. Raises SourceError M0113 if it is 2 GiB or more.
     """
     smallest = options.sizes[0] * (ranks if kind == "scatter" else 1)
-    if smallest >> _SMALLEST_MESSAGE_BITS:
+    if smallest > PLAN_STARTS:
         message = f"the 'sizes' of the plan begin at {format_bytes(smallest)}, and MSCCL++ reads less than 2GiB there"
         hint = "let 'sizes' begin below 2GiB, or emit msccl"
         raise SourceError(Diagnostic("M0113", message, hint=hint))
     return smallest
-
-
-_INFINIBAND: Final = 8
-"""InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
 
 
 def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
@@ -85,9 +78,11 @@ def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
     if ranks % count and count < ranks:
         message = f"{ranks} GPUs do not divide into nodes of {count} GPUs"
         raise SourceError(Diagnostic("M0117", message, hint="let 'gpus_per_node' divide the number of GPUs"))
-    if _INFINIBAND < count < ranks:
-        message = f"nodes of {count} GPUs: MSCCL++ supports {_INFINIBAND} InfiniBand devices per node"
-        hint = f"use at most {_INFINIBAND}, or all {ranks} if they map each other's memory (NVLink between nodes)"
+    if INFINIBAND_DEVICES < count < ranks:
+        message = f"nodes of {count} GPUs: MSCCL++ supports {INFINIBAND_DEVICES} InfiniBand devices per node"
+        hint = (
+            f"use at most {INFINIBAND_DEVICES}, or all {ranks} if they map each other's memory (NVLink between nodes)"
+        )
         raise SourceError(Diagnostic("M0117", message, hint=hint))
     return tuple(rank // count for rank in range(ranks))
 
@@ -101,9 +96,9 @@ def node_notes(node: tuple[int, ...], options: MscclOptions) -> list[str]:
     gpus = plural(most, "GPU") if most == least else f"{least} to {most} GPUs"
     why = "'gpus_per_node'" if options.gpus_per_node else "the parts that the slowest links join"
     notes = [f"MSCCL++: {len(sizes)} nodes of {gpus} ({why}), with port channels between them"]
-    if most > _INFINIBAND:
+    if most > INFINIBAND_DEVICES:
         notes.append(
-            f"MSCCL++ supports {_INFINIBAND} InfiniBand devices per node, and rank {_INFINIBAND} of a node takes "
-            "one beyond them: set 'gpus_per_node'"
+            f"MSCCL++ supports {INFINIBAND_DEVICES} InfiniBand devices per node, and rank {INFINIBAND_DEVICES} of a "
+            "node takes one beyond them: set 'gpus_per_node'"
         )
     return notes

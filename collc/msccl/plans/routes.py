@@ -26,7 +26,7 @@ class Connection(NamedTuple):
         return self.high if rank == self.low else self.low
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Routes:
     """The channel and the target slot of each message.
 
@@ -36,11 +36,11 @@ class Routes:
     """
 
     over: dict[int, Connection]
-    landing: dict[int, Slot]
-    target: dict[int, int]
-    staged: dict[int, Slot]
-    copied: frozenset[int]
-    scratch: tuple[dict[int, int], ...]
+    landing: dict[int, Slot] = field(default_factory=dict[int, Slot])
+    target: dict[int, int] = field(default_factory=dict[int, int])
+    staged: dict[int, Slot] = field(default_factory=dict[int, Slot])
+    copied: set[int] = field(default_factory=set[int])
+    scratch: list[dict[int, int]] = field(default_factory=list["dict[int, int]"])
 
     def room(self, rank: int) -> int:
         """The scratch chunks of a GPU in the file."""
@@ -59,11 +59,7 @@ def routes_of(program: Program, node: Sequence[int]) -> Routes:
     runtime leaves out where an input or output begins in its allocation (docs/msccl-contract.md, section 6.2). node: by
     rank.
     """
-    over = connections_of(program, node)
-    landing: dict[int, Slot] = {}
-    target: dict[int, int] = {}
-    staging = _Staging(program, over)
-    scratch: list[dict[int, int]] = []
+    routes = Routes(connections_of(program, node))
     every = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
     switched = any(step.switch is not None for step in every)
     for gpu in program.gpus:
@@ -74,48 +70,39 @@ def routes_of(program: Program, node: Sequence[int]) -> Routes:
             used.update(range(gpu.scratch_chunks))
         last = gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):
-            target[step.receive] = gpu.rank
+            routes.target[step.receive] = gpu.rank
             if step.dst is not None and (step.op in RECEIVED_UNCHANGED or _is_fresh(program, step)):
-                landing[step.receive] = step.dst
+                routes.landing[step.receive] = step.dst
                 continue
-            landing[step.receive] = Slot("s", last)
+            routes.landing[step.receive] = Slot("s", last)
             used.update(range(last, last + step.count))
             last += step.count
-        used.update(range(last, staging.of_gpu(gpu, last)))
-        scratch.append({offset: k for k, offset in enumerate(sorted(used))})
-    return Routes(over, landing, target, staging.slots, frozenset(staging.copied), tuple(scratch))
+        used.update(range(last, _stage(program, gpu, routes, last)))
+        routes.scratch.append({offset: k for k, offset in enumerate(sorted(used))})
+    return routes
 
 
-@dataclass(slots=True)
-class _Staging:
-    """Scratch slots for what leaves over ports from input or output.
+def _stage(program: Program, gpu: Gpu, routes: Routes, last: int) -> int:
+    """Choose scratch slots, from `last` on, for what leaves a GPU over ports from input or output.
 
-    One copy serves the sends that follow in its threadblock until the slot changes.
+    One copy serves the sends that follow in its threadblock until the slot changes. Returns the slot after them.
     """
-
-    program: Program
-    over: dict[int, Connection]
-    slots: dict[int, Slot] = field(default_factory=dict[int, Slot])
-    copied: set[int] = field(default_factory=set[int])
-
-    def of_gpu(self, gpu: Gpu, last: int) -> int:
-        """Add the slots of one GPU, from scratch slot `last` on. Returns the slot after them."""
-        fixed = not self.program.placement.in_place
-        for tb in gpu.threadblocks:
-            known: dict[tuple[Slot, int], Slot] = {}
-            for step in tb.steps:
-                if step.waits or any(slot.buffer != "s" for slot in step.writes()):
-                    known = {key: slot for key, slot in known.items() if fixed and key[0].buffer == "i"}
-                held = held_slot(step)
-                if step.send < 0 or held is None or held.buffer == "s" or self.over[step.send].kind != "port":
-                    continue
-                key = held, step.count
-                if key not in known:
-                    known[key] = Slot("s", last)
-                    self.copied.add(step.send)
-                    last += step.count
-                self.slots[step.send] = known[key]
-        return last
+    fixed = not program.placement.in_place
+    for tb in gpu.threadblocks:
+        known: dict[tuple[Slot, int], Slot] = {}
+        for step in tb.steps:
+            if step.waits or any(slot.buffer != "s" for slot in step.writes()):
+                known = {key: slot for key, slot in known.items() if fixed and key[0].buffer == "i"}
+            held = held_slot(step)
+            if step.send < 0 or held is None or held.buffer == "s" or routes.over[step.send].kind != "port":
+                continue
+            key = held, step.count
+            if key not in known:
+                known[key] = Slot("s", last)
+                routes.copied.add(step.send)
+                last += step.count
+            routes.staged[step.send] = known[key]
+    return last
 
 
 def held_slot(step: Step) -> Slot | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.units import Dimension
-from collc.source.limits import MAX_NESTING
+from collc.source.limits import MAX_LETTERS, MAX_NESTING
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing import tokens as t
@@ -145,6 +145,9 @@ class Builder:
             hint = f"call it '{token.text}_', or better by what it means"
             message = f"'{token.text}' is a word of the language and cannot be a name"
             self._error("E0115", message, self._token_span(token), hint)
+        if len(token.text) > MAX_LETTERS:
+            message = f"{len(token.text):,} characters of a name exceed the limit of {MAX_LETTERS}"
+            self._error("E0809", message, self._token_span(token), "write a shorter one")
         return ex.Identifier(self._token_span(token), token.text)
 
     def _error(self, code: str, message: str, span: Span, hint: str = "") -> None:

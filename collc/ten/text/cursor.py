@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Final, NoReturn
 
+import numpy as np
+
 from collc.base.diagnostics import Diagnostic, Note, SourceError, SourceFile, Span
 from collc.base.units import UNITS, Dimension
+from collc.ten.arrays import Int32Array
 from collc.ten.schedule import Schedule, StepSchedule
 from collc.ten.text.names import KEYWORDS, quote, word
 
@@ -20,13 +24,13 @@ MOST_DEVICES: Final = 10_000_000
 MOST_LINKS: Final = 10_000_000
 MOST_CHUNKS: Final = 10_000_000
 MOST_MEMBERS: Final = 100_000_000
-"""Members of all holder sets of a run together."""
+"""Members of all holder sets of a run together, and of the groups of all runs."""
 MOST_INDICES: Final = 64
 """Indices of a chunk family."""
 MOST_PHASES: Final = 8
 """The greatest depth to which phases may be nested."""
 ANY_DEVICES: Final = 100_000
-"""Devices that any file may have, however short."""
+"""Devices and steps that any file may have, however short."""
 MOST_TRANSFERS: Final = 200_000_000
 MOST_CELLS: Final = 1 << 28
 """Steps x links of a step-by-link table."""
@@ -170,7 +174,11 @@ class Cursor:
 
     def word(self) -> str:
         """Read a name, quoted or not, and return its value."""
-        return self.string() if self.kind == "string" else self.take("name")
+        span = self.span
+        name = self.string() if self.kind == "string" else self.take("name")
+        if len(name) > 1000:  # every device, link and chunk has a label that repeats it
+            self.fail("T0108", "a name has more than 1,000 characters", span)
+        return name
 
     def label(self) -> str:
         """Read a name and return it as it occurs in labels: quoted if it must be."""
@@ -229,21 +237,27 @@ class Cursor:
             self.fail("T0104", f"{what} of {self.file.text[span.start : span.end]} is out of range", span)
         return int(value)
 
-    def items(self, close: str, low: int, high: int, what: str, limit: int) -> list[int]:
-        """Read `0..4, 7` and the closing bracket: at most `limit` numbers in low..high, both included."""
-        numbers: list[int] = []
+    def items(self, close: str, low: int, high: int, what: str, limit: int) -> Int32Array:
+        """Read `0..4, 7` and the closing bracket: int32, at most `limit` numbers in low..high, both included."""
+        parts: list[Int32Array] = []
+        numbers, count = array("i"), 0
         while not self.accept(close):
             span = self.span
             first = self.integer(low, high, what)
             stop = self.integer(first + 1, high + 1, f"end of a range of {what}s") if self.accept("..") else first + 1
-            if len(numbers) + stop - first > limit:
+            count += stop - first
+            if count > limit:
                 self.fail("T0108", f"more than {limit} members", span)
-            numbers.extend(range(first, stop))
+            if stop - first > 1:
+                parts += [np.array(numbers, np.int32), np.arange(first, stop, dtype=np.int32)]
+                numbers = array("i")
+            else:
+                numbers.append(first)
             if not self.at(close):
                 self.expect(",")
                 if self.at(close):
                     self.fail_expecting(_KINDS["int"])
-        return numbers
+        return np.concatenate([*parts, np.array(numbers, np.int32)])
 
     def shape(self, what: str) -> tuple[int, ...]:
         """Read `[2, 8]`; return () if there are no brackets."""

@@ -7,7 +7,6 @@ import re
 from array import array
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -182,14 +181,30 @@ def _labels(cursor: Cursor, count: int) -> tuple[str, ...]:
     return tuple(labels)
 
 
+def _new_members(cursor: Cursor, given: BoolArray, low: int, what: str, given_what: str) -> Int32Array:
+    """Read `{0..4, 7}`: devices from `low` on. Raises T0107 for one that `given` has, bool[devices], and notes them.
+
+    what, given_what: in messages: "switch", "options".
+    """
+    span = cursor.span
+    cursor.expect("{")
+    members = cursor.items("}", low, len(given) - 1, what, len(given) - low)
+    numbers, counts = np.unique(members, return_counts=True)
+    again = numbers[(counts > 1) | given[numbers]]
+    if len(again):
+        cursor.fail("T0107", f"{what} {again[0]} has {given_what} twice", span)
+    given[members] = True
+    return members
+
+
 def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolArray, BoolArray]:
     """Read the options of switches: `buffers`, `multicast` and `reduces` of the network."""
     buffers = np.full(devices - npus, -1, np.int64)
     multicast = np.zeros(devices - npus, np.bool_)
     reduces = np.zeros(devices - npus, np.bool_)
+    given = np.zeros(devices, np.bool_)
     while cursor.accept("options"):
-        cursor.expect("{")
-        rows = np.array(cursor.items("}", npus, devices - 1, "switch", devices), np.int64) - npus
+        rows = _new_members(cursor, given, npus, "switch", "options") - npus
         if cursor.accept("buffer"):
             buffers[rows] = cursor.integer(0, 2**62, "buffer")
         multicast[rows] = cursor.accept("multicast")
@@ -200,10 +215,10 @@ def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolA
 def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
     """The limits of all NPUs; None if there are none."""
     found: list[Endpoint] | None = None
+    given = np.zeros(npus, np.bool_)
     while cursor.accept_word("limits"):
         first = cursor.span
-        cursor.expect("{")
-        rows = cursor.items("}", 0, npus - 1, "NPU", npus)
+        rows = _new_members(cursor, given, 0, "NPU", "limits").tolist()
         rates = [
             _rate(cursor, "a rate") if cursor.accept_word(name) else None for name in ("inject", "eject", "memory")
         ]
@@ -256,21 +271,24 @@ def read_demand(cursor: Cursor, network: Network) -> Demand:
     cursor.expect("demand")
     cursor.expect("{")
     runs: list[Run] = []
-    room = MOST_CHUNKS
+    room, members = MOST_CHUNKS, MOST_MEMBERS
     while not cursor.accept("}"):
-        runs.append(_run(cursor, network, room))
+        runs.append(_run(cursor, network, room, members))
         room -= len(runs[-1].pattern)
+        members -= len(runs[-1].group)
     return Demand(tuple(runs))
 
 
-def _run(cursor: Cursor, network: Network, room: int) -> Run:
-    """Read one run. room: how many chunks it may have."""
+def _run(cursor: Cursor, network: Network, room: int, members: int) -> Run:
+    """Read one run. room: how many chunks it may have. members: how many NPUs its group may have."""
     cursor.expect("run")
     name = cursor.word()
     cursor.expect("group")
     span = cursor.span
     cursor.expect("[")
-    group = np.array(cursor.items("]", 0, network.npu_count - 1, "NPU", network.npu_count), np.int32)
+    group = cursor.items("]", 0, network.npu_count - 1, "NPU", network.npu_count)
+    if len(group) > members:
+        cursor.fail("T0108", f"the groups of all runs have more than {MOST_MEMBERS} members", span)
     places: dict[Part, Span] = {}
     standard = _standard(cursor, places) if cursor.accept("standard") else None
     cursor.expect("{")
@@ -286,12 +304,12 @@ def _run(cursor: Cursor, network: Network, room: int) -> Run:
 
 def _wrong_members(network: Network, group: Int32Array, table: ChunkTable, standard: Standard | None) -> str:
     """Why the members of a group, or the holders of its chunks, are not those of any run; "" if they may be."""
-    if len(np.unique(group)) < len(group):
+    if len(group) and int(np.bincount(group).max()) > 1:
         return "the members of a group must be different NPUs"
-    gone = np.flatnonzero(~network.present)
-    removed = np.intersect1d(gone, np.concatenate([group, table.sets.members]))
-    if len(removed):
-        return f"{network.device_name(int(removed[0]))} was removed, so it takes part in no run"
+    for members in (group, table.sets.members):
+        removed = members[~network.present[members]]
+        if len(removed):
+            return f"{network.device_name(int(removed.min()))} was removed, so it takes part in no run"
     return "a run with chunks needs members" if not len(group) and (len(table) or standard is not None) else ""
 
 
@@ -322,7 +340,7 @@ def _reduction(cursor: Cursor) -> Op | None:
 
 def _sets(cursor: Cursor, npus: int) -> HolderSets:
     """Read the holder sets of a run: `set @0 = {0..4}`."""
-    offsets, members = [0], list[int]()
+    offsets, members = [0], list[Int32Array]()
     while cursor.accept("set"):
         span = cursor.span
         if cursor.reference(0, _INT32, "set") != len(offsets) - 1:
@@ -331,13 +349,13 @@ def _sets(cursor: Cursor, npus: int) -> HolderSets:
         cursor.expect("{")
         span = cursor.span
         npus_of_set = cursor.items("}", 0, npus - 1, "NPU", npus)
-        if any(b <= a for a, b in pairwise(npus_of_set)):
+        if (np.diff(npus_of_set) <= 0).any():
             cursor.fail("T0107", "the NPUs of a set must be in ascending order, each once", span)
-        if len(members) + len(npus_of_set) > MOST_MEMBERS:
+        if offsets[-1] + len(npus_of_set) > MOST_MEMBERS:
             cursor.fail("T0108", f"the sets have more than {MOST_MEMBERS} members", span)
-        members.extend(npus_of_set)
-        offsets.append(len(members))
-    return HolderSets(np.array(offsets, np.int64), np.array(members, np.int32))
+        members.append(npus_of_set)
+        offsets.append(offsets[-1] + len(npus_of_set))
+    return HolderSets(np.array(offsets, np.int64), np.concatenate([np.empty(0, np.int32), *members]))
 
 
 def _table(cursor: Cursor, network: Network, room: int) -> ChunkTable:

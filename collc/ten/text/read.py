@@ -23,7 +23,16 @@ from collc.ten.demand import Demand
 from collc.ten.module import Bound, Module, Phase
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
-from collc.ten.text.cursor import LARGEST, MOST_CELLS, MOST_CHUNKS, MOST_LINKS, MOST_PHASES, MOST_TRANSFERS, Cursor
+from collc.ten.text.cursor import (
+    ANY_DEVICES,
+    LARGEST,
+    MOST_CELLS,
+    MOST_CHUNKS,
+    MOST_LINKS,
+    MOST_PHASES,
+    MOST_TRANSFERS,
+    Cursor,
+)
 from collc.ten.text.names import chunk_labels, network_link_labels, with_index
 from collc.ten.text.parts import device_label, read_demand, read_network
 from collc.ten.text.write import VERSION
@@ -72,7 +81,7 @@ def _module(cursor: Cursor, depth: int) -> Module:
     planned = None
     if cursor.accept("planned"):
         cursor.expect("{")
-        planned = frozenset(cursor.items("}", 0, _INT32, "run", MOST_CHUNKS))
+        planned = frozenset(cursor.items("}", 0, MOST_CHUNKS, "run", MOST_CHUNKS).tolist())
     network = read_network(cursor)
     demand = read_demand(cursor, network)
     schedule = _schedule(cursor, network, demand, model) if cursor.accept("schedule") else None
@@ -246,8 +255,9 @@ def _rows(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) ->
 def _steps(cursor: Cursor, network: Network, demand: Demand, model: LinkModel) -> StepSchedule:
     head = cursor.span
     steps = cursor.integer(0, _INT32, "number of steps")
-    if steps * max(1, network.link_count) > MOST_CELLS:
-        message = f"{steps} steps of {network.link_count} links are too many for the text form"
+    # Steps of a useful schedule have transfers, each with its own line, so a short file cannot have many.
+    if steps * max(1, network.link_count) > MOST_CELLS or steps > max(ANY_DEVICES, len(cursor.file.text)):
+        message = f"{steps} steps of {network.link_count} links are too many for a text of this length"
         cursor.fail("T0108", message, head, _BINARY)
     cursor.expect("of")
     step = cursor.whole_number(Dimension.TIME, 1, "a step")

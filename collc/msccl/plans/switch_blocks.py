@@ -1,7 +1,11 @@
-"""Threadblocks for switch channels of more GPUs than a threadblock can signal.
+"""Threadblocks for switch channels: of more GPUs than a threadblock can signal, and for partial sums.
 
-One threadblock of a GPU does its operations over the switch. Others signal and await up to 16 GPUs each: they tell it,
-with semaphores, that these have begun, and it tells them what it has stored.
+If a switch has more GPUs, one threadblock of a GPU does its operations over the switch. Others signal and await up to
+16 GPUs each: they tell it, with semaphores, that these have begun, and it tells them what it has stored.
+
+If switches add inside nodes and ports join these, many partial sums begin at once in threadblocks by chunk, and the
+totals wait behind all of them for the links to the switch. In turn, and before everything else of their threadblock,
+sums and totals share these links.
 """
 
 from __future__ import annotations
@@ -11,13 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from collc.msccl.limits import PLAN_CHANNELS, PLAN_SEMAPHORES
 from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Op, Program, Slot, Step, Threadblock
-
-MOST_SIGNALLED: Final = 16
-"""The most GPUs that a threadblock can signal: the number of its memory channels."""
-
-_MOST_HELPERS: Final = 8
-"""Threadblocks of a GPU that signal, in all instances: each takes a semaphore in either direction of 16."""
 
 _MOST_STORES: Final = 6
 """Operations over the switch of a GPU: to signal and to await one takes up to eight operations of a threadblock."""
@@ -25,7 +24,7 @@ _MOST_STORES: Final = 6
 
 def is_large(messages: Sequence[Message]) -> bool:
     """Whether a switch channel has more GPUs than a threadblock can signal."""
-    return any(message.switch is not None and len(message.switch.ranks) > MOST_SIGNALLED + 1 for message in messages)
+    return any(message.switch is not None and len(message.switch.ranks) > PLAN_CHANNELS + 1 for message in messages)
 
 
 def large_groups_fit(messages: Sequence[Message], instances: int) -> bool:
@@ -37,7 +36,8 @@ def large_groups_fit(messages: Sequence[Message], instances: int) -> bool:
     return (
         len(groups) == 1
         and all(message.switch is not None for message in messages)
-        and len(next(iter(groups))) <= MOST_SIGNALLED * (_MOST_HELPERS // instances) + 1
+        # each threadblock that signals takes a semaphore in either direction
+        and len(next(iter(groups))) <= PLAN_CHANNELS * (PLAN_SEMAPHORES // 2 // instances) + 1
         and max(map(len, stores.values()), default=0) <= _MOST_STORES
     )
 
@@ -70,7 +70,7 @@ def _with_helpers(program: Program, gpu: Gpu) -> Gpu:
         else:
             local.append(step)
     peers = sorted(by_peer)
-    count = -(-len(peers) // MOST_SIGNALLED)
+    count = -(-len(peers) // PLAN_CHANNELS)
     parts = [peers[k * len(peers) // count : (k + 1) * len(peers) // count] for k in range(count)]
     heard = [Slot("s", gpu.scratch_chunks + k) for k in range(count)]
     first = [Step(Op.NOP, (-1, 0, k, 0), 1, src=slot) for k, slot in enumerate(heard)]
@@ -92,3 +92,69 @@ def _with_helpers(program: Program, gpu: Gpu) -> Gpu:
         receives = [replace(one, when=(arrived, ARRIVES, k, 0)) for k, one in enumerate(received)]
         blocks.append([begun, *done, *signals, *receives])
     return replace(gpu, steps=(), threadblocks=tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks))
+
+
+_MOST_SUMS: Final = 9
+"""Most partial sums of a threadblock: each takes five operations."""
+
+
+def threadblocks_for_sums(program: Program) -> int:
+    """How many threadblocks the partial sums of a GPU need at least; 0 if switches make none.
+
+    program: after `select`.
+    """
+    most = max((sum(step.switch is not None for step in gpu.steps) for gpu in program.gpus), default=0)
+    return -(-most // _MOST_SUMS)
+
+
+def partial_sums_first(program: Program, blocks: int) -> Program:
+    """The program, after threadblocks are formed, with the partial sums of a GPU in `blocks` of its threadblocks.
+
+    These are the ones that store totals last. A sum reads the memory of all GPUs of the switch, so it is made only in a
+    threadblock that stores to all of them, and thus knows when they have begun.
+    """
+    return replace(program, gpus=tuple(_sums_first(program, gpu, blocks) for gpu in program.gpus))
+
+
+def _sums_first(program: Program, gpu: Gpu, blocks: int) -> Gpu:
+    sums = _sums_with_sends(program, gpu)
+    latest = {
+        number: stored[-1]
+        for number, tb in enumerate(gpu.threadblocks)
+        if (stored := [step.when for step in tb.steps if _stores_total(program, step)])
+    }
+    hosts = sorted(latest, key=lambda number: latest[number], reverse=True)[:blocks]
+    if not hosts:
+        return gpu
+    count = sum(map(len, sums))
+    front: dict[int, list[Step]] = {host: [] for host in hosts}
+    moved: set[int] = set()
+    for number, group in enumerate(sums):
+        for step in group:  # a time of its own, before all others
+            front[hosts[number % len(hosts)]].append(replace(step, when=(len(moved) - count, *step.when[1:])))
+            moved.add(id(step))
+    made = [
+        replace(tb, steps=(*front.get(number, ()), *(step for step in tb.steps if id(step) not in moved)))
+        for number, tb in enumerate(gpu.threadblocks)
+    ]
+    return replace(gpu, threadblocks=tuple(tb for tb in made if tb.steps))
+
+
+def _stores_total(program: Program, step: Step) -> bool:
+    return step.op is Op.SEND and program.messages[step.send].switch is not None
+
+
+def _sums_with_sends(program: Program, gpu: Gpu) -> list[list[Step]]:
+    """The partial sums of a GPU in the order of the schedule, each with the sends of nothing but this sum."""
+    found: list[list[Step]] = []
+    unchanged: dict[Slot | None, list[Step]] = {}
+    for step in sorted((step for tb in gpu.threadblocks for step in tb.steps), key=lambda step: step.when):
+        if step.op is Op.COPY and step.switch is not None and step.dst is not None:
+            found.append([step])
+            unchanged[step.dst] = found[-1]
+        elif step.op is Op.SEND and not _stores_total(program, step):
+            unchanged.get(step.src, []).append(step)
+        else:
+            for slot in step.writes():
+                unchanged.pop(slot, None)
+    return found
