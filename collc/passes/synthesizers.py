@@ -54,7 +54,7 @@ def searching_synthesizers() -> list[str]:
 
 
 def auto(module: Module, effort: Effort) -> Module:
-    """The module with the best schedule of the synthesizers that have an estimate (collc/synthesis/auto)."""
+    """The module with the best schedule of the synthesizers that apply (collc/synthesis/auto)."""
     from collc.synthesis.auto.synthesizer import choose
 
     return choose(module, effort, list(SYNTHESIZERS.values()))
@@ -65,17 +65,15 @@ def _auto() -> ModulePlanner:
 
 
 def _tacos() -> PhasePlanner:
-    from collc.synthesis.auto.estimates import estimate_tacos
     from collc.synthesis.tacos import tacos
 
-    return PhasePlanner(tacos, estimate_tacos, takes_bound=True)
+    return PhasePlanner(tacos, lambda problem: not problem.has_switches, takes_bound=True)
 
 
 def _pccl() -> PhasePlanner:
-    from collc.synthesis.auto.estimates import estimate_pccl
     from collc.synthesis.pccl import pccl
 
-    return PhasePlanner(pccl, estimate_pccl, takes_bound=True)
+    return PhasePlanner(pccl, lambda _: True, takes_bound=True)
 
 
 def _exact() -> ModulePlanner:
@@ -86,60 +84,61 @@ def _exact() -> ModulePlanner:
 
 
 def _symmetric() -> ModulePlanner:
-    from collc.synthesis.auto.estimates import estimate_symmetric
     from collc.synthesis.symmetric import symmetric_module
 
-    return ModulePlanner(lambda module, effort, _: symmetric_module(module, effort), estimate_symmetric)
+    return ModulePlanner(
+        lambda module, effort, _: symmetric_module(module, effort), lambda problem: problem.is_symmetric
+    )
 
 
 def _overlap_planner() -> ModulePlanner:
-    from collc.synthesis.auto.estimates import estimate_overlapped
     from collc.synthesis.overlapped import overlap
 
-    return ModulePlanner(lambda module, effort, _: overlap(module, effort), estimate_overlapped)
+    return ModulePlanner(
+        lambda module, effort, _: overlap(module, effort), lambda problem: problem.reduces and not problem.has_switches
+    )
 
 
 def _exchange() -> ModulePlanner:
-    from collc.synthesis.auto.estimates import estimate_exchange
+    from collc.synthesis.auto.kinds import exchange_applies
     from collc.synthesis.exchange import exchange
     from collc.synthesis.tacos import tacos
 
-    return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), estimate_exchange, takes_bound=True)
+    return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), exchange_applies, takes_bound=True)
 
 
 def _one_shot() -> ModulePlanner:
-    from collc.synthesis.auto.estimates import estimate_one_shot
+    from collc.synthesis.auto.kinds import one_shot_applies
     from collc.synthesis.one_shot import one_shot
 
-    return ModulePlanner(lambda module, effort, _: one_shot(module, effort), estimate_one_shot)
+    return ModulePlanner(lambda module, effort, _: one_shot(module, effort), one_shot_applies)
 
 
 def _hierarchical() -> PhasePlanner:
-    from collc.synthesis.auto.estimates import estimate_by_dimension
+    from collc.synthesis.auto.kinds import dimensions_apply
     from collc.synthesis.by_dimension.orders import hierarchical
 
-    return PhasePlanner(hierarchical, estimate_by_dimension)
+    return PhasePlanner(hierarchical, dimensions_apply)
 
 
 def _themis() -> PhasePlanner:
-    from collc.synthesis.auto.estimates import estimate_by_dimension
+    from collc.synthesis.auto.kinds import dimensions_apply
     from collc.synthesis.by_dimension.orders import themis
 
-    return PhasePlanner(themis, estimate_by_dimension)
+    return PhasePlanner(themis, dimensions_apply)
 
 
 def _swarm() -> PhasePlanner:
-    from collc.synthesis.auto.estimates import estimate_swarm
     from collc.synthesis.swarm import swarm
 
-    return PhasePlanner(swarm, estimate_swarm, takes_bound=True)
+    return PhasePlanner(swarm, lambda _: True, takes_bound=True)
 
 
 def _forest() -> ModulePlanner:
-    from collc.synthesis.auto.estimates import estimate_forest
+    from collc.synthesis.auto.kinds import forest_applies
     from collc.synthesis.forest import plan_forest
 
-    return ModulePlanner(lambda module, effort, _: plan_forest(module, effort), estimate_forest)
+    return ModulePlanner(lambda module, effort, _: plan_forest(module, effort), forest_applies)
 
 
 _RECORDS: Final = (

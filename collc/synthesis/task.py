@@ -67,7 +67,12 @@ class WorkMeter:
         self.spent += work
 
     def add_setup(self, work: int) -> None:
-        """Counts work that comes before a search; as much is left for the search as before."""
+        """Counts work that comes before a search; as much is left for the search as before.
+
+        If it would exceed the most work, only what is left counts: the work must then not be done.
+        """
+        if self.remainder is not None:
+            work = min(work, self.remainder)
         self.spent += work
         self.setup += work
         if self.limit is not None:
@@ -123,9 +128,7 @@ class Effort:
     not depend on it. stop: called now and then; if it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
-    much may be. work_part: of the work that `auto` takes by itself. earlier: for each synthesizer, how many times as
-    long as the best its schedules were in the searches of `auto` with other numbers of chunks, to which this search
-    adds its own; after the first one, `auto` need not find a schedule at any price. unwinds: whether `auto` also tries
+    much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
     direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: picoseconds at
     which a search ends; None: the lower bound, which the synthesizer computes.
     """
@@ -138,7 +141,6 @@ class Effort:
     time_limit: float | None = None
     work: WorkMeter = field(default_factory=WorkMeter)
     work_part: Fraction = Fraction(1)
-    earlier: dict[str, list[float]] | None = None
     unwinds: bool = True
     library: AlgorithmLibrary | None = None
     bound: int | None = None

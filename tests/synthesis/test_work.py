@@ -44,7 +44,7 @@ def test_an_attempt_is_given_up_when_the_most_work_is_done(name: str, net: Netwo
     module = Module("m", net, demand, LinkModel.PIPELINED)
     whole = WorkMeter(1, most=1 << 40)
     first = built(name, module, whole)
-    given_up = WorkMeter(1, most=whole.spent // 3)
+    given_up = WorkMeter(1, most=whole.spent // 6)
     with pytest.raises(NoSchedule):
         built(name, module, given_up)
     assert given_up.is_exceeded

@@ -137,14 +137,13 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     from collc.verification import verify_schedule
 
     texts: list[tuple[Module, list[str]]] = []
-    earlier: dict[str, list[float]] = {}
 
     def synthesize(request: ScheduleRequest, number: int, work: Fraction) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
         share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds / NUMBERS_IN_TIME)
         text: list[str] = []
-        module = _synthesize(replace(given, request=request, module_text=text.append), share, work, earlier)
+        module = _synthesize(replace(given, request=request, module_text=text.append), share, work)
         texts.append((module, text))
         if request.is_handwritten and not verify_schedule(module).ok:  # its time means nothing
             raise CheckFailed
@@ -171,12 +170,10 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
 
 
-def _synthesize(
-    given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1), earlier: dict[str, list[float]] | None = None
-) -> Module:
+def _synthesize(given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1)) -> Module:
     """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`.
 
-    work, earlier: see `Effort`.
+    work: see `Effort.work_part`.
     """
     passes = given.pipeline()
     names = [step.name for step in passes]
@@ -184,7 +181,7 @@ def _synthesize(
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.context(limit.is_reached, work, earlier))
+    return _run_passes(given, passes, given.context(limit.is_reached, work))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:
@@ -325,12 +322,10 @@ class BuildInput:
         limit = self._value("time_limit", self.settings.time_limit)
         return None if limit is None else float(limit)
 
-    def context(
-        self, stop: Callable[[], bool], work: Fraction = Fraction(1), earlier: dict[str, list[float]] | None = None
-    ) -> PassContext:
+    def context(self, stop: Callable[[], bool], work: Fraction = Fraction(1)) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 
-        stop: polled by the synthesizers; True ends the search. work, earlier: see `Effort`.
+        stop: polled by the synthesizers; True ends the search. work: see `Effort.work_part`.
         """
         settings = self.settings
         effort = Effort(
@@ -341,7 +336,6 @@ class BuildInput:
             progress=self.progress,
             time_limit=self.time_limit,
             work_part=work,
-            earlier=earlier,
             library=StandardAlgorithms(),
         )
         handwritten = {

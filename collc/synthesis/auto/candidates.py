@@ -1,5 +1,5 @@
 """The candidates for a module: each synthesizer that applies, on the network as it is or with direct links in the place
-of its switches, with its estimate, in the order in which to try them.
+of its switches.
 
 If NPUs have limits, each candidate is planned on the links as they are, and on links that share the rates of their NPUs
 in equal parts; its transfers are then started anew as the limits allow (collc/synthesis/endpoints.py). So all times
@@ -9,24 +9,17 @@ that are compared, and that the notes show, count the limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
-from collc.synthesis.auto.estimates import (
-    Candidate,
-    Estimate,
-    KnownBounds,
-    ProblemShape,
-    bound_work,
-    estimate_in_network,
-)
+from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.synthesis.auto.kinds import ProblemKind, in_network_applies
 from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
 from collc.synthesis.auto.textbook import textbook_algorithms
-from collc.synthesis.bounds import task_bound
+from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
 from collc.synthesis.in_network.synthesizer import in_network
-from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
 from collc.ten.limited import Ports
 from collc.ten.module import Module
@@ -37,61 +30,92 @@ from collc.ten.transform import unwound
 RETIMING_WORK: Final = 35
 """Work of starting a transfer anew as the limits of NPUs allow."""
 
-QUICK: Final = 100_000
-"""Work of first schedules up to which these come before all others."""
+HOP_WORK: Final = 25
+"""Work of laying out a message of an algorithm of a library on each link of its path."""
 
-LAYOUT_WORK, HOP_WORK = 15_000, 25
-"""The work of reading an algorithm of a library, and of each of its messages on each link."""
+GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 
-EXCHANGES: Final = 4
-"""Synthesizers that are tried for the sums of nodes; with one, four nodes of eight GPUs take 3.6 % longer."""
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A synthesizer of the whole schedule.
+
+    network: the one whose links it uses. build: plans, and counts its work. ahead: how many turns it is ahead of the
+    least likely ones: 2 if it is likely the best one on the network as it is.
+    """
+
+    name: str
+    network: Network
+    build: Callable[[WorkMeter], Module]
+    ahead: int = 0
+
+
+@dataclass
+class KnownBounds:
+    """The lower bounds of one module on several networks, each computed once for all that ask."""
+
+    _known: dict[int, tuple[Network, int]] = field(default_factory=dict[int, tuple[Network, int]])
+
+    def of(self, network: Network, module: Module) -> int:
+        """Picoseconds that no schedule of the module takes less than on a network."""
+        if id(network) not in self._known:
+            self._known[id(network)] = network, lower_bound(network, module.demand, module.model).time
+        return self._known[id(network)][1]
+
+
+Search = Callable[[Module, WorkMeter], Module]
+"""A search for the best schedule of another module, which counts its work and does no more than the most."""
 
 Planners = Callable[[Module], list[Candidate]]
 """The candidates for a module whose network has no limits of NPUs."""
 
 
 def candidates(
-    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
+    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
 ) -> list[Candidate]:
-    """All candidates, in the order in which to try them: quick ones first, then those likely to be near the best
-    schedule, then those on the network as it is; each time the most promising for their work first.
+    """All candidates, in the order of their turns. bounds: of the module, shared with whoever asks for them too.
 
-    bounds: of the module, shared with whoever asks for them too.
+    search: for the sums of nodes in switches that reduce.
     """
 
     def plan(free: Module) -> list[Candidate]:
         known = bounds if free is module else KnownBounds()
         direct = _unwound(free) if effort.unwinds else None
-        own = _Builders(free, effort, known, synthesizers).candidates("")
-        return [
-            *own,
-            *(_Builders(direct, effort, known, synthesizers).candidates(" on unwound switches") if direct else ()),
-        ]
+        own = _Builders(free, effort, known, synthesizers, search).candidates("", 1)
+        if direct is None:
+            return own
+        return [*own, *_Builders(direct, effort, known, synthesizers, search).candidates(" on unwound switches", 0)]
 
-    def order(candidate: Candidate) -> tuple[bool, bool, bool, float]:
-        unwinds = candidate.network.unwound and not module.network.unwound
-        is_late = candidate.estimate.work > QUICK or unwinds
-        return is_late, is_late and not candidate.estimate.near_ideal, unwinds, _by_promise(candidate)
-
-    return sorted(_with_limits(module, plan), key=order)
-
-
-def _by_promise(candidate: Candidate) -> float:
-    return candidate.estimate.work / candidate.estimate.promise
+    return sorted(_with_limits(module, plan), key=lambda candidate: -candidate.ahead)
 
 
 def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
-    """The algorithms of a library that may serve a module; those with the least work first."""
+    """The algorithms of a library that may serve a module."""
 
     def plan(free: Module) -> list[Candidate]:
-        shape = ProblemShape(free)
-        each = HOP_WORK * (shape.mean_distance if shape.has_switches else 1.0)
+        problem = ProblemKind(free)
+        each = HOP_WORK * (problem.mean_distance if problem.has_switches else 1.0)
         return [
-            Candidate(name, free.network, Estimate(LAYOUT_WORK + int(each * messages)), lambda _, build=build: build())
+            Candidate(name, free.network, _lay_out(build, int(each * messages)))
             for name, messages, build in textbook_algorithms(free, library)
         ]
 
-    return sorted(_with_limits(module, plan), key=lambda candidate: candidate.estimate.work)
+    return _with_limits(module, plan)
+
+
+def _lay_out(build: Callable[[], Module], work: int) -> Callable[[WorkMeter], Module]:
+    def lay_out(meter: WorkMeter) -> Module:
+        _add(meter, work)
+        return build()
+
+    return lay_out
+
+
+def _add(meter: WorkMeter, work: int) -> None:
+    """Counts work that cannot be interrupted, before it is done. Raises NoSchedule if it is too much."""
+    meter.add_setup(work)
+    if meter.is_exceeded:
+        raise NoSchedule(GIVEN_UP)
 
 
 def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
@@ -101,15 +125,12 @@ def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
     listed: list[Candidate] = []
     direct: Network | None = None
     for network, suffix in zip(networks_without_limits(module.network), ("", " on shared rates"), strict=False):
-        free = replace(module, network=network)
-        shape = ProblemShape(free)
-        more = int(RETIMING_WORK * shape.pairs * shape.hops)
-        for candidate in plan(free):
+        for candidate in plan(replace(module, network=network)):
             judged = module.network
             if candidate.network.unwound and not judged.unwound:
                 judged = direct = direct or unwound(judged)
-            estimate = replace(candidate.estimate, work=candidate.estimate.work + more, near_ideal=False)
-            listed.append(Candidate(candidate.name + suffix, judged, estimate, _build_with_limits(candidate, judged)))
+            build = _build_with_limits(candidate, judged)
+            listed.append(Candidate(candidate.name + suffix, judged, build, min(1, candidate.ahead)))
     return listed
 
 
@@ -119,7 +140,7 @@ def _build_with_limits(candidate: Candidate, network: Network) -> Callable[[Work
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        meter.add_setup(RETIMING_WORK * len(planned.schedule))
+        _add(meter, RETIMING_WORK * len(planned.schedule))
         return retimed_for_endpoints(planned, network)
 
     return build
@@ -140,70 +161,58 @@ class _Builders:
     """The candidates on one network: each synthesizer that applies, as a function from a work meter to a schedule."""
 
     def __init__(
-        self, module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer]
+        self, module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
     ) -> None:
-        self._module, self._effort, self._synthesizers = module, effort, synthesizers
-        self._shape = ProblemShape(module)
+        self._module, self._effort, self._synthesizers, self._search = module, effort, synthesizers, search
+        self._problem = ProblemKind(module)
         self._whole = bounds
         self._bounds: dict[bool, int] = {}
 
-    def candidates(self, suffix: str) -> list[Candidate]:
-        """The candidates, the most promising for their work first. suffix: of their names."""
+    def candidates(self, suffix: str, ahead: int) -> list[Candidate]:
+        """The candidates; those that are likely the best come first, and a turn ahead of the others.
+
+        suffix: of their names.
+        """
         planners: dict[str, PhasePlanner | ModulePlanner] = {
-            "in-network": ModulePlanner(self._in_network, estimate_in_network)
+            "in-network": ModulePlanner(self._in_network, in_network_applies)
         }
         for synthesizer in self._synthesizers:
             if synthesizer.load is not None:
                 planners[synthesizer.name] = synthesizer.load()
+        applying = [name for name, one in planners.items() if one.applies is not None and one.applies(self._problem)]
+        likely = [name for name in self._problem.likely_best if name in applying]
         listed: list[Candidate] = []
-        for name, planner in planners.items():
-            estimate = None if planner.estimate is None else planner.estimate(self._shape)
-            if estimate is not None:
-                build = self._by_phase(planner) if isinstance(planner, PhasePlanner) else self._whole_module(planner)
-                listed.append(Candidate(name + suffix, self._module.network, estimate, build))
-        return sorted(listed, key=_by_promise)
+        for name in dict.fromkeys([*likely, *applying]):
+            planner = planners[name]
+            build = self._by_phase(planner) if isinstance(planner, PhasePlanner) else self._whole_module(planner)
+            listed.append(Candidate(name + suffix, self._module.network, build, ahead + (name in likely)))
+        return listed
 
     def _whole_module(self, planner: ModulePlanner) -> Callable[[WorkMeter], Module]:
         def build(meter: WorkMeter) -> Module:
             effort = self._effort.with_work(meter)
             if planner.takes_bound:
-                meter.add_setup(self._whole.work(self._module.network, self._module))
                 effort = replace(effort, bound=self._whole.of(self._module.network, self._module))
             return join(planner.plan(self._module, effort, {}))
 
         return build
 
     def _in_network(self, module: Module, effort: Effort, _options: IntOptions) -> Module:
-        return in_network(module, effort, lambda inner: self._shortest_first(inner, effort))
-
-    def _shortest_first(self, module: Module, effort: Effort) -> Module:
-        """The module with the shortest first schedule of some synthesizers. Raises what the first one raises."""
-        best: Module | None = None
-        failure: CollcError | None = None
-        for candidate in _Builders(module, effort, KnownBounds(), self._synthesizers).candidates("")[:EXCHANGES]:
-            try:
-                built = candidate.build(WorkMeter(effort.work.limit))
-            except CollcError as error:
-                failure = failure or error
-                continue
-            if best is None or built.collective_time() < best.collective_time():
-                best = built
-        if best is None:
-            raise failure or NoSchedule(Diagnostic("S0201", "nothing reduces among nodes"))
-        return best
+        return in_network(module, effort, lambda inner: self._search(inner, effort.work))
 
     def _by_phase(self, planner: PhasePlanner) -> Callable[[WorkMeter], Module]:
         """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""
+        calls = 2 * len(split(self._module)) - 1
 
         def build(meter: WorkMeter) -> Module:
             unfinished: list[bool] = []
 
             def plan(task: Task) -> Schedule:
-                limit = None if meter.limit is None else max(1, meter.limit // self._shape.phases)
+                limit = None if meter.limit is None else max(1, meter.limit // calls)
                 part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
                 effort = self._effort.with_work(part)
                 if planner.takes_bound:
-                    effort = replace(effort, bound=self._bound(task, part))
+                    effort = replace(effort, bound=self._bound(task))
                 try:
                     return planner.plan(task, effort)
                 finally:
@@ -219,9 +228,8 @@ class _Builders:
 
         return build
 
-    def _bound(self, task: Task, work: WorkMeter) -> int:
+    def _bound(self, task: Task) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
         if task.inverted not in self._bounds:
-            work.add_setup(bound_work(task.network, task.demand) // 3)
             self._bounds[task.inverted] = task_bound(task).time
         return self._bounds[task.inverted]

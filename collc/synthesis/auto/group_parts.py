@@ -15,7 +15,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.graph.digraph import Digraph, strongly_connected
-from collc.synthesis.auto.estimates import Candidate, Estimate
+from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -51,7 +51,7 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
             raise NoSchedule(Diagnostic("S0201", "two groups would use a link at the same time"))
         return joined
 
-    return Candidate("group by group", module.network, Estimate(0, 1.0, near_ideal=True), build)
+    return Candidate("group by group", module.network, build)
 
 
 LATEST: Final = 1 << 62

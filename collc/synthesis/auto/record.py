@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from collc.base.options import Options
 
 if TYPE_CHECKING:
-    from collc.synthesis.auto.estimates import Estimator
+    from collc.synthesis.auto.kinds import Predicate
     from collc.synthesis.task import Effort, Task
     from collc.ten.module import Module
     from collc.ten.schedule import Schedule
@@ -22,12 +22,12 @@ IntOptions = Mapping[str, int]
 class PhasePlanner:
     """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases.
 
-    estimate: whether the synthesizer applies to a problem, the work of its first schedule and how promising it is, for
-    `auto`; None: `auto` does not try it. takes_bound: whether its search ends at `Effort.bound`, if that is given.
+    applies: whether `auto` tries it on a problem; None: never. takes_bound: whether its search ends at `Effort.bound`,
+    if that is given.
     """
 
     plan: Callable[[Task, Effort], Schedule]
-    estimate: Estimator | None = None
+    applies: Predicate | None = None
     takes_bound: bool = False
 
 
@@ -35,11 +35,11 @@ class PhasePlanner:
 class ModulePlanner:
     """A synthesizer of whole modules: it returns the module with a schedule, or with one of each phase.
 
-    estimate, takes_bound: as in PhasePlanner.
+    applies, takes_bound: as in PhasePlanner.
     """
 
     plan: Callable[[Module, Effort, IntOptions], Module]
-    estimate: Estimator | None = None
+    applies: Predicate | None = None
     takes_bound: bool = False
 
 

@@ -1,23 +1,25 @@
-"""Picks synthesizers by demand and network, tries what is promising for its work, keeps the best schedule and says why.
+"""Tries the synthesizers that apply in turns, with growing budgets of counted work, and keeps the best schedule.
 
-Each synthesizer says whether it applies, and estimates the work of its first schedule (estimates.py). All decisions
-count work, so that the choice is the same on all machines:
+No decision needs an estimate of work or a clock, so that the choice is the same on all machines:
 
 1. Runs over groups that share nothing are planned one by one on the links of their own NPUs (group_parts.py).
-2. Each candidate makes one schedule, the most promising for their work first; on networks with switches also on direct
-   links in the place of the switches. Then the textbook algorithms do.
+2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Those that are likely
+   the best for the kind of problem (kinds.py) are a turn ahead, and so are those on the network as it is, if others are
+   on direct links in the place of its switches. An attempt that exceeds its budget is given up and begun anew in the
+   next turn, so that all turns of a candidate together take little more than its last one. Then the textbook algorithms
+   of the library are laid out.
 3. If links are pipelined, the best schedule for links that are busy until arrival is retimed.
 4. Searches that came near the best go on in turns, and the one with the best as long as it finds shorter ones.
 5. Z3 looks for something shorter if the problem is tiny.
 
-Nothing is tried that could not be shorter: the search ends at the lower bound, and long searches end near it. What is
-tried beside the candidate with the best schedule may take twice as much work as that one, and SPARE_WORK more;
-candidates that take more are left out, and the notes say so.
+Nothing is tried that could not be shorter: the search ends at the lower bound. All together take at most the work of
+the candidate with the best schedule, and twice that and SPARE_WORK; less if the best is near its bound, more of those
+that are likely the best. The notes say what was given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from time import monotonic
@@ -27,9 +29,16 @@ import numpy as np
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
-from collc.synthesis.auto.candidates import RETIMING_WORK, candidates, textbook_candidates
-from collc.synthesis.auto.estimates import WORK_PER_SECOND, Candidate, Estimate, KnownBounds
+from collc.synthesis.auto.candidates import (
+    GIVEN_UP,
+    RETIMING_WORK,
+    Candidate,
+    KnownBounds,
+    candidates,
+    textbook_candidates,
+)
 from collc.synthesis.auto.group_parts import by_group
+from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.exact import NoShorter, exact, exact_sums
@@ -43,29 +52,29 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
 
-# All numbers of work are in the units of WorkMeter, about a microsecond of plain Python, and were fitted on the 300
-# random programs of `python -m benchmarks auto` (docs/synthesis.md, Measurements).
+WORK_PER_SECOND = 1_000_000
+"""Work that is done in a second, about."""
 
-SPARE_WORK = 800_000
-"""Work beside that of the best candidate."""
+FIRST_WORK = 25_000
+"""Budget of the first turn of small problems, in which a candidate may make further attempts at once; a quarter of a
+unit for each pair of a chunk and an NPU that it must reach if that is more.
+"""
 
-FIRST_WORK = 30_000
-"""Work in which a candidate may make further attempts at once."""
+GROWTH = 4
+"""The budget of a turn as a multiple of that of the one before."""
 
-GIVE_UP_FACTOR = 4
-"""A first schedule is given up at GIVE_UP_FACTOR times its estimate and FIRST_WORK."""
+SPARE_WORK, MOST_WORK = 1_500_000, 20_000_000
+"""Work beside that of the best candidate, and of those that are likely the best; fitted on 100 random programs, of
+which two need more than a million units besides.
+"""
 
-SMALL_NPUS, MOST_WORK, MOST_WORK_LARGE = 64, 7_000_000, 50_000_000
-"""All work up to SMALL_NPUS NPUs, and above: about 10 and 60 seconds with what is not counted."""
-
-HOPELESS = 1.1
-"""A schedule is far from the best if it takes this multiple of the time of the best."""
+LARGE_GAIN = 32
+"""If the best schedule could be shorter by less than 1/LARGE_GAIN, less is spared in proportion; with 8, two of 75
+schedules of small networks were 3 and 4 % longer.
+"""
 
 NEAR = 8
 """A search goes on if its schedule is longer than the best by at most 1/NEAR."""
-
-TURN_FACTOR = 8
-"""The work with which a search goes on, as a multiple of the work that it has had."""
 
 TINY_NPUS, TINY_TERMS, TINY_TERMS_WITH_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
@@ -79,9 +88,6 @@ MOST_LISTED_CHUNKS = 5_000_000
 GAIN = 200
 """A search goes on in the end if its last run made the schedule shorter by at least 1/GAIN."""
 
-NEARLY_DONE = ((Fraction(101, 100), 20_000), (Fraction(103, 100), 200_000))
-"""(multiple of the lower bound, work): up to this time of the best, the most work that is spent on a shorter one."""
-
 STOPPED = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
 
 
@@ -90,7 +96,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
 
     What the module's schedule has already is planned round. The network of the result is the unwound
     one if that is better; the notes say so, and also if Z3 proves that nothing is shorter.
-    synthesizers: those to choose among, which have estimates.
+    synthesizers: those to choose among.
     Raises what the synthesizers raise if none finds a schedule, NoSchedule if `effort.stop` asks to stop before.
     """
     if module.network.has_endpoints:
@@ -105,9 +111,6 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     except OutOfTime:
         if tried.best is None:
             raise
-    if effort.earlier is not None and tried.best is not None:
-        for known, attempt in tried.attempts.items():
-            effort.earlier.setdefault(known, []).append(attempt.time / max(1, time_of(tried.best[1])))
     if tried.best is None:
         raise (None if effort.stop() else tried.failure) or NoSchedule(STOPPED)
     name, built = tried.best
@@ -143,7 +146,7 @@ UNWOUND = (
 class Attempt:
     """The runs of a candidate: picoseconds of its best schedule, work of the last run without what came before the
     search, that of what came before, all work of the one that found this schedule, whether more could find a shorter
-    one, and whether the last run made it shorter.
+    one, whether the last run made it shorter, and whether it was given up in a further attempt.
     """
 
     time: int
@@ -152,12 +155,13 @@ class Attempt:
     useful_work: int
     unfinished: bool
     improved: bool = True
+    given_up: bool = False
 
 
 @dataclass
 class TriedCandidates:
-    """What has been tried: the best on each network so far with its name, the last run of each, notes, the
-    first error.
+    """What has been tried: the best on each network so far with its name, the last run of each, those that find none
+    with any work, notes, the first error.
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
     the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
@@ -168,6 +172,7 @@ class TriedCandidates:
     proved: bool = False
     spent: int = 0
     attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
+    failed: set[str] = field(default_factory=set[str])
     notes: dict[str, str] = field(default_factory=dict[str, str])
     failure: CollcError | None = None
     bounds: KnownBounds = field(default_factory=KnownBounds)
@@ -197,33 +202,42 @@ class TriedCandidates:
         except CollcError as error:
             self.spent += meter.spent
             self.failure = self.failure or error
-            self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
-            self.proved |= isinstance(error, NoShorter)
+            if meter.is_exceeded and before is None:
+                self.notes[name] = f"auto: gave up {name}: {GIVEN_UP.message}"
+            elif before is None:
+                self.failed.add(name)
+                self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
+                self.proved |= isinstance(error, NoShorter)
+            else:
+                self.attempts[name] = replace(before, unfinished=False)
             return
-        spent = meter.spent or candidate.estimate.work
-        work = max(1, spent - meter.setup)
-        self.spent += spent
-        unfinished = candidate.estimate.searches and meter.is_used_up
+        work = max(1, meter.spent - meter.setup)
+        self.spent += meter.spent
+        unfinished = meter.is_used_up or meter.is_exceeded
         time = time_of(built)
         if before is None or time < before.time:
             improved = before is None or GAIN * time <= (GAIN - 1) * before.time
-            self.attempts[name] = Attempt(time, work, meter.setup, spent, unfinished, improved)
+            self.attempts[name] = Attempt(time, work, meter.setup, meter.spent, unfinished, improved, meter.is_exceeded)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
-            self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished, improved=False)
+            self.attempts[name] = replace(
+                before,
+                work=work,
+                setup=meter.setup,
+                unfinished=unfinished,
+                improved=before.given_up,
+                given_up=meter.is_exceeded,
+            )
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
 
-    def leave_out(self, *candidates: Candidate) -> None:
-        """Notes that candidates would take too much work together."""
-        if candidates:
-            names = ", ".join(candidate.name for candidate in candidates)
-            seconds = sum(candidate.estimate.work for candidate in candidates) / WORK_PER_SECOND
-            self.notes[names] = (
-                f"auto: left out {names}: an estimated {seconds:.{1 if seconds >= 0.05 else 2}f} s of work, "
-                "more than the search has left"
-            )
+    def is_unknown(self, name: str) -> bool:
+        """Whether a candidate has not ended a turn within its budget yet, and is not much longer than the best."""
+        if name in self.failed or name not in self.attempts:
+            return name not in self.failed
+        attempt = self.attempts[name]
+        return attempt.given_up and self.best is not None and attempt.time <= 2 * time_of(self.best[1])
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
@@ -238,18 +252,16 @@ class TriedCandidates:
             return False
         return any(self._is_within(factor, network, module) for _, module in self._best.values())
 
-    def is_worth(self, network: Network, work: int) -> bool:
-        """Whether a schedule on a network may be so much shorter than the best that some work is worth while."""
-        return not any(work > most and self.is_done(network, factor) for factor, most in NEARLY_DONE)
+    def gain(self, network: Network) -> Fraction:
+        """The part of the time of the best schedule by which one on a network could be shorter, at most."""
+        if self.best is None:
+            return Fraction(1)
+        built = self.best[1]
+        return 1 - Fraction(self.bounds.of(network, built), max(1, time_of(built)))
 
     def _is_within(self, factor: Fraction, network: Network, module: Module) -> bool:
         """Whether nothing on a network is shorter than the schedule of a module by such a factor."""
-        return time_of(module) <= self.bound(network, module) * factor
-
-    def bound(self, network: Network, module: Module) -> int:
-        """The lower bound of a module on a network; counts its work."""
-        self.spent += self.bounds.work(network, module)
-        return self.bounds.of(network, module)
+        return time_of(module) <= self.bounds.of(network, module) * factor
 
 
 def time_of(module: Module) -> int:
@@ -268,61 +280,73 @@ class _Search:
     def __init__(self, module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> None:
         self._module, self._effort, self._synthesizers = module, effort, synthesizers
         self.tried = TriedCandidates(module.network)
-        applicable = candidates(module, effort, self.tried.bounds, synthesizers)
-        self._candidates = [one for one in applicable if not self._is_hopeless(one.name)] or applicable
-        most = MOST_WORK if len(module.network.npus) <= SMALL_NPUS else MOST_WORK_LARGE
-        self.most = int(effort.trials * effort.work_part * most)
+        self._candidates = candidates(module, effort, self.tried.bounds, synthesizers, self._search_sums)
+        first = max(FIRST_WORK, ProblemKind(module).pairs // 4)
+        self._budgets = {candidate.name: first * GROWTH**candidate.ahead for candidate in self._candidates}
+        self._first = first
+        self.most = int(effort.trials * effort.work_part * MOST_WORK)
         self.spare = effort.trials * SPARE_WORK
         if effort.time_limit is not None:
             self.most = self.spare = int(effort.time_limit * WORK_PER_SECOND)
 
-    def _is_hopeless(self, name: str) -> bool:
-        """Whether a candidate was far from the best with the last two numbers of chunks, and came no nearer."""
-        known = (self._effort.earlier or {}).get(name, [])
-        return len(known) > 1 and known[-1] >= max(HOPELESS, known[-2])
-
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
         self.by_group()
-        self.first_schedules()
+        self.turns(self._next_first)
         if self.tried.best is None:
             return
         self.textbook()
         self.store()
-        self.longer_searches()
+        self.turns(self._next_longer)
         self.shorter()
 
     def by_group(self) -> None:
         """Plans each group on the links of its own NPUs, as a problem of its own."""
-        candidate = None if self._effort.stop() else by_group(self._module, self._planned_part)
+        candidate = None if self._effort.stop() else by_group(self._module, self._plan_part)
         if candidate is not None:
             self._take(candidate)
 
-    def _planned_part(self, module: Module, parts: int) -> tuple[Module, int]:
+    def _plan_part(self, module: Module, parts: int) -> tuple[Module, int]:
         """A part with its best schedule, and the work of that. parts: how many there are. Raises what candidates do."""
-        effort = replace(self._effort, time_limit=None, unwinds=False, earlier=None)
+        effort = replace(self._effort, time_limit=None, unwinds=False)
+        return self._best_of_module(
+            module, effort, (self.most - self.tried.spent) // (2 * parts), self.spare // (2 * parts)
+        )
+
+    def _search_sums(self, module: Module, meter: WorkMeter) -> Module:
+        """A module of sums among nodes with its best schedule; counts its work. Raises what candidates do."""
+        effort = replace(self._effort.with_work(meter), library=None, time_limit=None, unwinds=False)
+        most = self.most if meter.remainder is None else meter.remainder
+        planned, work = self._best_of_module(module, effort, most, most)
+        meter.add_setup(work)
+        return planned
+
+    def _best_of_module(self, module: Module, effort: Effort, most: int, spare: int) -> tuple[Module, int]:
         nested = _Search(module, effort, self._synthesizers)
-        nested.most, nested.spare = self._all_left() // (2 * parts), self.spare // (2 * parts)
+        nested.most, nested.spare = most, spare
         nested.run()
         if nested.tried.best is None:
             raise nested.tried.failure or NoSchedule(STOPPED)
         return nested.tried.best[1], nested.tried.spent
 
-    def first_schedules(self) -> None:
-        """One schedule of each candidate; if all would take too much work, of the one that takes least."""
-        for candidate in self._candidates:
-            if not self._is_wanted(candidate):
-                continue
-            work = candidate.estimate.work
-            if work <= (self._all_left() if candidate.estimate.near_ideal else self._left()):
-                self._take(candidate, FIRST_WORK, GIVE_UP_FACTOR * (work + FIRST_WORK))
-            else:
-                self.tried.leave_out(candidate)
-        for candidate in sorted(self._candidates, key=lambda candidate: candidate.estimate.work):
-            if self.tried.best is not None or self._effort.stop() or self._effort.earlier:
-                return
-            if candidate.name not in self.tried.attempts:
-                self._take(candidate, FIRST_WORK)
+    def turns(self, next_turn: Callable[[], tuple[Candidate, int, int] | None]) -> None:
+        """Gives candidates turns: (who, work after which no further attempt begins, most work)."""
+        while (turn := next_turn()) is not None:
+            self._take(*turn)
+
+    def _next_first(self) -> tuple[Candidate, int, int] | None:
+        """The next turn of the candidates without a schedule: of the one with the least budget for how likely it is."""
+        waiting = [candidate for candidate in self._candidates if self.tried.is_unknown(candidate.name)]
+        while waiting:
+            candidate = min(waiting, key=lambda one: self._budgets[one.name] / GROWTH**one.ahead)
+            waiting.remove(candidate)
+            budget = self._budgets[candidate.name]
+            left = budget if self.tried.best is None else self._work_left(candidate)
+            many = 2 if candidate.name in self.tried.attempts else GROWTH
+            if self._is_wanted(candidate) and many * left > budget:
+                self._budgets[candidate.name] = GROWTH * budget
+                return candidate, self._first, min(budget, left)
+        return None
 
     def textbook(self) -> None:
         """The algorithms of the library, as long as there is some work left."""
@@ -330,32 +354,21 @@ class _Search:
         library = self._effort.library
         if library is None or len(standards) > 1 or "" in standards:
             return
-        wanted = [one for one in textbook_candidates(self._module, library) if self._is_wanted(one)]
-        for number, candidate in enumerate(wanted):
-            if candidate.estimate.work > self._left():
-                self.tried.leave_out(*wanted[number:])
-                return
-            self._take(candidate)
+        for candidate in textbook_candidates(self._module, library):
+            if self._is_wanted(candidate):
+                self._take(candidate, None, max(0, self._work_left(candidate)))
 
-    def longer_searches(self) -> None:
-        """More work for the searches that came near the best, in turns, as long as there is some left.
-
-        The search that found the best then goes on as long as it finds shorter ones.
-        """
+    def _next_longer(self) -> tuple[Candidate, int, int] | None:
+        """The next turn of the searches that came near the best; of the one that has had least work."""
         attempts = self.tried.attempts
-        while True:
-            left = self._left()
-            near = [candidate for candidate in self._candidates if self._is_near(candidate)]
-            affordable = [candidate for candidate in near if self._may_go_on(candidate, left)]
-            if not affordable and self.tried.best is not None:
-                name, left = self.tried.best[0], self._all_left()
-                leading = [candidate for candidate in near if candidate.name == name and attempts[name].improved]
-                affordable = [candidate for candidate in leading if self._may_go_on(candidate, left)]
-            if not affordable:
-                return
-            candidate = min(affordable, key=lambda candidate: attempts[candidate.name].work)
+        near = [candidate for candidate in self._candidates if self._is_near(candidate)]
+        for candidate in sorted(near, key=lambda candidate: attempts[candidate.name].work):
             attempt = attempts[candidate.name]
-            self._take(candidate, min(TURN_FACTOR * attempt.work, left - attempt.setup))
+            left = self._work_left(candidate) - attempt.setup
+            if 2 * left >= 3 * attempt.work:
+                budget = min(2 * GROWTH * attempt.work, left)
+                return candidate, budget, GROWTH * budget + attempt.setup
+        return None
 
     def _is_near(self, candidate: Candidate) -> bool:
         """Whether the search of a candidate came near the best of all, and could still find a better one."""
@@ -364,25 +377,16 @@ class _Search:
             return False
         return NEAR * attempt.time <= (NEAR + 1) * time_of(best[1]) and self._is_wanted(candidate)
 
-    def _may_go_on(self, candidate: Candidate, left: int) -> bool:
-        """Whether the work that is left is much more than what the last run of a candidate took."""
-        attempt = self.tried.attempts[candidate.name]
-        return 3 * attempt.work <= 2 * (left - attempt.setup)
-
     def store(self) -> None:
         """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed."""
         tried = self.tried
         pipelined = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
         if not pipelined or tried.best is None or tried.is_met(self._module.network) or self._effort.stop():
             return
-        alike = _retimed_candidate(*tried.best)  # a schedule for store has about as many transfers
-        if alike.estimate.work > self._left():
-            tried.leave_out(alike)
-            return
         module = replace(self._module, model=LinkModel.STORE)
         effort = replace(self._effort, library=None, time_limit=None)
         nested = _Search(module, effort, self._synthesizers)
-        nested.most = nested.spare = min(self.spare // 2, self._left())
+        nested.most = nested.spare = min(self.spare // 4, self.most - tried.spent)
         nested.run()
         tried.spent += nested.tried.spent
         if nested.tried.best is not None:
@@ -394,22 +398,19 @@ class _Search:
             if not self._effort.stop() and not self.tried.is_done(candidate.network):
                 self._take(candidate)
 
-    def _left(self) -> int:
-        """The work that may still be spent."""
-        beside_best = self.spare + 2 * self.tried.work_of_best - self.tried.spent
-        return self._all_left() if self.tried.best is None else min(self._all_left(), beside_best)
-
-    def _all_left(self) -> int:
-        """The work that may be spent on what is likely to be near the best possible schedule."""
-        return self.most - self.tried.spent
+    def _work_left(self, candidate: Candidate) -> int:
+        """The work that may still be spent on a candidate; less if the best is near the bound."""
+        tried, all_left = self.tried, self.most - self.tried.spent
+        gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
+        leads = tried.best is not None and tried.best[0] == candidate.name and attempt is not None and attempt.improved
+        share = min(Fraction(1), LARGE_GAIN * max(gain, Fraction(0)))
+        if share == 1 and (candidate.ahead > 1 or leads):
+            return all_left
+        return min(all_left, tried.work_of_best + int(share * (self.spare + 2 * tried.work_of_best)) - tried.spent)
 
     def _is_wanted(self, candidate: Candidate) -> bool:
-        """Whether the candidate could still be chosen, and is worth its work."""
-        if self._effort.stop() or self.tried.is_done(candidate.network):
-            return False
-        attempt = self.tried.attempts.get(candidate.name)
-        work = candidate.estimate.work if attempt is None else TURN_FACTOR * attempt.work
-        return self.tried.is_worth(candidate.network, work)
+        """Whether the candidate could still be chosen."""
+        return not self._effort.stop() and not self.tried.is_done(candidate.network)
 
     def _take(self, candidate: Candidate, limit: int | None = None, most: int | None = None) -> None:
         began = monotonic()
@@ -420,9 +421,15 @@ class _Search:
 
 def _retimed_candidate(name: str, stored: Module) -> Candidate:
     """A schedule for `store`, retimed. name: that of its synthesizer."""
-    transfers = 0 if stored.schedule is None else len(stored.schedule)
-    estimate = Estimate(RETIMING_WORK * transfers)
-    return Candidate(f"{name} for link model store, retimed", stored.network, estimate, lambda _: _retime(stored))
+    work = 0 if stored.schedule is None else RETIMING_WORK * len(stored.schedule)
+
+    def build(meter: WorkMeter) -> Module:
+        meter.add_setup(work)
+        if meter.is_exceeded:
+            raise NoSchedule(GIVEN_UP)
+        return _retime(stored)
+
+    return Candidate(f"{name} for link model store, retimed", stored.network, build)
 
 
 def _retime(module: Module) -> Module:
@@ -449,7 +456,7 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     sums = len(split(module)) > 1
     if len(module.demand.chunks) * network.link_count * (time // step) > (TINY_TERMS_WITH_SUMS if sums else TINY_TERMS):
         return
-    most, estimate = time // step - 1, Estimate(PROOF_WORK)
+    most = time // step - 1
     if not sums:
 
         def build() -> Module:
@@ -459,4 +466,4 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
         def build() -> Module:
             return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF_WORK))
 
-    yield Candidate("exact", network, estimate, lambda _: build())
+    yield Candidate("exact", network, lambda _: build())

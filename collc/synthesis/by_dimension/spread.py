@@ -75,6 +75,7 @@ def spread(conditions: Conditions, dimensions: Dimensions, orders: Sequence[Orde
     transfers = schedule_hops(conditions, hops, effort)
     if transfers is None:
         raise _stopped_early()
+    effort.work.finish()
     return RowSchedule(conditions.task.model, transfers)
 
 

@@ -21,7 +21,7 @@ from collc.base.diagnostics import SourceError
 from collc.kernels.compiled import is_long
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import Candidate
-from collc.synthesis.list_schedule import TASK_TIME, Tasks, best_starts
+from collc.synthesis.list_schedule import TASK_TIME, TASK_WORK, Tasks, best_starts
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import Translations
@@ -140,6 +140,7 @@ class Portfolio:
             return False
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
+        self._effort.work.add(TASK_WORK * len(forest.batches) * len(problem.members) * (1 + self._summed))
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
         self._spend(len(transfers) * (1 + 2 * turns) * (1 if is_long(TASK_TIME * len(transfers)) else PLAIN))
         if self._effort.work.is_exceeded:

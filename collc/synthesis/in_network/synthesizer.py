@@ -39,6 +39,7 @@ def in_network(module: Module, effort: Effort, exchange: Exchange | None = None)
     chunks = _reduced_chunks(module)
     transfers = _plan_over_trees(module, effort, chunks)
     if transfers is not None:
+        effort.work.finish()
         return replace(module, schedule=RowSchedule(module.model, transfers))
     if exchange is None:
         message = "no tree of switches that reduce joins all NPUs that contribute to a chunk or want it"

@@ -90,6 +90,7 @@ def _plan_transfers(module: Module, clock: Clock, effort: Effort) -> Transfers:
         sending = Sending(network, sets, first, earliest)
         late = sending.delays()
         if not late:
+            effort.work.finish()
             return sending.transfers()
         earliest = {**earliest, **late}
     raise _no_schedule("contributions wait for one another, as those of large buffers do")

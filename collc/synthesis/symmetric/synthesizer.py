@@ -35,9 +35,11 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     """
     with rates_required():
         schedule = cluster_schedule(module) or patched_sums(module)
-    if schedule is not None:
-        return replace(module, schedule=schedule)
-    return solve(module, lambda task: symmetric(task, effort))
+    solved = (
+        solve(module, lambda task: symmetric(task, effort)) if schedule is None else replace(module, schedule=schedule)
+    )
+    effort.work.finish()
+    return solved
 
 
 def is_symmetric(module: Module) -> bool:

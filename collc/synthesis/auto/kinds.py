@@ -1,0 +1,188 @@
+"""Kinds of problems: which synthesizers apply, and which are likely to be the best.
+
+No decision here concerns how long a synthesizer takes: that is counted as it goes (WorkMeter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.dimensions import find_dimensions
+from collc.graph.distances import UNREACHABLE, distances_to
+from collc.synthesis.exchange.synthesizer import MOST_RELAYED_IN_FILES
+from collc.synthesis.exchange.synthesizer import obstacle as obstacle_to_exchange
+from collc.synthesis.in_network.synthesizer import has_reducing_switch
+from collc.synthesis.one_shot.synthesizer import obstacle as obstacle_to_one_shot
+from collc.synthesis.reductions.compose import has_reductions
+from collc.synthesis.symmetric import is_symmetric
+from collc.ten.arrays import Int64Array
+from collc.ten.module import Module
+from collc.ten.schedule import Clock, LinkModel
+
+FEW: Final = 2.0
+"""Average number of NPUs that want a chunk up to which chunks are taken as going from one NPU to another."""
+
+SAMPLE: Final = 16
+"""NPUs from which distances are averaged."""
+
+BANDWIDTH_BOUND: Final = 8
+"""Latencies for which the links of an NPU must be busy in all for bandwidth to decide."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemKind:
+    """A module before synthesis, on one network (its own, or the one with direct links in the place of switches)."""
+
+    module: Module
+
+    @cached_property
+    def has_switches(self) -> bool:
+        """Whether any link leads to a switch."""
+        return self.module.network.has_switches
+
+    @cached_property
+    def npus(self) -> int:
+        """NPUs of the network."""
+        return len(self.module.network.npus)
+
+    @cached_property
+    def reduces(self) -> bool:
+        """Whether anything is reduced."""
+        return has_reductions(self.module.demand)
+
+    @cached_property
+    def pairs(self) -> int:
+        """Pairs of a chunk and an NPU that it must reach or be reduced from."""
+        count = 0
+        for table in self.module.demand.tables:
+            pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
+            count += int(post.sum()) + int(pre[table.op != 0].sum())
+        return count
+
+    @cached_property
+    def is_shared(self) -> bool:
+        """Whether chunks are wanted by, or reduced from, more than FEW NPUs on average."""
+        return self.pairs > FEW * max(1, sum(len(table) for table in self.module.demand.tables))
+
+    @cached_property
+    def few_hold(self) -> bool:
+        """Whether twice as many NPUs want something, or contribute to it, as hold it at first, or get the result."""
+        few, many = set[int](), set[int]()
+        for table in self.module.demand.tables:
+            for pre, post, op in np.unique(np.stack([table.pre, table.post, table.op], axis=1), axis=0).tolist():
+                holders, wanting = (post, pre) if op else (pre, post)
+                few.update(table.sets[holders].tolist())
+                many.update(table.sets[wanting].tolist())
+        return self.is_shared and 2 * len(few) <= len(many)
+
+    @cached_property
+    def mean_distance(self) -> float:
+        """Links of a shortest path from one NPU to another, on average."""
+        return float(self.distances.mean()) if self.distances.size else 1.0
+
+    @cached_property
+    def distances(self) -> Int64Array:
+        """Links from all NPUs to SAMPLE of them."""
+        network = self.module.network
+        length = np.ones(network.link_count, np.int64)
+        npus = network.npus[:: max(1, self.npus // SAMPLE)]
+        distance = distances_to(Digraph.of(network), length, npus)[:, : network.npu_count]
+        return distance[(distance < UNREACHABLE) & (distance > 0)]
+
+    @cached_property
+    def link_times(self) -> tuple[float, float]:
+        """Picoseconds, on average, for which the bytes of a chunk take a link, and until the chunk arrives."""
+        network = self.module.network
+        try:
+            clock = Clock.of(network, self.module.demand, LinkModel.PIPELINED)
+        except ValueError:
+            return 0.0, 0.0
+        if not len(self.module.demand.chunks) or not network.link_count:
+            return 0.0, 0.0
+        return float(clock.busy[network.kind].mean()), float(clock.total[network.kind].mean())
+
+    @cached_property
+    def is_bandwidth_bound(self) -> bool:
+        """Whether what an NPU gets keeps its links busy for much longer than latencies last."""
+        busy, total = self.link_times
+        return busy * self.pairs > BANDWIDTH_BOUND * (total - busy) * self.module.network.link_count
+
+    @property
+    def is_latency_bound(self) -> bool:
+        """Whether the links carry all contributions, and all sums, in less time than the longest path takes."""
+        return self._takes_less_than_a_path(2 * len(self.module.demand.chunks) * self.npus)
+
+    @property
+    def is_latency_bound_one_shot(self) -> bool:
+        """Whether they do if each contribution travels to all NPUs by itself."""
+        return self._takes_less_than_a_path(len(self.module.demand.chunks) * self.npus**2)
+
+    def _takes_less_than_a_path(self, transfers: int) -> bool:
+        """Whether links that share some transfers evenly are done before a chunk has crossed the longest path."""
+        busy, total = self.link_times
+        each = total if self.module.model is LinkModel.STORE else busy
+        longest = int(self.distances.max(initial=0))
+        return 0 < each * transfers <= longest * total * self.module.network.link_count
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether one collective over all NPUs runs on a network whose NPUs are all alike."""
+        return is_symmetric(self.module)
+
+    @property
+    def likely_best(self) -> tuple[str, ...]:
+        """The synthesizers whose schedules are likely to be near the best possible one, the likeliest first."""
+        limited = self.module.network.has_limited_buffers
+        table = (
+            ("symmetric", self.is_symmetric),
+            ("one_shot", self.is_latency_bound_one_shot),
+            ("exchange", self.is_latency_bound),
+            ("tacos", self.is_shared and not self.has_switches),
+            ("overlapped", self.reduces and not self.has_switches and self.is_bandwidth_bound),
+            ("swarm", self.is_shared and self.has_switches and self.is_bandwidth_bound and (self.few_hold or limited)),
+            ("forest", self.is_shared and self.is_bandwidth_bound),
+            ("pccl", not self.is_shared),
+        )
+        return tuple(name for name, holds in table if holds)
+
+
+Predicate = Callable[[ProblemKind], bool]
+"""Whether a synthesizer applies."""
+
+
+def in_network_applies(problem: ProblemKind) -> bool:
+    """Reductions in switches, if any switch reduces."""
+    module = problem.module
+    is_free = module.schedule is None and not module.relays
+    return problem.reduces and is_free and has_reducing_switch(module.network)
+
+
+def dimensions_apply(problem: ProblemKind) -> bool:
+    """Not if `symmetric` applies: it uses the same dimensions, and was never the longer one."""
+    return not problem.is_symmetric and find_dimensions(problem.module.network) is not None
+
+
+def forest_applies(problem: ProblemKind) -> bool:
+    """One run that gathers to, or reduces from, all of its group."""
+    module, run = problem.module, problem.module.demand.runs[0]
+    if module.schedule is not None or module.network.has_limited_buffers or len(module.demand.runs) > 1:
+        return False
+    collective = None if run.standard is None else run.standard.shape
+    return collective is not None and (collective.phases > 0 or (collective.pairs and len(run.group) == 2))
+
+
+def exchange_applies(problem: ProblemKind) -> bool:
+    """Sums that all contributors get, on direct links."""
+    return not obstacle_to_exchange(problem.module)
+
+
+def one_shot_applies(problem: ProblemKind) -> bool:
+    """Only for buffers so small that latencies decide, and in files only of few partials."""
+    many = problem.module.relays and problem.pairs > 2 * MOST_RELAYED_IN_FILES
+    return not many and not obstacle_to_one_shot(problem.module) and problem.is_latency_bound_one_shot
