@@ -96,7 +96,17 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
     from collc.verification import verify_schedule
 
     if expected.program is not None:
-        module = _with_demand_of(module, expected.program, expected.schedule)
+        request, ours = _request(expected.program, expected.schedule), module.network
+        theirs = request.network
+        names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
+        if names[0] != names[1]:
+            message = f"the links of '{module.name}' are not those of '{theirs.name}' in {expected.program}"
+            other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
+            difference = (
+                f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
+            )
+            raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {difference}"),)))
+        module = replace(module, network=theirs, demand=request.demand)
     if expected.collective is not None:
         check_demand(module, expected.collective, expected.root or 0)
     verdict = verify_schedule(module)
@@ -140,19 +150,6 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     claimed, shown = format_time(module.bound.time), format_time(bound.time)
     message = f"the file says that no schedule takes less than {claimed}, but collc can only show {shown}"
     return times, [Diagnostic("C0206", message, warning=True)]
-
-
-def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
-    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 if links differ."""
-    request = _request(program, schedule)
-    theirs, ours = request.network, module.network
-    names = [[network.link_name(link) for link in range(network.link_count)] for network in (theirs, ours)]
-    if names[0] != names[1]:
-        message = f"the links of '{module.name}' are not those of '{theirs.name}' in {program}"
-        other = next((pair for pair in zip(*names, strict=False) if pair[0] != pair[1]), None)
-        difference = f"{len(names[1])} links, not {len(names[0])}" if other is None else f"{other[1]}, not {other[0]}"
-        raise CheckFailed(Diagnostic("V0106", message, notes=(Note(f"the file has {difference}"),)))
-    return replace(module, network=theirs, demand=request.demand)
 
 
 def _request(program: Path, schedule: str | None) -> ScheduleRequest:
