@@ -287,7 +287,7 @@ def _holds_before(network: Network, demand: Demand, moves: ChunkMoves) -> BoolAr
     order = np.lexsort((np.arange(len(key)), moves.end, key))
     later = np.zeros(len(key), np.bool_)
     later[order[1:]] = key[order[1:]] == key[order[:-1]]
-    return later | held_at_first(network, demand, moves.chunk, moves.target)
+    return later | held_at_first(demand, moves.chunk, moves.target)
 
 
 def _tasks(plan: _Plan, begin: Int64Array) -> tuple[TaskGraph, Int64Array]:

@@ -92,7 +92,15 @@ class DesignSearch:
             if limits[k] <= 1e-12:  # GB/s
                 rows = (*problem.rows, Row(-np.eye(count)[k], -1.0, False, -1))
                 raise NoDesign(NoDesignReason.INFEASIBLE, _conflicting_statements(rows, count), (k,))
-        self.growth = _growing_direction(problem.rows, count) if np.isinf(limits).any() else np.zeros(count)
+        self.growth = np.zeros(count)
+        """A direction in which bandwidths can grow without end, positive in as many dimensions as possible: the sum of
+        the directions that grow most in each dimension.
+        """
+        if np.isinf(limits).any():
+            unit = np.eye(count)
+            capped = [*(replace(row, limit=0.0) for row in problem.rows), *(Row(own, 1.0, False, -1) for own in unit)]
+            total = np.sum([_linprog(-own, capped).x for own in unit], axis=0)
+            self.growth = np.where(total > 1e-9, total, 0.0)
         self.base = self._convex(problem.time, limits)
         grows = (self.growth > 0).tolist()
         unlimited = self._convex(_drop_traffic(problem.time, grows), limits) if any(grows) else self.base
@@ -102,7 +110,12 @@ class DesignSearch:
 
     def _convex(self, time: TimeExpression, limits: FloatArray) -> ConvexProblem:
         problem, linear = self.problem, LinearTime.of(time)
-        guess = _first_guess(linear, problem.rows)
+        _, traffic = linear.multipliers(1.0, np.ones(len(linear.number)))
+        # Bandwidths of a plausible size, in proportion to the square roots of the traffic.
+        share = np.sqrt(np.where(traffic > 0, traffic, max(traffic.max(), 1.0)))
+        share /= share.sum()
+        sums = [(row.limit, float(row.coefficients @ share)) for row in problem.rows if row.limit > 0]
+        guess = share * min((limit / value for limit, value in sums if value > 0), default=100.0 * len(share))
         return ConvexProblem(time, linear, problem.unit_cost, problem.rows, limits, guess, deadline=problem.deadline)
 
     @property
@@ -230,15 +243,6 @@ def _drop_traffic(time: TimeExpression, dropped: Sequence[bool]) -> TimeExpressi
     return weighted_sum([(1, own), *parts], len(sizes))
 
 
-def _first_guess(time: LinearTime, rows: Sequence[Row]) -> FloatArray:
-    """Bandwidths of a plausible size, in proportion to the square roots of the traffic."""
-    _, traffic = time.multipliers(1.0, np.ones(len(time.number)))
-    share = np.sqrt(np.where(traffic > 0, traffic, max(traffic.max(), 1.0)))
-    share /= share.sum()
-    limits = [row.limit / value for row in rows if row.limit > 0 and (value := float(row.coefficients @ share)) > 0]
-    return share * (min(limits) if limits else 100.0 * len(share))
-
-
 # Linear programs over the bandwidths that satisfy the linear constraints
 
 
@@ -249,15 +253,6 @@ def _least_value(rows: Sequence[Row], weights: FloatArray) -> float | None:
         return float(weights @ answer.x)
     unbounded = answer.status == 3 or (answer.status == 4 and _linprog(0 * weights, rows).status == 0)
     return float("-inf") if unbounded else None  # status 2: infeasible; 4: one of both
-
-
-def _growing_direction(rows: Sequence[Row], count: int) -> FloatArray:
-    """A direction in which bandwidths can grow without end, positive in as many dimensions as possible."""
-    unit = np.eye(count)
-    # The sum of the directions that grow most in each dimension is positive wherever any direction is.
-    capped = [*(replace(row, limit=0.0) for row in rows), *(Row(own, 1.0, False, -1) for own in unit)]
-    total = np.sum([_linprog(-own, capped).x for own in unit], axis=0)
-    return np.where(total > 1e-9, total, 0.0)
 
 
 def _conflicting_statements(rows: Sequence[Row], count: int) -> tuple[int, ...]:

@@ -108,3 +108,22 @@ def weakly_connected(graph: Digraph) -> Int32Array:
         label = label[label]
         if bool((label == before).all()):
             return label
+
+
+def nodes_of(network: Network) -> list[list[int]]:
+    """The NPUs of each node, if all nodes have as many; else all NPUs as one."""
+    parts = parts_of(network)
+    return parts if len({len(part) for part in parts}) == 1 else [network.npus.tolist()]
+
+
+def parts_of(network: Network) -> list[list[int]]:
+    """The NPUs that stay together when the slowest class of links is taken away; all NPUs if that parts all of them."""
+    rates = [kind.bandwidth or 0 for kind in network.kinds]
+    used: list[int] = np.unique(network.kind).tolist()
+    slowest = min((rates[row] for row in used), default=0)
+    fast = np.array([rate > slowest for rate in rates], np.bool_)
+    label = weakly_connected(Digraph.of(network).with_edges(fast[network.kind]))
+    parts: dict[int, list[int]] = {}
+    for npu in network.npus.tolist():
+        parts.setdefault(int(label[npu]), []).append(npu)
+    return list(parts.values()) if len(parts) < len(network.npus) else [network.npus.tolist()]

@@ -90,13 +90,6 @@ class Machine:
     dropped: tuple[str, ...] = ()
     assumed: str = ""
 
-    def flat(self) -> Machine:
-        """The machine as one network, if it is one node without a fabric."""
-        if len(self.nodes) != 1 or self.families or self.wires:
-            return self
-        node = self.nodes[0]
-        return replace(self, nodes=(), families=node.families, wires=node.wires)
-
 
 def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
     """The wires in order, those between the same devices joined: equal ones as lanes, opposite ones as `both`."""

@@ -37,7 +37,9 @@ def program_text(
 
     imports: files with measured values; measured: the names of these, as `nvlink_bandwidth` and `nvlink_latency`.
     """
-    machine = machine.flat()
+    if len(machine.nodes) == 1 and not machine.families and not machine.wires:  # one network
+        node = machine.nodes[0]
+        machine = replace(machine, nodes=(), families=node.families, wires=node.wires)
     lines = [*_head(machine, origin, measured), "", *(f'import "{path}"' for path in imports)]
     if any(kind.share for kind in machine.kinds):
         lines += [*_comment(_SHARED_SOURCE), f"param {SHARED_PART}: float = 0.5"]

@@ -53,7 +53,7 @@ class MscclOptions:
     as many as the runtime allows. sizes: smallest and largest buffer in bytes, both included; None: no limit.
     placement: None: every one in which the program is right. custom: whether all runs are in one file, as the
     collective `custom` (`coll: "custom"`); else each run has a file. gpus_per_node: of plans, how many consecutive
-    ranks map each other's memory; None: those that fast links join (`node_parts.parts_of`). best_known: whether sizes
+    ranks map each other's memory; None: those that fast links join (`digraph.parts_of`). best_known: whether sizes
     are to be those for which the schedule is the best known (`sizes: auto`).
     """
 

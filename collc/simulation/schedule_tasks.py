@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.simulation.tasks import DONE, SENT, START, Edges, Routes, TaskGraph
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, select_rows
 from collc.ten.demand import Demand, Op
 from collc.ten.limited import Ports
 from collc.ten.network import Network
@@ -50,7 +50,7 @@ class ChunkMoves:
 
     def select(self, rows: NDArray[np.intp]) -> ChunkMoves:
         """Some of the moves, or all in another order."""
-        return ChunkMoves(self.chunk[rows], self.source[rows], self.target[rows], self.start[rows], self.end[rows])
+        return select_rows(self, rows)
 
     def overtaken(self, network: Network, reduced: BoolArray, ready: Int64Array, end: Int64Array) -> bool:
         """Whether, at other times, a reduced chunk leaves a device after more or fewer arrivals than at these.
@@ -147,7 +147,7 @@ def chunk_edges(network: Network, demand: Demand, rows: ChunkMoves) -> Edges:
     before, first, last = arrivals_before(network, rows)
     switch = rows.source >= network.npu_count
     reduced = demand.chunks.op[rows.chunk] != Op.COPY
-    held = held_at_first(network, demand, rows.chunk, rows.source) & ~switch
+    held = held_at_first(demand, rows.chunk, rows.source) & ~switch
     none = (first == last) & ~held
     if none.any():
         k = int(np.flatnonzero(none)[0])
@@ -186,8 +186,6 @@ def arrivals_before(network: Network, rows: ChunkMoves) -> tuple[Int32Array, Int
     return order[arrives].astype(np.int32), first, last
 
 
-def held_at_first(network: Network, demand: Demand, chunk: Int32Array, device: Int32Array) -> BoolArray:
+def held_at_first(demand: Demand, chunk: Int32Array, device: Int32Array) -> BoolArray:
     """bool[moves]: whether the device holds the chunk from the beginning."""
-    sets = demand.chunks.sets
-    members = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * network.device_count + sets.members
-    return np.isin(demand.chunks.pre[chunk].astype(np.int64) * network.device_count + device, members)
+    return demand.chunks.sets.contain(demand.chunks.pre[chunk], device)

@@ -122,7 +122,7 @@ class Deadline:
 class DesignRequest:
     """A design to find: the bandwidth of each dimension of a network.
 
-    network: its `axes` are the dimensions (`graph/dimensions.py`). One without has a single dimension of `kind`, its
+    network: its `axes` are the dimensions (`graph/coordinates.py`). One without has a single dimension of `kind`, its
     template, over all NPUs. network_span: the place of its name in the design. objective: "time", "cost" or "time *
     cost". tiers: the cost tier of each dimension, () for the defaults. prices: of the parts of all tiers. deadlines: of
     the weighted times of all workloads together.

@@ -14,8 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.ten.arrays import Int32Array
-from collc.ten.demand import ChunkTable, Demand, Op
+from collc.ten.demand import Demand, Op
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -136,7 +135,8 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
     waits: Waits = [[] for _ in ends]
     multicast: list[bool] = network.multicast.tolist()
     reduced: list[bool] = (demand.chunks.op[rows.chunk] != Op.COPY).tolist()
-    held = _is_held_at_start(demand.chunks, rows.chunk, network.source[rows.link])
+    table = demand.chunks
+    held: list[bool] = table.sets.contain(table.pre[rows.chunk], network.source[rows.link]).tolist()
     for k, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if there[k] in arrivals:
             # All arrivals if the chunk is reduced or a switch, which may hold several copies, sends; else the first.
@@ -158,14 +158,6 @@ def chunk_waits_of(network: Network, demand: Demand, rows: Transfers, clock: Clo
             out = departures.get(here[k], none)
             waits[k] += [(d, 1 - total[k]) for d in out.rows if start[d] < ends[k]]
     return waits
-
-
-def _is_held_at_start(table: ChunkTable, chunk: Int32Array, device: Int32Array) -> list[bool]:
-    """Whether each device holds each chunk at the start."""
-    sets, width = table.sets, int(max(table.sets.members.max(initial=0), device.max(initial=0))) + 1
-    keys = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * width + sets.members
-    held: list[bool] = np.isin(table.pre[chunk].astype(np.int64) * width + device, keys).tolist()
-    return held
 
 
 def in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: list[int]) -> None:

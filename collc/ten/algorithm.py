@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collc.ten.arrays import BoolArray, Int32Array
 
@@ -27,12 +26,6 @@ class AlgorithmSends:
     def __len__(self) -> int:
         return len(self.chunk)
 
-    def select(self, rows: NDArray[np.intp]) -> AlgorithmSends:
-        """Some of the statements."""
-        return AlgorithmSends(
-            self.chunk[rows], self.source[rows], self.target[rows], self.step[rows], self.reduce[rows]
-        )
-
     def renumber(self, group: Int32Array, first_chunk: int) -> AlgorithmSends:
         """The statements of a run, from its ranks and own chunk numbers to NPUs and chunk numbers of the demand.
 
@@ -40,14 +33,3 @@ class AlgorithmSends:
         """
         chunk = (self.chunk + first_chunk).astype(np.int32)
         return AlgorithmSends(chunk, group[self.source], group[self.target], self.step, self.reduce)
-
-    @staticmethod
-    def concatenate(parts: list[AlgorithmSends]) -> AlgorithmSends:
-        """All statements of all parts."""
-        return AlgorithmSends(
-            np.concatenate([part.chunk for part in parts]),
-            np.concatenate([part.source for part in parts]),
-            np.concatenate([part.target for part in parts]),
-            np.concatenate([part.step for part in parts]),
-            np.concatenate([part.reduce for part in parts]),
-        )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar, cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +16,21 @@ Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
 UInt64Array = NDArray[np.uint64]
 
+Table = TypeVar("Table")
+
 StepTable = NDArray[np.uint16] | NDArray[np.uint32]
 """[steps, links]: the chunk that each link carries in each step; the largest number of the type for none."""
+
+
+def join_columns(tables: Sequence[Table]) -> Table:
+    """The rows of all tables, one after another; a table is a dataclass whose fields are arrays."""
+    columns = [[getattr(table, column.name) for table in tables] for column in fields(cast("Any", tables[0]))]
+    return type(tables[0])(*map(np.concatenate, columns))
+
+
+def select_rows(table: Table, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Table:
+    """Some rows of a table, or all in another order; see join_columns."""
+    return type(table)(*(getattr(table, column.name)[rows] for column in fields(cast("Any", table))))
 
 
 def group_positions(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Array]:

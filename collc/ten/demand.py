@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from collc.base.tables import html_table
 from collc.base.units import shown_bytes
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.standard_collectives import CollectiveShape, shapes
 
 T = TypeVar("T", bound=np.generic)
@@ -58,6 +58,12 @@ class HolderSets:
         if len(others) == 1:  # as of most chunks; NumPy's function takes fifty times as long
             return members[members != others[0]]
         return np.setdiff1d(members, others, assume_unique=True)
+
+    def contain(self, numbers: NDArray[np.integer], devices: NDArray[np.integer]) -> BoolArray:
+        """bool[n]: whether each set contains the device beside it."""
+        width = int(max(self.members.max(initial=0), devices.max(initial=0))) + 1
+        keys = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes) * width + self.members
+        return np.isin(numbers.astype(np.int64) * width + devices, keys)
 
     @cached_property
     def sizes(self) -> Int64Array:

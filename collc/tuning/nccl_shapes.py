@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
+from collc.graph.digraph import nodes_of
 from collc.simulation.engine import simulate
 from collc.simulation.routing import NoRoute, shortest_routes
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.ten.network import Network
-from collc.ten.node_parts import nodes_of
 from collc.tuning.protocols import ProtocolCost, with_protocol
 
 PIECES: Final = (1, 4, 16, 32)
@@ -210,7 +210,12 @@ def _trees(messages: _Messages, nodes: list[list[int]], pieces: int) -> int:
         for chain, parent in zip(chains, tree, strict=True):
             up[chain[0]] = -1 if parent < 0 else chains[parent][0]
             up |= {later: earlier for earlier, later in pairwise(chain)}
-        depth = {npu: _depth(up, npu) for npu in up}
+        depth: dict[int, int] = {}
+        for npu in up:
+            path = [npu]
+            while up[path[-1]] >= 0:
+                path.append(up[path[-1]])
+            depth[npu] = len(path)
         order = sorted(up, key=lambda npu: (-depth[npu], npu))
         children: dict[int, list[int]] = {npu: [] for npu in up}
         for npu in order:
@@ -227,10 +232,3 @@ def _trees(messages: _Messages, nodes: list[list[int]], pieces: int) -> int:
                 for child in children[npu]:
                     down[child] = [messages.send(npu, child, after, channel)]
     return pieces * len(channels)
-
-
-def _depth(parents: dict[int, int], npu: int) -> int:
-    count = 0
-    while parents[npu] >= 0:
-        npu, count = parents[npu], count + 1
-    return count

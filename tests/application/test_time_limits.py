@@ -89,7 +89,7 @@ def test_a_schedule_along_shortest_paths_keeps_limits_of_npus(tmp_path: Path, mo
 def test_auto_keeps_what_it_has_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from collc.synthesis.auto.synthesizer import _Search
 
-    monkeypatch.setattr(_Search, "longer_searches", stuck)
+    monkeypatch.setattr(_Search, "_next_longer", stuck)
     text = RING.replace("RUN", "all_reduce").replace("ring(6", "line(6")
     report = compiled(text, tmp_path, 0.5)
     assert report.exit == 0

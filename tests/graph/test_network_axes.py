@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.graph.dimensions import with_axes
+from collc.graph.coordinates import with_axes
 from collc.ten.network import LinkKind, Network
 from collc.ten.transform import product, remove_parts
 from tests.support import DEFAULT, dragonfly, fully_connected, grid, hypercube, network, ring, switched

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
-from collc.graph.dimensions import find_dimensions
+from collc.graph.coordinates import find_dimensions
 from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import choose_orders

@@ -16,7 +16,7 @@ from collc.base.diagnostics import SourceError
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.pccl import pccl
 from collc.synthesis.symmetric import find_group, representative, symmetric
-from collc.synthesis.symmetric.ring_messages import balanced_sequences
+from collc.synthesis.symmetric.open_shop import balanced_sequences
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort
 from collc.ten.demand import Standard

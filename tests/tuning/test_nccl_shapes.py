@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from collc.graph.digraph import nodes_of
 from collc.ten.network import LinkKind
-from collc.ten.node_parts import nodes_of
 from collc.tuning.nccl_shapes import _node_parents, nccl_times, shapes_of
 from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost, cost_of, with_protocol
 from tests.support import network, ring

@@ -27,7 +27,7 @@ from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time
 from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
-from collc.graph.dimensions import KINDS
+from collc.graph.coordinates import KINDS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import DesignRequest, Program
 

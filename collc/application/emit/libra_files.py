@@ -11,7 +11,7 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.options import OptionValue
 from collc.emit.kinds import EMIT_KINDS
 from collc.emit.output import Emission, WrittenFile
-from collc.graph.dimensions import with_axes
+from collc.graph.coordinates import with_axes
 from collc.source.elaboration.designs import default_prices
 from collc.source.program import EmitRequest
 from collc.ten.demand import Demand

@@ -174,7 +174,7 @@ def _tasks(
     tasks = [TuningTask(tuned, plan, files if plan else (), settings.costs, sizes) for plan in (None, *plans)]
     if not may_use_switches(request.network, request.demand, MscclOptions()) or request.runs[0].moves is not None:
         return tasks
-    for task in [*tasks]:  # those of synthesizers again, with switches that add and multicast (NVLS), for plans
+    for task in [*tasks]:  # the tasks of synthesizers again, with switches that add and multicast (NVLS), for plans
         of_plans = tuple(options for options in task.files if options.kind == "mscclpp")
         if task.plan is not None and of_plans and task.plan.algorithm in {None, *searching_synthesizers()}:
             tasks.append(replace(task, plan=replace(task.plan, in_network=True), files=of_plans))

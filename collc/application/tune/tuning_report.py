@@ -31,11 +31,11 @@ from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_bytes, format_time
 from collc.emit.output import Destination, RunRanks, write_ranks
+from collc.graph.digraph import nodes_of
 from collc.msccl.communicators import rank_names
 from collc.pictures.charts import Axis, Series, bytes_label, line_chart, rate_label
 from collc.pictures.picture import Picture
 from collc.simulation.bandwidth import algorithm_bandwidth, bus_factor
-from collc.ten.node_parts import nodes_of
 from collc.tuning.protocols import SOURCE, ProtocolCost
 from collc.version import __version__
 

@@ -143,8 +143,9 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
 
 
 def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:
-    """The module's schedule with the network and demand of a program. Raises CheckFailed V0106 if links differ,
-    or the link model from the one that the program states.
+    """The module's schedule with the network and demand of a program.
+
+    Raises CheckFailed V0106 if links differ, or the link model from the one that the program states.
     """
     request = _request(program, schedule)
     theirs, ours = request.network, module.network

@@ -12,12 +12,12 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import format_bytes
 from collc.base.wording import plural
+from collc.graph.digraph import parts_of
 from collc.msccl.limits import INFINIBAND_DEVICES, PLAN_STARTS
 from collc.msccl.lowering.precheck import check_message_count, least_messages
 from collc.msccl.options import MscclOptions
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
-from collc.ten.node_parts import parts_of
 
 
 def precheck_plan(network: Network, demand: Demand, options: MscclOptions) -> None:

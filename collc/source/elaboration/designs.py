@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, phrase
-from collc.graph.dimensions import with_axes
+from collc.graph.coordinates import with_axes
 from collc.source.elaboration.file_context import FileContext, ProgramContext
 from collc.source.elaboration.schedules import emit_request
 from collc.source.elaboration.topology_values import Topology

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from collc.graph.coordinates import find_dimensions
 from collc.graph.digraph import Digraph
-from collc.graph.dimensions import find_dimensions
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.exchange.synthesizer import MOST_RELAYED_IN_FILES
 from collc.synthesis.exchange.synthesizer import obstacle as obstacle_to_exchange

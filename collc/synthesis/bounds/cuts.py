@@ -10,6 +10,7 @@ import numpy as np
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
+from collc.synthesis.bounds.timing import FEW_SETS, MOST_CUTS
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.demand import Demand, Run
 from collc.ten.network import Network
@@ -17,21 +18,11 @@ from collc.ten.network import Network
 EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
 
-MOST_CUTS: Final = 1024
-"""The most components for one link cost, and the most switches, that are tried as cuts."""
-
-AXIS_CUTS: Final = 16
-"""The parts into which a longer axis is divided, with cuts only between them."""
-
-
-NPU_SETS: Final = 16
-"""Single NPUs that are tried as sets, those with the most bytes for their bandwidth."""
-
 
 def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
     """bool[devices]: single NPUs, and all devices but one NPU, those with the most bytes for their bandwidth first."""
     for received in (True, False):
-        for npu in fluid.busiest(received, NPU_SETS):
+        for npu in fluid.busiest(received, FEW_SETS):
             inside = np.arange(fluid.network.device_count) == npu
             yield inside if received else ~inside
 
@@ -86,8 +77,8 @@ def _axis_cuts(network: Network) -> Iterator[BoolArray]:
             index[axis], rest = np.divmod(rest, family.strides[axis])
         for axis, size in enumerate(family.shape):
             limits = range(1, size)
-            if size > AXIS_CUTS:
-                limits = sorted({1, size - 1, *(size * part // AXIS_CUTS for part in range(1, AXIS_CUTS))})
+            if size > FEW_SETS:
+                limits = sorted({1, size - 1, *(size * part // FEW_SETS for part in range(1, FEW_SETS))})
             for limit in limits:
                 labels = np.where(np.arange(network.device_count) < network.npu_count, 0, -1)
                 labels[family.first : family.first + family.count] = index[axis] < limit

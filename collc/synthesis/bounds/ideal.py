@@ -29,7 +29,7 @@ from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.set_names import name_of_links_into
-from collc.synthesis.bounds.timing import DETAILED_DEVICES, parts_of
+from collc.synthesis.bounds.timing import DETAILED_DEVICES, MOST_CUTS, parts_of
 from collc.synthesis.bounds.traffic import Traffic, traffic_of
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Run
@@ -38,9 +38,6 @@ from collc.ten.limited import Ports, link_rates
 from collc.ten.module import Bound
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-
-FORWARDING_NPUS: Final = 256
-"""NPUs up to which each is tried as the only connection between parts of the network."""
 
 
 def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Iterator[Bound]:
@@ -58,7 +55,7 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
             found = part.sent_chunks() if sends else part.received_chunks()
             counts[:, : found.shape[1]] += found
         yield from _of_each(network, sizes @ counts, latency, sends)
-        if len(network.npus) <= FORWARDING_NPUS:
+        if len(network.npus) <= MOST_CUTS:
             passed = _passed_on(network, sizes, traffic, sends)
             yield from _of_each(network, passed, latency, sends, ", the only connection between parts of the network")
     if not network.has_switches:

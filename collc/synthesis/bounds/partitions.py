@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from collc.graph.throughput import ReduceRate, reduce_rate
 from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
+from collc.synthesis.bounds.timing import MOST_CUTS
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand, Run
 from collc.ten.module import Bound
@@ -78,10 +78,6 @@ def _bytes_into_parts(run: Run, labels: Int64Array) -> int:
     return standard.shape.phases * (len(np.unique(part)) - 1) * standard.size
 
 
-PARTITION_NPUS: Final = 1024
-"""NPUs up to which the worst partition is sought; above, single NPUs and what faster links join are tried."""
-
-
 def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
     """Bounds on an All-Reduce by the worst partitions that were found; none for other runs."""
     standard = run.standard
@@ -90,7 +86,7 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
     owner = _owners(fluid.network, run)
     members = np.unique(owner[run.group])
     tried = [owner, *fast_components(fluid, owner)]
-    if len(members) <= PARTITION_NPUS:
+    if len(members) <= MOST_CUTS:
         found = _worst(fluid, owner, members)
         if found is None:
             return

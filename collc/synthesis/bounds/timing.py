@@ -21,6 +21,13 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
+MOST_CUTS: Final = 1024
+"""The most sets of one kind that are tried as cuts, parts of a network, or NPUs of which the worst partition is sought;
+a bound on time."""
+
+FEW_SETS: Final = 16
+"""The most sets of kinds that overlap (single NPUs, positions along an axis, single switches); a bound on time."""
+
 DETAILED_DEVICES: Final = 2048
 """Devices up to which hops between all devices, and delays before and behind links, count in bounds."""
 
@@ -163,13 +170,6 @@ class LinkClasses:
         return [LinkClass(*key, count) for key, count in zip(self.keys, counts, strict=True) if count]
 
 
-MOST_PARTS: Final = 1024
-"""The most parts of more than one device that are looked at."""
-
-SINGLE_SWITCHES: Final = 16
-"""The most switches with few slots of which each is also looked at alone."""
-
-
 @dataclass(frozen=True, eq=False)
 class Parts:
     """Parts of a network with switches between them.
@@ -262,7 +262,7 @@ def _switch_sets(network: Network, limited: Int64Array) -> Iterator[Int64Array]:
         classes.setdefault((*rules, *kinds.tolist()), []).append(device)
     for members in classes.values():
         yield np.array(members, np.int64)
-    if len(limited) <= SINGLE_SWITCHES:
+    if len(limited) <= FEW_SETS:
         for device in limited.tolist():
             yield np.array([device], np.int64)
 
@@ -279,7 +279,7 @@ def _counts(traffic: list[Traffic], label: Int64Array) -> tuple[Int64Array, Int6
     """(entering, leaving) of Parts; None if there are too many parts, or only one."""
     labels, sizes = np.unique(label[label >= 0], return_counts=True)
     large = labels[sizes > 1].tolist()
-    if len(labels) < 2 or len(large) > MOST_PARTS:
+    if len(labels) < 2 or len(large) > MOST_CUTS:
         return None
     alone = np.isin(label, labels[sizes == 1])
     entering, leaving = (

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Demand, Op
-
-PATTERN_MEMBERS = 16
-"""Members of a group from which an All-to-All is counted by its pattern, not chunk by chunk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +32,7 @@ def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, l
         low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
         rows = None if chunks is None else (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int32)
         members = len(entry.group)
-        by_pattern = entry.standard is not None and entry.standard.kind == "all_to_all" and members >= PATTERN_MEMBERS
-        standard = entry.standard if by_pattern else None
+        standard = entry.standard if entry.standard and entry.standard.kind == "all_to_all" and members > 1 else None
         # All of it, or all but the chunks that stay where they are.
         if standard and (rows is None or len(rows) in (len(entry.pattern), members * (members - 1) * standard.chunks)):
             sizes.add(standard.size // (members * standard.chunks))
@@ -165,18 +160,6 @@ class _TableTraffic:
         used[column] = True
         return np.unique(self._sets.members[np.repeat(used, self._sets.sizes)]).astype(np.int32)
 
-    @cached_property
-    def _keys(self) -> Int64Array:
-        """int64[members of sets]: set * devices + member, ascending."""
-        sets = self._sets
-        return np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * self._devices + sets.members
-
-    def _contains(self, number: Int64Array, device: Int64Array) -> BoolArray:
-        """Whether the set number[k] contains device[k], for each k."""
-        asked = number * self._devices + device
-        position = np.minimum(np.searchsorted(self._keys, asked), max(0, len(self._keys) - 1))
-        return self._keys[position] == asked if len(self._keys) else np.zeros(len(asked), np.bool_)
-
     def _members(self, rows: Int64Array, column: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(row, device): one entry for each member of the set in a column of each row."""
         sizes = self._sets.sizes[column[rows]]
@@ -215,7 +198,7 @@ class _TableTraffic:
         copied = np.flatnonzero(~self._reduced)
         found = self._count_by_device(copied, self._post)
         row, device = self._members(copied, self._pre)
-        held = self._contains(self._post[row], device)
+        held = self._sets.contain(self._post[row], device)
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found + self._count_by_device(np.flatnonzero(self._reduced), self._post)
 
@@ -227,14 +210,14 @@ class _TableTraffic:
         """
         alone = ~self._reduced & (self._sets.sizes[self._pre] == 1)
         row, device = self._members(np.flatnonzero(alone), self._pre)
-        others = self._sets.sizes[self._post[row]] - self._contains(self._post[row], device)
+        others = self._sets.sizes[self._post[row]] - self._sets.contain(self._post[row], device)
         found = np.zeros((self._size_count, self._devices), np.int64)
         row, device = row[others > 0], device[others > 0]
         np.add.at(found, (self._size[row], device), self._counts[row])
         found += self._count_by_device(np.flatnonzero(self._reduced), self._pre)
         single = np.flatnonzero(self._reduced & (self._sets.sizes[self._post] == 1))
         row, device = self._members(single, self._post)
-        held = self._contains(self._pre[row], device)
+        held = self._sets.contain(self._pre[row], device)
         np.subtract.at(found, (self._size[row[held]], device[held]), self._counts[row[held]])
         return found
 
@@ -247,7 +230,7 @@ class _TableTraffic:
             (np.flatnonzero((self._pre != self._post) & (pre > post)), self._post, self._pre),
         ):
             row, device = self._members(rows, smaller)
-            found += np.bincount(row, self._contains(larger[row], device), len(found)).astype(np.int64)
+            found += np.bincount(row, self._sets.contain(larger[row], device), len(found)).astype(np.int64)
         return found
 
     def transfers(self, hops: Int32Array | None) -> Int64Array:

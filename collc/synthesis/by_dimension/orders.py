@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import Final
 
-from collc.graph.dimensions import Dimensions
+from collc.graph.coordinates import Dimensions
 from collc.synthesis.by_dimension.spread import Order, dimension_times, dimensions_of, slowest_first, spread
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Effort, Task

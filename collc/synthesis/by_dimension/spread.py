@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
-from collc.graph.dimensions import Dimensions, find_dimensions
+from collc.graph.coordinates import Dimensions, find_dimensions
 from collc.graph.paths import PathTree, shortest_path_tree
 from collc.synthesis.by_dimension.hop_schedule import LineHop, schedule_hops
 from collc.synthesis.conditions import Conditions

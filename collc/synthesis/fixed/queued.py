@@ -21,7 +21,7 @@ from collc.simulation.tasks import DONE, Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.fixed.layout import nominal_times
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.arrays import BoolArray, Int32Array
+from collc.ten.arrays import BoolArray, Int32Array, join_columns, select_rows
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, QueuedMessages, Transfers
@@ -59,19 +59,12 @@ def _statements(
     for number, (sends, span) in runs.items():
         start, end = nominal_times(network, demand, number, sends, model, span)
         apart = np.flatnonzero(sends.source != sends.target)
-        kept = sends.select(apart)
+        kept = select_rows(sends, apart)
         parts.append((number, kept, ChunkMoves(kept.chunk, kept.source, kept.target, start[apart], end[apart])))
-    moves = [part[2] for part in parts]
     return _Statements(
-        AlgorithmSends.concatenate([part[1] for part in parts]),
+        join_columns([part[1] for part in parts]),
         np.repeat(np.array([part[0] for part in parts], np.int32), [len(part[1]) for part in parts]),
-        ChunkMoves(
-            np.concatenate([m.chunk for m in moves]),
-            np.concatenate([m.source for m in moves]),
-            np.concatenate([m.target for m in moves]),
-            np.concatenate([m.start for m in moves]),
-            np.concatenate([m.end for m in moves]),
-        ),
+        join_columns([part[2] for part in parts]),
     )
 
 

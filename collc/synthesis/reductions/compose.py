@@ -54,11 +54,12 @@ def as_trees(rows: Transfers, network: Network, demand: Demand, clock: Clock) ->
         return rows
     ends = rows.start + clock.total_of(rows)
     devices = network.device_count
-    into = rows.chunk.astype(np.int64) * devices + network.target[rows.link]
+    target, table = network.target[rows.link], demand.chunks
+    into = rows.chunk.astype(np.int64) * devices + target
     out = rows.chunk.astype(np.int64) * devices + network.source[rows.link]
-    kept = _first_arrivals(into, ends) | (network.target[rows.link] >= network.npu_count)
-    kept &= ~_in_sets(into, demand.chunks.pre, demand, devices)
-    wanted = _in_sets(into, demand.chunks.post, demand, devices)
+    kept = _first_arrivals(into, ends) | (target >= network.npu_count)
+    kept &= ~table.sets.contain(table.pre[rows.chunk], target)
+    wanted = table.sets.contain(table.post[rows.chunk], target)
     while True:
         useful = kept & (wanted | np.isin(into, out[kept]))
         if bool((useful == kept).all()):
@@ -75,15 +76,6 @@ def _first_arrivals(keys: Int64Array, ends: Int64Array) -> BoolArray:
     kept = np.zeros(len(keys), np.bool_)
     kept[order[first]] = True
     return kept
-
-
-def _in_sets(keys: Int64Array, column: Int32Array, demand: Demand, devices: int) -> BoolArray:
-    """bool[n]: for each key chunk * devices + device, whether the set of the chunk in a column contains the device."""
-    sets = demand.chunks.sets
-    members = np.repeat(np.arange(len(sets), dtype=np.int64), sets.sizes) * devices + sets.members
-    asked = column[keys // devices].astype(np.int64) * devices + keys % devices
-    position = np.minimum(np.searchsorted(members, asked), max(0, len(members) - 1))
-    return members[position] == asked if len(members) else np.zeros(len(keys), np.bool_)
 
 
 ROUNDS: Final = 4

@@ -1,7 +1,7 @@
 """All-to-All on a Cayley graph: the messages of NPU 0 take short paths that load all generators equally.
 
 The times of the hops are an open shop. On a ring of even length a message to the opposite NPU cannot be halved; every
-second NPU sends it in one direction, and the others send it in the other direction (ring_messages).
+second NPU sends it in one direction, and the others send it in the other direction (open_shop).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 from collc.kernels.compiled import runs_compiled, version_of
 from collc.kernels.symmetric_paths import balanced_shortest_paths, trace_hops
 from collc.synthesis.symmetric.group import Group
-from collc.synthesis.symmetric.open_shop import open_shop
+from collc.synthesis.symmetric.open_shop import RingMessages, find_ring_messages, open_shop
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
-from collc.synthesis.symmetric.ring_messages import RingMessages, find_ring_messages
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
 

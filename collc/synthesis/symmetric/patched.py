@@ -24,11 +24,8 @@ from collc.ten.factored_schedule import ChunkNumbers, Translations, chunk_size
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
 
-SHARE = 8
-"""A network that lacks more than 1/SHARE of the links that it has is not completed."""
-
-FEW, SHARE_OF_FEW = 64, 3
-"""A network that lacks at most FEW links is completed if these are at most 1/SHARE_OF_FEW of the links it has."""
+SHARE = 3
+"""A network that lacks over 1/SHARE of the links that it has is not completed: patches would be most of its plan."""
 
 
 def undamaged_network(network: Network) -> Network | None:
@@ -53,7 +50,7 @@ def undamaged_network(network: Network) -> Network | None:
         source, target = np.divmod(ends, count)
         images = [(device[source] * count + device[target]) * kinds + kind for device in generators]
         wider = np.union1d(keys, np.concatenate(images))
-        if len(wider) - len(own) > max(len(own) // SHARE, min(FEW, len(own) // SHARE_OF_FEW)):
+        if len(wider) - len(own) > len(own) // SHARE:
             return None
         if len(wider) == len(keys):
             break
@@ -123,10 +120,6 @@ def _votes(network: Network, image: Int64Array) -> tuple[Int64Array, Int64Array]
     return pairs[0][best][first], pairs[1][best][first]
 
 
-MOST_LEVELS: Final = 2
-"""Levels of clusters that are patched: nodes and GPUs of a node."""
-
-
 def whole_cluster(network: Network) -> tuple[Network, Translations] | None:
     """The cluster that a damaged one was, with its translations; None if it was none.
 
@@ -190,7 +183,7 @@ class Damage:
         times = ClassTimes.of(whole, translations, task.model, chunk_size(task.demand))
         release = np.zeros(1 if numbers.pairs else numbers.parts, np.int64)
         levels = plan_levels(whole, translations, times, ClassTimetable(translations, times), release)
-        if levels is None or len(levels) > MOST_LEVELS:
+        if levels is None or len(levels) > 2:
             return None
         damage = Damage(network, whole, translations, times, numbers, levels)
         broken = ~damage.intact(damage.inner_links) & damage.alive & damage.alive[damage.inner_to]
