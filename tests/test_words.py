@@ -378,7 +378,6 @@ def test_few_numbers_are_fitted() -> None:
 MOST: dict[str, dict[str, int]] = {
     "retired phrases": {},
     "no referent": {
-        "collc/application": 1,
         "collc/synthesis": 1,
         "docs": 1,
         "tests": 7,

@@ -91,7 +91,7 @@ TAB: Final = 4
 WIDTH: Final = 160
 """The most columns of a source line that are shown; a longer line is clipped around the span."""
 
-MOST_SHOWN: Final = 4_000
+MOST_SHOWN: Final = 25 * WIDTH
 """Characters of a message that are shown: more than any message has that quotes no long word of a file."""
 
 _NUMBER: Final = re.compile(r"\d+")
