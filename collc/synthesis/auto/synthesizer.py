@@ -420,7 +420,7 @@ class _Search:
 
 
 def _retimed_candidate(name: str, stored: Module) -> Candidate:
-    """A schedule for `store`, retimed. name: that of its synthesizer."""
+    """A schedule for `store`, retimed. name: of its synthesizer."""
     work = 0 if stored.schedule is None else RETIMING_WORK * len(stored.schedule)
 
     def build(meter: WorkMeter) -> Module:
