@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Final
 
 REFERENCE: Final = 0.005
-"""CPU seconds of `_some_work` where the limits were measured (2 cores of a server of 2023)."""
+"""CPU seconds of `_some_work` on the machine on which the limits were measured (2 cores of a server of 2023)."""
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Fail where the block takes more processor time than this; a slower machine gets more, in proportion."""
+    """Fail if the block takes more processor time than this; a slower machine gets more, in proportion."""
     before = slowness()
     began = time.process_time()
     yield

@@ -1,4 +1,4 @@
-"""The remark that another number of chunks could be better: where it is made, and that it is true."""
+"""The remark that another number of chunks could be better: who gets it, and that it is true."""
 
 from __future__ import annotations
 

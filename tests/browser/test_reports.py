@@ -1,6 +1,6 @@
 """Reports in headless Chromium: nothing in the console, nothing loaded, everything drawn, no text over other text.
 
-Needs the package `playwright` and a Chromium: that of COLLC_BROWSER, the system's, or that of `playwright install`.
+Needs the package `playwright` and a Chromium: of COLLC_BROWSER, of the system, or of `playwright install`.
 """
 
 from __future__ import annotations

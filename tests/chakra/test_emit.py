@@ -384,7 +384,7 @@ def test_traces_that_take_longer_than_the_schedule_say_so(tmp_path):
     ],
 )
 def test_traces_on_networks_with_limits_say_the_times_that_the_simulator_gives(run, tmp_path):
-    """Of both, or nothing where the traces take the time of the schedule and 1 ns for each reduction."""
+    """Of both, or nothing if the traces take the time of the schedule and 1 ns for each reduction."""
     folder = compiled(tmp_path, f"limited(ring(6, {LINKS}), inject: 90GB/s, eject: 60GB/s)", run)
     traced = simulate_file(folder / "s", SimulationSettings(on=f"{tmp_path}/p.coll:t", astra=True))
     schedule = simulate_file(tmp_path / "s.ten", SimulationSettings(astra=True))

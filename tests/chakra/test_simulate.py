@@ -207,7 +207,7 @@ def test_the_link_model_of_exact_times(tmp_path, network, capsys):
 
 
 def test_a_program_is_simulated_as_it_is_compiled(tmp_path, capsys):
-    """Files decide how a schedule passes switches: it is the same where they are not written."""
+    """Files decide how a schedule passes switches: it is the same if they are not written."""
     program = tmp_path / "p.coll"
     program.write_text(
         "import std.topologies\nimport std.collectives\n"

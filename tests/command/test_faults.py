@@ -191,7 +191,7 @@ def test_a_damaged_kernel_cache_is_rebuilt(folder: Path, fault: str) -> None:
         return subprocess.run([sys.executable, "-c", CACHE], capture_output=True, env=environment, check=True).stdout
 
     if fault == "read-only":
-        cache.write_text("a file where the folder should be")
+        cache.write_text("a file in place of the folder")
         assert result() == result()
         return
     good = result()

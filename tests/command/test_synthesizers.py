@@ -188,7 +188,7 @@ raise SystemExit(int(report.schedules[0].exit))
     ],
 )
 def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, run: str, synthesizer: str) -> None:
-    """Or, where exact search has none yet, a schedule along shortest paths."""
+    """Or, if exact search has none yet, a schedule along shortest paths."""
     (tmp_path / "p.coll").write_text(HEAD + SLOW % (run, synthesizer))
     with subprocess.Popen(
         [sys.executable, "-c", COMPILE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -61,7 +61,7 @@ class Cell:
 
 
 class LibraInputs:
-    """The files of one design with one workload. folder: that of the files. name: of the design."""
+    """The files of one design with one workload. folder: of the files. name: of the design."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name

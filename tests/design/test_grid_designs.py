@@ -1,4 +1,4 @@
-"""Designs on networks that are no products: those of the same product, or a warning."""
+"""Designs on networks that are no products: the designs of the product with their sizes, or a warning."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ LARGE = 32
 
 @dataclass(frozen=True)
 class Case:
-    """text: the program, which writes one file or plan. collective: as files name it. root: -1 where there is none."""
+    """text: the program, which writes one file or plan. collective: as files name it. root: -1 if there is none."""
 
     number: int
     text: str

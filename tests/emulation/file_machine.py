@@ -26,7 +26,7 @@ MESSAGE = {
 }
 MESSAGE["old"] = MESSAGE["executor"]
 SMALL = {"reduce": 512 << 10, "broadcast": 512 << 10}
-"""Bytes of a message with Simple, where they are fewer."""
+"""Bytes of a message with Simple, if they are fewer."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class FileRun:
                 self.connections.setdefault(key, Connection(key, capacity))
 
     def run(self) -> Outcome:
-        """Raises Refused where a step has no meaning."""
+        """Raises Refused if a step has no meaning."""
         half = [key for key, ends in self.ends.items() if ends != [1, 1]]
         if half:
             return Outcome("hangs", f"only one side has a connection {half[0]}")

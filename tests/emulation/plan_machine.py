@@ -23,7 +23,7 @@ WAITING = ("wait", "sem_acquire", "rppkt")
 
 
 class PlanRun:
-    """Some launches of a plan. eager: "moves" or "entries" go first where both can, or "any"."""
+    """Some launches of a plan. eager: "moves" or "entries" go first if both can, or "any"."""
 
     def __init__(self, plan: Plan, call: Call, order: Order, launches: int = 2, eager: str = "any") -> None:
         self.plan, self.call, self.order, self.launches, self.eager = plan, call, order, launches, eager

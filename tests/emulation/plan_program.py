@@ -103,7 +103,7 @@ def load(text: bytes | str) -> Plan:
 def segments_of(plan: Plan, memory: Memory, rank: int, block: Json, half: int = 0) -> list[Segment]:
     """What a threadblock does, between its synchronisations. Raises Refused for what has no meaning.
 
-    half: of the scratch, 0 or 1, where the plan takes them in turn.
+    half: of the scratch, 0 or 1, if the plan takes them in turn.
     """
     try:
         return _Block(plan, memory, rank, block, half).segments()

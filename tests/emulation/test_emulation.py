@@ -106,7 +106,7 @@ def test_reductions_that_are_fused_have_one_count(tmp_path: Path) -> None:
 def test_a_message_is_passed_on_before_all_of_it_has_arrived(tmp_path: Path, proto: str, shift: int) -> None:
     """Two chunks in one message to rank 1, which returns them as they arrive, to the same slots or to others.
 
-    If shifted by one, the first chunk arrives where the second one is that is still to be sent.
+    If shifted by one, the first chunk arrives on the second one, which is still to be sent.
     """
     away = Block(1, -1).add("s", ("i", 0), ("i", 0), 2)
     back = Block(-1, 1).add("r", ("i", 0), ("o", shift), 2)

@@ -19,7 +19,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """What the emulated program is called for. root: -1 where the collective has none.
+    """What the emulated program is called for. root: -1 if the collective has none.
 
     custom: a gather or scatter of a runtime without these: all buffers are as long as that of the root.
     """

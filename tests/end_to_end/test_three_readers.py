@@ -2,7 +2,7 @@
 
 Synthesized schedules are right for all three: of collectives over all NPUs and of process groups, several at once and
 that overlap, with chunks of several sizes, on random networks with switches, failed links and devices, unlike links,
-under both link models. A schedule from which a transfer is taken is judged alike by the first two, and where it is
+under both link models. A schedule from which a transfer is taken is judged alike by the first two, and if it is
 wrong and no switch is involved, its file is not written or is wrong.
 """
 
@@ -184,7 +184,7 @@ def assert_readers_agree(seed: int, kind: str, folder: Path) -> set[str]:
         broken = without_one(module, chance)
         said = verify_schedule(broken).ok
         assert said == all(interpret(broken).values()), seed
-        # Where a switch has nothing to pass on, the lowering may have a GPU send it again: then the file is right.
+        # If a switch has nothing to pass on, the lowering may have a GPU send it again: then the file is right.
         if not said and not network.switch_count:
             assert read_as_file(broken, kind, folder) != "right", seed
     return there

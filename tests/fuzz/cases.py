@@ -206,7 +206,7 @@ KINDS: Final[dict[str, Callable[[random.Random, dict[str, bytes]], Case]]] = {
 
 
 def case_of(kind: str, seed: int, number: int, seeds: dict[str, bytes]) -> Case:
-    """The case with a number; the same for the same seed."""
+    """The case with a number, which depends on the seed only."""
     chance = random.Random(f"{kind} {seed} {number}")
     case = KINDS[kind](chance, seeds)
     words = case.words

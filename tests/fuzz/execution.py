@@ -28,7 +28,7 @@ WITHOUT_PLACE: Final = re.compile(r"\d+ more of this kind|definition of \S+: ")
 
 
 def run_case(case: Case, folder: Path) -> list[str]:
-    """What is wrong with how collc takes a case; nothing where all is well. folder: gets emptied."""
+    """What is wrong with how collc takes a case; nothing if all is well. folder: gets emptied."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, data in case.files.items():
         path = folder / "work" / name

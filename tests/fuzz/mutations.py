@@ -125,7 +125,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 @functools.cache
 def parts_of(text: str) -> tuple[tuple[str, int, int], ...]:
-    """The statements and expressions of a program: (kind, start, end); none where it is no program."""
+    """The statements and expressions of a program: (kind, start, end); none if it is no program."""
     try:
         tree = parse(SourceFile("seed.coll", text))
     except SourceError:

@@ -193,7 +193,7 @@ def test_published_rates_of_gathers(case: Capacitated, gathered: Fraction) -> No
     ],
 )
 def test_rates_of_all_reduces(case: Capacitated, reduced: Fraction, parts: int) -> None:
-    """On clusters the worst partition is that into nodes; on a mesh, where corners are weak, that into NPUs."""
+    """On clusters the worst partition is that into nodes; on a mesh, whose corners are weak, that into NPUs."""
     found = reduce_rate(*case)
     assert found.rate == reduced
     assert len(set(found.parts)) == parts

@@ -1,4 +1,4 @@
-"""Files of white space, digits or brackets without an end: each took minutes or hours where a pattern was quadratic."""
+"""Files of white space, digits or brackets without an end: each took minutes or hours if a pattern was quadratic."""
 
 from __future__ import annotations
 

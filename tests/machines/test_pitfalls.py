@@ -118,7 +118,7 @@ def test_links_to_a_cpu_are_its_own(imported):
      'target="0000:c1:00.0" tclass="0x068000"', 'target="0000:c1:00.0" tclass=""', 'target="0000:c1:00.0"'],
 )  # fmt: skip
 def test_far_ends_that_are_switches(imported, link):
-    """Also where a VM hides the far end, and where its class cannot be read; several switches are one."""
+    """Also if a VM hides the far end, and if its class cannot be read; several switches are one."""
     text = nccl([("", gpu(0, f'<nvlink {link} count="18"/>') + gpu(1, NVSWITCH))])
     network, _ = imported(text)
     assert (network.npu_count, network.switch_count) == (2, 1)
@@ -217,7 +217,7 @@ def test_comments_are_skipped(imported):
 
 
 def test_nics_that_are_nearest_to_no_gpu_are_named(imported):
-    """A storage NIC on the CPU: not used, also where the fabric has a cable to it."""
+    """A storage NIC on the CPU: not used, also if the fabric has a cable to it."""
     text = NODE.replace(" </cpu>", '  <nic><net name="mlx5_2" speed="100000" guid="0x9"/></nic>\n </cpu>')
     network, program = imported(text, fabric="switch")
     assert "NICs that are nearest to no GPU: mlx5_2 (--pcie keeps them)" in head(program)

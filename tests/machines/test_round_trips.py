@@ -68,7 +68,7 @@ def test_a_fabric_of_infiniband(imported, std):
     assert same(found, again)
     assert found.npu_count == wanted.npu_count
     lanes = sum(count for (a, b, *_), count in links(found).items() if min(a, b) >= 16 and max(a, b) >= 16)
-    assert lanes == 2 * 2 * 8  # two cables of 50 GB/s each, both ways, where the library has one link of 100 GB/s
+    assert lanes == 2 * 2 * 8  # two cables of 50 GB/s each, both ways, and the library has one link of 100 GB/s
 
 
 def test_a_matrix_of_nvidia_smi(imported, std):

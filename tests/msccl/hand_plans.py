@@ -63,7 +63,7 @@ def all_gather(n=3, kind="memory"):
 
 
 def all_reduce(n=3):
-    """In place: chunk r of everybody to the scratch of rank r, sum there, and back; credits where memory is reused."""
+    """In place: chunk r of everybody to the scratch of rank r, sum there, and back; credits if memory is reused."""
     gpus = []
     for rank in range(n):
         peers = [peer for peer in range(n) if peer != rank]

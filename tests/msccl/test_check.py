@@ -390,7 +390,7 @@ def test_fused_reductions(tmp_path):
 
 @pytest.mark.parametrize(("nodes", "fits"), [(4095, True), (4096, False)])
 def test_nodes_of_one_rank(tmp_path, nodes, fits):
-    """The algo, 4 gpus, and the threadblocks and steps of the rank; those of other ranks do not count."""
+    """The algo, 4 gpus, and the threadblocks and steps of the rank count; other ranks have their own."""
     file = all_to_all(4)
     missing = nodes - 5 - len(file.gpus[0].tbs) - sum(len(tb.steps) for tb in file.gpus[0].tbs)
     while missing:

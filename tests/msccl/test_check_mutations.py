@@ -152,7 +152,7 @@ KINDS = {
         "X0150",
     ),
     "nop's dependency gone": (star_all_gather_by_scratch, lambda f: _drop(f, 0, 1, 1), "race", "X0150"),
-    "in place claimed where input is lost": (
+    "in place claimed, but input is lost": (
         all_to_all,
         lambda f: setattr(f, "inplace", 1),
         "race",
@@ -331,7 +331,7 @@ ELSEWHERE = {
     "X0121": "test_check_runtimes.py",
     "X0203": "test_check.py",
 }
-"""Codes that no kind of damage above raises, and where they are tested: a file that is not there, warnings, options."""
+"""Codes that no kind of damage above raises, and the test of each: a file that is not there, warnings, options."""
 
 
 def test_every_code_has_damage_that_raises_it():

@@ -109,7 +109,7 @@ def test_files_without_scratch_may_have_any_size(tmp_path):
 
 
 def test_scratch_with_the_default_size_of_the_old_runtime(tmp_path):
-    """Where maxBytes is missing it is 128 MiB."""
+    """If maxBytes is missing it is 128 MiB."""
     text = star_all_gather_by_scratch(3).text().replace(' maxBytes="0"', "")
     assert check(tmp_path, text, profile="old").ok
     text = text.replace('s_chunks="1"', 's_chunks="3000"')

@@ -1,4 +1,4 @@
-"""What saves time where programs are large gives the same programs."""
+"""What saves time if programs are large gives the same programs."""
 
 from __future__ import annotations
 

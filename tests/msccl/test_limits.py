@@ -1,4 +1,4 @@
-"""Limits of the runtimes: programs that keep to them where their schedules would not, and those that cannot."""
+"""Limits of the runtimes: programs that keep to them if their schedules would not, and those that cannot."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_threadblocks_of_a_channel(tmp_path: Path) -> None:
 
 
 def test_channels(tmp_path: Path) -> None:
-    """Parallel links have channels of their own, but share where there are more links than channels."""
+    """Parallel links have channels of their own, but share if there are more links than channels."""
     network = support.network(2, [(0, 1)] * 40 + [(1, 0)])
     chunk = support.broadcast([0, 1], chunks=40)
     module = by_hand(network, chunk, [(c, 0, 1, c) for c in range(40)])

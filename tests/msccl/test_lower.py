@@ -140,7 +140,7 @@ def test_chunks_in_any_order_move_together(tmp_path):
 
 
 def test_long_messages_between_two_peers_do_not_block(tmp_path):
-    """Both send 8 chunks and then receive 8: known to hang where 8 chunks are more than 2 messages."""
+    """Both send 8 chunks and then receive 8: known to hang if 8 chunks are more than 2 messages."""
     program = lower(direct_all_to_all(2, 8))
     assert_right(program, tmp_path)
     assert program.sizes == (0, None)
@@ -299,7 +299,7 @@ def test_unequal_chunks_are_cut_to_a_common_slot(tmp_path):
 
 @pytest.mark.parametrize("sizes", [(1_000_000, 640_000), (1_000_000, 10_000)])
 def test_slots_of_unequal_chunks_move_together(sizes, tmp_path):
-    """Fused steps of an exchange on a ring could deadlock where a message has one slot; unfused they stay large."""
+    """Fused steps of an exchange on a ring could deadlock if a message has one slot; unfused they stay large."""
     copies = [(size, [npu], [0, 1, 2, 3], Reduction.COPY) for npu in range(4) for size in sizes]
     module = scheduled(support.ring(4), support.demand_of(copies, None, list(range(4))))
     program = lower(module, MscclOptions(profile=Profile.OLD))

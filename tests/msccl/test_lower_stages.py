@@ -297,7 +297,7 @@ def test_the_program_is_as_fast_as_its_schedule(collective, network, chunks):
 )
 @pytest.mark.parametrize("size", [1 << 10, 16 << 10])
 def test_programs_of_tiny_messages_are_as_fast_as_their_schedules(collective, network, size):
-    """Where latencies overlap, far more must be in flight than the two messages of a connection."""
+    """If latencies overlap, far more must be in flight than the two messages of a connection."""
     demand = collective(list(range(network.npu_count)), chunk=size, chunks=2)
     module = scheduled(network, demand, LinkModel.PIPELINED)
     measured = quality(lower(module), module)

@@ -53,7 +53,7 @@ def test_counts_of_chunks_are_those_of_the_collective(tmp_path, name):
 @pytest.mark.parametrize(("chunks", "right"), [((2, 2), True), ((2, 0), False), ((0, 2), False)])
 @pytest.mark.parametrize("coll", ["allreduce", "broadcast", "reduce", "reducescatter", "allgather", "alltoall"])
 def test_the_runtime_divides_by_the_chunks_of_both_buffers(tmp_path, coll, chunks, right):
-    """In place too, where input and output are one buffer."""
+    """In place too, if input and output are one buffer."""
     verdict = check(tmp_path, plan(coll, [gpu(0, 1, (*chunks, 0), [], [])], inplace=True))
     assert verdict.ok is right
     assert right or "the runtime divides by it" in verdict.findings[0].message

@@ -66,7 +66,7 @@ def test_signals_only_where_no_data_comes_back():
 
 @pytest.mark.parametrize("collective", [support.scatter, support.broadcast, support.gather])
 def test_two_buffers_begin_alike_on_all_gpus(tmp_path, collective):
-    """A GPU writes to others where the second half of its own scratch begins, also if nothing is sent to it."""
+    """A GPU writes to others behind the first half of its own scratch, also if nothing is sent to it."""
     plan = plan_of(scheduled(support.ring(4), collective([0, 1, 2, 3])), LL)
     assert len({gpu["scratch_chunks"] for gpu in plan["gpus"]}) == 1
     assert judge_plan(json.dumps(plan), root=0).kind == "right"

@@ -120,7 +120,7 @@ def test_a_program_says_how_many_gpus_a_node_has(tmp_path, capsys):
 
 
 def test_relays_must_flush(tmp_path):
-    """What is relayed lies where the run after puts the next: the port must have sent it when this run ends."""
+    """A relayed chunk lies in the slot of the next run's: the port must have sent it when this run ends."""
     good = plan_of(scheduled(support.ring(5), support.gather(list(range(5)))), MscclOptions(gpus_per_node=1))
     for one in (False, True):
         mutant = json.loads(json.dumps(good))

@@ -36,7 +36,7 @@ def exchange():
 
 
 def test_scratch_of_the_run_before_needs_a_credit(tmp_path):
-    """A GPU that is ahead puts its second chunk where the first one has not been read yet."""
+    """A GPU that is ahead puts its second chunk on the first one, which has not been read yet."""
     found = exchange()
     finding, other = (finding for finding in check(tmp_path, found).findings if not finding.warning)
     assert finding.code == other.code == "X0414"

@@ -33,7 +33,7 @@ LATENCY = 500_000
 
 
 def time_of(plan, tmp_path, size=None):
-    """The simulated time of a plan over links of 50 GiB/s and 0.5 us; chunks of 1 MiB where no size is given."""
+    """The simulated time of a plan over links of 50 GiB/s and 0.5 us; chunks of 1 MiB if no size is given."""
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     found, chunks = sound_plan(path)

@@ -93,7 +93,7 @@ def test_spread_flows_are_no_more_than_the_channels() -> None:
 
 
 def test_what_waits_twice_counts_twice() -> None:
-    """Where a flow holds few steps, there are more flows; a chunk that came before takes two."""
+    """If a flow holds few steps, there are more flows; a chunk that came before takes two."""
     module = synthesized("dgx_h100(2)", "all_reduce")
     start = first_program(module, MscclOptions())
     came = Counter[Flow]()
@@ -188,7 +188,7 @@ def test_many_nodes(nodes: int, collective: str) -> None:
 
 
 def test_a_program_with_plan_and_file_has_both_where_switches_could_add(tmp_path: Path) -> None:
-    """The schedule is made for switches that only pass on, also where two partials of a chunk meet in one."""
+    """The schedule is made for switches that only pass on, also if two partials of a chunk meet in one."""
     text = """
 import std.collectives
 topology box {

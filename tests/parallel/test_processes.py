@@ -42,7 +42,7 @@ def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path) -> None
 
 
 def test_memory_is_limited() -> None:
-    """Fails where the limit is not set: 4 GiB of pages that are written would be there."""
+    """Fails if the limit is not set: 4 GiB of pages that are written would be there."""
     limits = Processes(jobs=1, memory=2**30)
     found = dict(run_in_processes(f"{HERE}:allocated", [2**20, 2**32], limits))
     assert found == {0: "1", 1: "MemoryError"}

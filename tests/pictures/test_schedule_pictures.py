@@ -213,7 +213,7 @@ def test_a_chart_that_ends_before_a_curve_says_so():
 
 
 def test_what_is_only_kept_apart_is_said() -> None:
-    """The first partial of a sum is added where it arrives, the second one is only kept there."""
+    """The first partial of a sum is added by its receiver, the second one is only kept there."""
     module = Module("m", ring(3), all_reduce([0, 1, 2]))
     rows = Transfers.of(np.zeros(2, np.int32), np.array([0, 3], np.int32), np.zeros(2, np.int64), reduce=True)
     kept = replace(rows, kept=np.array([False, True]))

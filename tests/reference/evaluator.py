@@ -354,7 +354,7 @@ class Evaluator:
     # Bodies
 
     def bind(self, parameters: Any, arguments: Any, scope: Scope) -> Scope:
-        """A scope with the parameters; those of quantities may be left out."""
+        """A scope with the parameters, of which quantities may be left out."""
         inner = Scope(self.globals)
         places = [p.name.name for p in parameters or ()]
         for place, argument in enumerate(arguments):

@@ -333,7 +333,7 @@ def test_where_the_longest_path_decides_all_npus_exchange(net: Network, most: in
 
 
 def test_an_exchange_that_may_meet_the_bound_gets_the_work_for_it():
-    """1 KiB on a hypercube of 32, where links are busy until arrival: Reduce-Scatter and All-Gather take 8 % longer."""
+    """1 KiB on a hypercube of 32, if links are busy until arrival: Reduce-Scatter and All-Gather take 8 % longer."""
     module = Module("m", hypercube(5), all_reduce(list(range(32)), 32), LinkModel.STORE)
     found = auto(module, Effort())
     assert found.collective_time() == lower_bound(module.network, module.demand, module.model).time

@@ -179,7 +179,7 @@ def test_never_above_the_fewest_steps_of_reductions(problem) -> None:
 
 
 def test_brute_force_knows_optima() -> None:
-    """Three NPUs in a one-way ring: All-Gather takes 2 steps, All-Reduce of one chunk 2 to add and 2 to spread; where
+    """Three NPUs in a one-way ring: All-Gather takes 2 steps, All-Reduce of one chunk 2 to add and 2 to spread; if
     all send to all, one. Two chunks over two pipelined links: each waits for the first hop."""
     ring = [(0, 1), (1, 2), (2, 0)]
     each = [[0], [1], [2]]

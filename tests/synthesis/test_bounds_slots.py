@@ -1,4 +1,4 @@
-"""Bounds by the slots of switches: never above the optimum by brute force, equal to it where slots decide."""
+"""Bounds by the slots of switches: never above the optimum by brute force, equal to it if slots decide."""
 
 from __future__ import annotations
 

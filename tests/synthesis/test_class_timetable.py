@@ -1,4 +1,4 @@
-"""Timetables of classes of links: the kernel against brute force, and what moves where."""
+"""Timetables of classes of links: the kernel against brute force, and what moves to which NPU."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_both_turns_of_an_odd_ring_give_the_sum_on_different_links(npus: int) ->
 
 @pytest.mark.parametrize(("npus", "time"), [(5, 2_811_000), (9, 3_850_000), (15, 5_743_000)])
 def test_middle_sizes_on_odd_rings_take_fewer_rounds_than_trees(npus: int, time: int) -> None:
-    """64 KiB; 3.05, 5.16 and 8.22 us where NPUs add all that arrives."""
+    """64 KiB; 3.05, 5.16 and 8.22 us if NPUs add all that arrives."""
     net = ring(npus, LinkKind(500_000, Fraction(50 * 10**9)))
     demand = all_reduce(net.npus.tolist(), 2**16 // npus)
     module = Module("m", net, demand, LinkModel.PIPELINED)

@@ -100,7 +100,7 @@ def test_all_reduce_of_a_mesh_is_bounded_by_its_partition() -> None:
 
 def test_switches_that_copy_are_not_taken_for_npus() -> None:
     """Up half as fast as down: every NPU sends its buffer once, and the switch copies each sum. Were each transfer
-    counted where it leaves, the bound would be one and a half times that."""
+    counted at its sender, the bound would be one and a half times that."""
     links = [row for npu in range(4) for row in ((npu, 4, rate(1)), (4, npu, rate(2)))]
     assert ideal_bound(network(4, links, switches=1), all_reduce([0, 1, 2, 3], GB)).time == 4 * SECOND
 

@@ -1,4 +1,4 @@
-"""Pareto points of exact search: those of SCCL on the DGX-1, some worked out by hand, and brute force."""
+"""Pareto points of exact search: SCCL's on the DGX-1, some worked out by hand, and brute force."""
 
 import json
 from collections.abc import Callable

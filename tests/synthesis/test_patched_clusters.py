@@ -77,7 +77,7 @@ def test_any_damage_to_rails(nodes: int, size: int, data: st.DataObject) -> None
     if len(hurt.npus) < 2:
         return
     kind, chunks = data.draw(st.sampled_from(list(KINDS))), data.draw(st.integers(1, 2))
-    with suppress(SourceError):  # where a node cannot be entered
+    with suppress(SourceError):  # if a node cannot be entered
         verdict = verify_schedule(planned(hurt, kind, chunks))
         assert verdict.ok, verdict.diagnostics
 

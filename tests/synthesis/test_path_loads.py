@@ -145,7 +145,7 @@ def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.Monke
 
 
 def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the linear program: where the links of NPUs decide, the first paths show it. The bound is as good as that
+    """Without the linear program: if the links of NPUs decide, the first paths show it. The bound is as good as that
     of all rounds, but for a tenth of a percent."""
     monkeypatch.setattr(path_loads, "MOST_FLOWS", 0)
     rounds: list[int] = []

@@ -208,7 +208,7 @@ def test_stopped_in_time_keeps_the_best(threads: int, net: Network):
 def test_search_asks_to_stop_between_batches(
     monkeypatch: pytest.MonkeyPatch, compiled: bool, net: Network, many_links: bool
 ):
-    """A batch has few targets, too, where the search for one may look at many links."""
+    """A batch has few targets, too, if the search for one may look at many links."""
     asked = 0
 
     def stop() -> bool:

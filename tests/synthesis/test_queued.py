@@ -109,7 +109,7 @@ def _planned(network: str, run: str, synthesizer: str) -> Module:
 @pytest.mark.parametrize("synthesizer", ["pccl", "symmetric"])
 @pytest.mark.parametrize("run", ["all_gather", "all_to_all"])
 def test_what_switches_pass_on_pays_its_bytes_once_without_congestion(synthesizer: str, run: str) -> None:
-    """Each of 56 messages: int(2 * 500 + 1 MiB / 50 GiB/s) ns, also where the switch multicasts (pccl, All-Gather)."""
+    """Each of 56 messages: int(2 * 500 + 1 MiB / 50 GiB/s) ns, also if the switch multicasts (pccl, All-Gather)."""
     module = _planned(f"switched(8, {LINK})", f"{run}(m.npus, size: 8MiB)", synthesizer)
     aware, unaware = (simulated_module(module, AstraTiming(aware)) for aware in (True, False))
     assert unaware.time == 20_531

@@ -46,7 +46,7 @@ def listed(module: Module) -> dict[str, Callable[[], Module]]:
 
 
 def built_or_none(build: Callable[[], Module]) -> Module | None:
-    """None where a reduction takes a path through NPUs that contribute to it."""
+    """None if a reduction takes a path through NPUs that contribute to it."""
     try:
         return build()
     except SourceError as error:

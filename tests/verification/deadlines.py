@@ -12,9 +12,9 @@ from collc.verification.schedule_check import verify_schedule
 
 
 def find_within(module: Module, time: int, timeout: float = 60.0) -> Module | None:
-    """The module with a verified schedule of at most `time` picoseconds, None where Z3 finds none in `timeout` seconds.
+    """The module with a verified schedule of at most `time` picoseconds, None if Z3 finds none in `timeout` seconds.
 
-    Raises Undecided where the question is too large.
+    Raises Undecided if the question is too large.
     """
     search = _ShorterSearch.of(module, monotonic() + timeout, lambda _share, _words: None)
     found = search.find(time)[1]
@@ -22,7 +22,7 @@ def find_within(module: Module, time: int, timeout: float = 60.0) -> Module | No
 
 
 def find_within_steps(module: Module, steps: int) -> Module | None:
-    """The module with a verified schedule of at most `steps` steps; None where Z3 finds none.
+    """The module with a verified schedule of at most `steps` steps; None if Z3 finds none.
 
     All transfers must take the same time.
     """

@@ -138,7 +138,7 @@ class Greedy:
         return ready.get(root, 0)
 
     def double(self, chunk: int, group: list[int]) -> None:
-        """Recursive doubling where links allow it."""
+        """Recursive doubling if links allow it."""
         ready = dict.fromkeys(group, 0)
         link_of = {(int(a), int(b)): k for k, (a, b) in enumerate(zip(self.net.source, self.net.target, strict=True))}
         distance = 1

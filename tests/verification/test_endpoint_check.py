@@ -137,7 +137,7 @@ def right(found: Module) -> bool:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_check_agrees_with_a_second_opinion(seed: int) -> None:
-    """Schedules that were moved at random: the check fails exactly where two transfers are at one NPU at once."""
+    """Schedules that were moved at random: the check fails exactly if two transfers are at one NPU at once."""
     net = random_limited_network(seed)
     context = PassContext()
     plain = Module("m", net, all_gather(list(range(net.npu_count)), MiB), LinkModel.PIPELINED)

@@ -174,7 +174,7 @@ def test_a_sum_without_multicast_leaves_on_one_link_at_a_time() -> None:
 
 
 def test_the_newest_of_several_sums_is_read() -> None:
-    """Also where another link is reading it and an older one is idle."""
+    """Also if another link is reading it and an older one is idle."""
     buffer = filled((1, 0b01, 0, True), reduces=True)
     assert buffer.depart(2, 4, 2, True) == (0b01, True)
     buffer.arrive(BufferSlot(5, 0b10, 1), True)

@@ -122,7 +122,7 @@ def _usable_links(network: Network, groups: int) -> Iterator[list[BoolArray]]:
 
 
 def _equal_switches(network: Network) -> list[list[int]]:
-    """Switches between switches, by what they are and by the kinds of links that lead where."""
+    """Switches between switches, by what they are and by the kinds of links and where each leads."""
     to_npus = (network.source < network.npu_count) | (network.target < network.npu_count)
     below = np.unique(np.concatenate([network.source[to_npus], network.target[to_npus]]))
     ends: dict[int, list[tuple[int, int, int]]] = {}
