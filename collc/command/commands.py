@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from collc.application.file_kinds import titles
 from collc.application.show.picture_kinds import PICTURE_KINDS
-from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError
+from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError, printable
 from collc.base.tables import Table
 from collc.command import options as shared
 from collc.command import values as read
@@ -246,7 +246,12 @@ def show_command(chosen: argparse.Namespace) -> Output:
         settings = settings_of(ShowSettings, chosen, page=page, picture=picture, theme=theme)
         shown = show_file(chosen.file, settings, progress)
     exit = Exit.DONE if shown.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
-    return Output(shown.as_json, text="\n".join(map(str, shown.files)), diagnostics=shown.messages, exit=exit)
+    return Output(
+        shown.as_json,
+        text="\n".join(printable(str(path)) for path in shown.files),
+        diagnostics=shown.messages,
+        exit=exit,
+    )
 
 
 @command(
@@ -301,11 +306,11 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
         if text == source.text:
             continue
         if chosen.check:
-            print(f"{path} would be reformatted", file=sys.stderr)
+            print(printable(f"{path} would be reformatted"), file=sys.stderr)
             code = Exit.CHECK_FAILED
             continue
         write_file(path, text)
-        print(f"{path} reformatted", file=sys.stderr)
+        print(printable(f"{path} reformatted"), file=sys.stderr)
     return code
 
 

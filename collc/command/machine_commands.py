@@ -7,7 +7,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from collc.base.diagnostics import Diagnostic, Exit, UsageError
+from collc.base.diagnostics import Diagnostic, Exit, UsageError, printable
 from collc.command import options as shared
 from collc.command import values as read
 from collc.command.options import command, flag, option, settings_of
@@ -304,10 +304,11 @@ def import_command(chosen: argparse.Namespace) -> Exit:
         kind=words[0] if named and words[0] != "pod" else None,
         nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
     )
-    text = import_machine(settings, lambda text: print(text, file=sys.stderr))
+    text = import_machine(settings, lambda text: print(printable(text), file=sys.stderr))
     if chosen.output is None:
         print(text, end="")
     else:
         write_file(chosen.output, text)
-        print(f"{chosen.output} written; 'collc check {chosen.output}' checks it", file=sys.stderr)
+        name = printable(str(chosen.output))
+        print(f"{name} written; 'collc check {name}' checks it", file=sys.stderr)
     return Exit.DONE

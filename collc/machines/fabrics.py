@@ -250,7 +250,7 @@ def checked_groups(what: str, groups: Sequence[HostGroup], dropped: Sequence[str
     seen: dict[str, str] = {}
     for group in groups:
         if not group.hosts:
-            raise flaw(f"{what} {group.name} names no host", group.span)
+            raise flaw(f"{what} {group.name} names no host", group.span, "name its hosts, or leave it out")
         for host in group.hosts:
             if host in seen:
                 raise flaw(f"{host} is in {what} {seen[host]} and in {what} {group.name}", group.span)

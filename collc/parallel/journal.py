@@ -9,6 +9,7 @@ is, and the command ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -26,7 +27,7 @@ VERSION: Final = 1
 _BEGIN: Final = b'{"collc_journal":'
 """What each journal begins with."""
 
-_HINT: Final = "free some space, or choose another output"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 _FLAGS: Final = os.O_RDWR | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 """A symbolic link is not followed, and a pipe is not waited for."""
@@ -88,8 +89,12 @@ class Journal:
             if not self.done:
                 with contextlib.suppress(OSError):  # nothing is lost, and an incomplete file would be of no use
                     self.remove()
-            message = f"cannot write {self.path}: {error.strerror or error}"
-            raise UsageError(Diagnostic("U0203", message, hint=_HINT)) from error
+            raise _unwritable(self.path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    hint = "choose another output" if error.errno not in _FULL else "free some space, or choose another output"
+    return UsageError(Diagnostic("U0203", f"cannot write {path}: {error.strerror or error}", hint=hint))
 
 
 def _not_a_journal(path: Path) -> UsageError:
@@ -115,8 +120,7 @@ def opened_journal(path: Path, basis: str) -> Generator[Journal]:
     except OSError as error:
         if os.path.lexists(path):
             raise _not_a_journal(path) from error
-        message = f"cannot write {path}: {error.strerror or error}"
-        raise UsageError(Diagnostic("U0203", message, hint=_HINT)) from error
+        raise _unwritable(path, error) from error
     try:
         if not is_new and not _is_own(os.fstat(handle)):
             raise _not_a_journal(path)

@@ -135,6 +135,20 @@ def test_links_that_lead_out_of_the_output_folder(folder: Path, capsys: pytest.C
     assert (folder / "target").read_text() == "kept"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names")
+@pytest.mark.parametrize("words", [("show",), ("fmt",), ("fmt", "--check")])
+def test_a_name_with_control_characters_stays_in_one_line(
+    words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a\n\x1b[31mb"
+    (folder / f"{name}.coll").write_text(PROGRAM)
+    main([*words, f"{name}.coll"])
+    output = capsys.readouterr()
+    text = output.out + output.err
+    assert "a\ufffd\ufffd[31mb." in text
+    assert "\x1b" not in text
+
+
 def test_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     assert main(["compile", "p.coll"]) == 0

@@ -27,6 +27,16 @@ def test_results_are_found_again(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError) as caught, opened_journal(tmp_path / "j", "a"):
+        pass
+    assert [found.hint for found in caught.value.diagnostics] == ["choose another output"]
+
+
 def test_a_line_that_was_cut_off_is_dropped_at_every_place(tmp_path: Path) -> None:
     path = tmp_path / "j"
     with opened_journal(path, "a") as journal:

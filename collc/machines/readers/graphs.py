@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from collc.base.diagnostics import SourceFile
+from collc.base.wording import phrase
 from collc.machines.kinds import ImportKind
 from collc.machines.machine import Edge, Machine, graph_machine
 from collc.machines.reading import (
@@ -86,7 +87,9 @@ def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:
     name, wanted = options.npu_attribute
     npus = [str(node) for node, values in graph.nodes(data=True) if name == "all" or str(values.get(name)) == wanted]
     if not npus:
-        raise flaw(f"no node has {name} = {wanted}", line_span(source, 1))
+        known = sorted({str(values[name])[:40] for _, values in graph.nodes(data=True) if name in values})[:8]
+        hint = f"--npu {name}=VALUE takes one of {phrase(known)}" if known else "--npu all takes all nodes"
+        raise flaw(f"no node has {name} = {wanted}", line_span(source, 1), hint)
     chosen = set(npus)
     switches = [str(node) for node in graph.nodes if str(node) not in chosen]
     return graph_machine(npus, switches, edges, options, "in the file")

@@ -56,7 +56,8 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> Hosts:
     hosts = [_host(reader, host) for host in reader.cpus]
     hosts = [host for host in hosts if host.gpus]
     if not hosts:
-        raise flaw(f"{source.name} has no GPU", element_span(source, root))
+        hint = "import the file of a node with GPUs, written by NCCL on that node"
+        raise flaw(f"{source.name} has no GPU", element_span(source, root), hint)
     if len(hosts) > 1 and all(any(gpu.switch_links for gpu in host.gpus) for host in hosts):
         reader.notes.append(f"NVSwitches join the {len(hosts)} hosts of {source.name}, as NCCL takes them")
         hosts = [replace(host, domain=f"NVSwitches of {source.name}") for host in hosts]

@@ -50,7 +50,8 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
     for zone in root:
         _zone(platform, zone)
     if not platform.hosts:
-        raise flaw(f"{source.name} has no host", element_span(source, root))
+        hint = "each NPU is a <host>: import the platform with its hosts"
+        raise flaw(f"{source.name} has no host", element_span(source, root), hint)
     switches = list(platform.routers)
     shared = _join_routes(platform, switches)
     names = list(dict.fromkeys(shared.values()))

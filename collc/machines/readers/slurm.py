@@ -90,7 +90,8 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
         hint = f"by way of {parents[first.name][0]}"
         raise flaw(f"switch {first.name} is below itself", first.span, hint) from None
     if not attachments:
-        raise flaw(f"{source.name} names no host", switches[0].span)
+        hint = "add the Nodes= of the switches that join hosts"
+        raise flaw(f"{source.name} names no host", switches[0].span, hint)
     dropped = ["LinkSpeed, whose unit is not defined"] if "linkspeed" in source.text.lower() else []
     several = next((one.nodes[0] for one in switches if one.nodes and len(parents[one.nodes[0]]) > 1), "")
     assumed = f"NIC k of a host that is below several switches is on the k-th of them, as {several}" if several else ""
