@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from numba import njit
+from numba import config, njit
 
 from collc.base.memory import require_for_search
 from collc.base.trusted_folders import UntrustedFolder, is_trusted
@@ -33,6 +33,8 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
     """
 
     def compile_it(function: Kernel) -> Kernel:
+        if config.CACHE_DIR and not _may_run(config.CACHE_DIR):  # Numba makes a folder in it
+            return njit(**options)(function)
         try:
             kernel = njit(cache=True, **options)(function)
         except RuntimeError:

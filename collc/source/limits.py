@@ -22,6 +22,8 @@ MAX_DEVICES: Final = 10_000_000
 MAX_FAMILIES: Final = 1_000_000
 MAX_ITERATIONS: Final = 20_000_000
 MAX_ITEMS: Final = 20_000_000
+MAX_ARGUMENTS: Final = 1_000
+"""Arguments, parameters, indices or loop variables in one place: the parser keeps 500 bytes of each."""
 MAX_CHARACTERS: Final = 1_000_000
 MAX_HOST_LETTERS: Final = 253
 """Characters of the name of a host (RFC 1035): a list of few characters could otherwise stand for gigabytes."""

@@ -286,7 +286,7 @@ class FactoredSchedule(Schedule):
             chunk[k] = chunks[element]
             turn = int(self.turn[low + k])
             if turn:
-                start[k] += self.translations.phases(row_link)[element] * turn
+                start[k] += self.translations.phases(row_link)[element].astype(np.int64) * turn
         reduce = np.repeat(self.rows.reduce[low:high], count)
         return Transfers.of(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
 

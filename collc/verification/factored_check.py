@@ -113,7 +113,8 @@ def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | No
     share, last = schedule.translations.link_share[rows.link], schedule.last_start
     if max(int(total.max()), int(rows.start.max()), int(last.max())) >= LATEST or int(total.min()) <= 0:
         return None
-    if ((share > 1) & (schedule.turn < busy[kind])).any() or (schedule.turn < 0).any():
+    least, most = np.where(share > 1, busy[kind], 0), np.int64(LATEST) // share
+    if ((schedule.turn < least) | (schedule.turn > most)).any():
         return None
     switches = np.concatenate([source, target])
     switches = switches[switches >= network.npu_count] - network.npu_count

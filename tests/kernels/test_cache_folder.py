@@ -103,3 +103,11 @@ def test_code_in_an_open_folder_is_not_run(cache: Path) -> None:
     assert done.stdout == "[0, 9]\n"
     assert f"others can write to {cache}" in done.stderr
     assert {path: path.read_bytes() for path in files} == before | {files[0]: b"not machine code"}
+
+
+@pytest.mark.slow
+def test_nothing_is_written_to_an_open_folder(cache: Path) -> None:
+    cache.chmod(0o777)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, env=environment, check=True)
+    assert not list(cache.iterdir())

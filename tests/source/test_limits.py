@@ -8,7 +8,7 @@ import pytest
 
 from collc.base.diagnostics import CollcError, Diagnostic
 from collc.source import load_program
-from collc.source.limits import MAX_LOOP_DEPTH
+from collc.source.limits import MAX_ARGUMENTS, MAX_LOOP_DEPTH
 
 HEAD = "import std.topologies\ntopology t = ring(4, bandwidth: 1GB/s, latency: 1us)\ngroup g = [t[3], t[1]]\n"
 
@@ -48,6 +48,26 @@ def test_nested_loops_are_counted_together(tmp_path: Path) -> None:
     head = " ".join(f"for {', '.join(f'{n}{k} in 0..1' for k in range(50))} {{" for n in names)
     text = f"topology u {{ npu n[2] {head} link n[0] <-> n[1] {'}' * len(names)} }}"
     assert error(tmp_path, HEAD + text).code == "E0806"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("let a = max({})", "arguments"),
+        ("topology u {{ npu n[2] ({}) }}", "arguments"),
+        ("let a = t[{}]", "indices"),
+        ("topology u {{ npu n[{}] }}", "indices"),
+    ],
+)
+def test_a_pair_of_brackets_has_at_most_1000_items(text: str, what: str, tmp_path: Path) -> None:
+    text = text.format(", ".join(["1"] * (MAX_ARGUMENTS + 1)))
+    found = error(tmp_path, HEAD + text)
+    assert (found.code, found.message) == ("E0809", f"more than 1,000 {what} in one place")
+
+
+def test_the_parser_stops_at_the_first_argument_too_many(tmp_path: Path) -> None:
+    text = f"let a = max({', '.join(['1'] * 2 * MAX_ARGUMENTS)}"  # a syntax error at the end
+    assert error(tmp_path, HEAD + text).code == "E0809"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ STATED = [
     limits.MAX_CHARACTERS,
     limits.MAX_LETTERS,
     limits.MAX_ITEMS,
+    limits.MAX_ARGUMENTS,
     problems.MAX_PROBLEMS,
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,

@@ -166,6 +166,24 @@ def test_partials_that_come_before_an_npu_has_sent_its_own() -> None:
     assert "V0403" in {message.code for message in verdict.diagnostics}
 
 
+def test_turns_of_any_length() -> None:
+    """Two turns of 1.8 ms do not fit in 32 bits; two of 2**62 ps, which are no time, do not fit in 64."""
+    for size in (2**28, 2**31):
+        demand = all_gather(list(range(12)), chunk=size)
+        module = Module("m", pods(2, 3, 2), demand, LinkModel.PIPELINED)
+        schedule = symmetric_module(module, Effort()).schedule
+        assert isinstance(schedule, FactoredSchedule)
+        assert schedule.turn.max() > 2**30
+        assert is_proved(module, schedule)
+        assert row_check(module, schedule)
+        share = schedule.translations.link_share[schedule.rows.link]
+        assert share.max() == 3
+        for turn in (2**61, 2**62):
+            endless = replace(schedule, turn=np.where(share > 1, turn, 0))
+            assert not is_proved(module, endless)
+            assert not row_check(module, endless)
+
+
 CHANGES: dict[str, Callable[[FactoredSchedule], FactoredSchedule]] = {
     "twice as fast": lambda s: with_rows(s, start=s.rows.start // 2),
     "at once": lambda s: with_rows(s, start=np.zeros_like(s.rows.start)),

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.units import Dimension
-from collc.source.limits import MAX_LETTERS, MAX_NESTING
+from collc.source.limits import MAX_ARGUMENTS, MAX_LETTERS, MAX_NESTING
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing import tokens as t
@@ -59,6 +59,12 @@ def end_of(part: Part) -> int:
 def nodes_of(parts: Iterable[Child]) -> tuple[Any, ...]:
     """The nodes among some parts."""
     return tuple(part for part in parts if isinstance(part, ex.Node))
+
+
+def too_many(what: str, node: ex.Node) -> SourceError:
+    """The error for more than MAX_ARGUMENTS nodes in one place. what: "arguments", ... node: the first one too many."""
+    message = f"more than {MAX_ARGUMENTS:,} {what} in one place"
+    return SourceError(Diagnostic("E0809", message, node.span, hint="a list can have more items"))
 
 
 class Builder:
@@ -165,7 +171,13 @@ class Builder:
         present = [part for part in parts if part is not None]
         return Items(start_of(present[0]), end_of(present[-1]), nodes_of(present))
 
-    _parameters = _arguments = _shape = _block = _for_clauses = _indices = _items
+    _parameters = _arguments = _block = _for_clauses = _indices = _items
+
+    def _shape(self, parts: Sequence[Child], kept: Sequence[Child]) -> Items:
+        items = self._items(parts, kept)
+        if len(items.items) > MAX_ARGUMENTS:
+            raise too_many("indices", items.items[MAX_ARGUMENTS])
+        return items
 
     def _else_branch(self, parts: Sequence[Any], kept: Sequence[Items | s.If]) -> Items:
         body = kept[0]

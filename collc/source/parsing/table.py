@@ -8,6 +8,7 @@ another grammar is ignored, and Lark builds the table in memory.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from collc.base.resources import grammar_file
-from collc.source.parsing.build import Builder
+from collc.source.limits import MAX_ARGUMENTS
+from collc.source.parsing.build import Builder, too_many
 from collc.source.parsing.tokens import END, NAME, Scanner, Token
 
 if TYPE_CHECKING:
@@ -34,6 +36,14 @@ KEEP: Final = "="
 
 SPLICE: Final = "*"
 """Method of a rule whose values become values of the rule that contains it."""
+
+_LIMITED: Final = {
+    "_list{argument}": "arguments",
+    "_list{parameter}": "parameters",
+    "_list{index}": "indices",
+    "for_clauses": "loop variables",
+}
+"""The repetitions of the grammar that have at most MAX_ARGUMENTS items, and what these are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +244,8 @@ class Automaton:
         self._methods: list[Callable[..., Any] | None] = [
             None if rule.method in (KEEP, SPLICE) else builder.method(rule.method) for rule in table.rules
         ]
+        repetitions = [re.fullmatch(r"__(.*)_star_[0-9]+", rule.origin) for rule in table.rules]
+        self._limited = [_LIMITED.get(match[1]) if match else None for match in repetitions]
 
     def feed(self, token: Token) -> None:
         """Consume the next token. After END, the syntax tree is the only value. Raises Unexpected."""
@@ -275,7 +287,9 @@ class Automaton:
         children = values[split:]
         del values[split:], states[split + 1 :]
         kept = _kept_children(rule, children)
-        method = self._methods[number]
+        method, limited = self._methods[number], self._limited[number]
+        if limited is not None and len(kept) >= MAX_ARGUMENTS:  # and one before the repetition
+            raise too_many(limited, kept[-1])
         if rule.splices and method is not None:  # the values of repetitions one by one
             children = [v for n, child in enumerate(children) for v in (child if n in rule.splices else (child,))]
         values.append(kept if method is None else method(children, kept))
