@@ -51,7 +51,6 @@ STATED = [
     cursor.MOST_DEVICES,
     cursor.MOST_LINKS,
     cursor.MOST_CHUNKS,
-    cursor.MOST_RUNS,
     cursor.MOST_MEMBERS,
     cursor.MOST_TRANSFERS,
     cursor.MOST_CELLS,

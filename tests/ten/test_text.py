@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from collc.base.diagnostics import SourceError, SourceFile
 from collc.ten.module import Bound, Module
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
-from collc.ten.text import cursor, format_module, parse_module, write_module
+from collc.ten.text import format_module, parse_module, write_module
 from collc.verification import verify_schedule
 from tests.support import all_gather, all_reduce, dgx1, grid, ring, switched
 from tests.ten.modules import content, modules
@@ -352,13 +352,6 @@ def test_random_text_is_refused_with_a_message(text: str) -> None:
 def test_edge_cases_are_refused_with_a_message(text: str) -> None:
     with pytest.raises(SourceError):
         read(text)
-
-
-def test_runs_are_limited() -> None:
-    runs = "run more group [] { } " * cursor.MOST_RUNS
-    with pytest.raises(SourceError) as caught:
-        read(GOOD.replace("demand {", f"demand {{ {runs}", 1))
-    assert [found.code for found in caught.value.diagnostics] == ["T0108"]
 
 
 def test_nesting_is_limited() -> None:

@@ -140,9 +140,7 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
 
 def _is_large(name: object) -> bool:
     """Whether a name is, or has, a number beyond 18 digits: Python stores many of them in one place, one by one."""
-    if isinstance(name, list):
-        return any(map(_is_large, items(name)))
-    return isinstance(name, int | float) and abs(name) >= 10**18
+    return any(map(_is_large, items(name))) or (isinstance(name, int | float) and abs(name) >= 10**18)
 
 
 def _end_name(ids: Sequence[object], end: object) -> object:

@@ -28,7 +28,6 @@ from collc.ten.text.cursor import (
     MOST_INDICES,
     MOST_LINKS,
     MOST_MEMBERS,
-    MOST_RUNS,
     Cursor,
 )
 from collc.ten.text.names import device_labels, unique, with_index, word
@@ -274,8 +273,6 @@ def read_demand(cursor: Cursor, network: Network) -> Demand:
     runs: list[Run] = []
     room, members = MOST_CHUNKS, MOST_MEMBERS
     while not cursor.accept("}"):
-        if len(runs) == MOST_RUNS:
-            cursor.fail("T0108", f"more than {MOST_RUNS} runs")
         runs.append(_run(cursor, network, room, members))
         room -= len(runs[-1].pattern)
         members -= len(runs[-1].group)
