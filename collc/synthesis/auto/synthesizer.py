@@ -68,7 +68,7 @@ SPARE_WORK, MOST_WORK = 1_500_000, 20_000_000
 2000 to 2059 of `benchmarks auto`, not tried on others.
 """
 
-LARGE_GAIN = 32
+LARGE_GAIN = 16
 """If the best schedule could be shorter by less than 1/LARGE_GAIN, less is spared in proportion; chosen on the programs
 of SPARE_WORK.
 """
