@@ -11,13 +11,13 @@ from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-from tests.support import all_gather, all_reduce, grid, switched
+from tests.support import all_gather, all_reduce, all_to_all, grid, switched
 
 
-def built(name: str, module: Module, meter: WorkMeter) -> Module:
+def built(name: str, module: Module, meter: WorkMeter, threads: int = 1) -> Module:
     record = SYNTHESIZERS[name]
     assert record.load is not None
-    planner, effort = record.load(), Effort().with_work(meter)
+    planner, effort = record.load(), Effort(threads=threads).with_work(meter)
     if isinstance(planner, PhasePlanner):
         return join(solve(module, lambda task: planner.plan(task, effort)))
     return join(planner.plan(module, effort, {}))
@@ -52,3 +52,24 @@ def test_an_attempt_is_given_up_when_the_most_work_is_done(name: str, net: Netwo
     again = WorkMeter(1, most=whole.spent + 1)
     assert built(name, module, again).collective_time() == first.collective_time()
     assert again.spent == whole.spent
+
+
+@pytest.mark.parametrize(
+    ("net", "demand"), [(grid(7, 7), all_to_all(list(range(49)))), (grid(9, 9), all_gather(list(range(81))))]
+)
+def test_threads_change_neither_the_schedule_nor_the_work(net: Network, demand: Demand):
+    """Other threads run ahead; their work counts when their turn comes, and that of the compiler."""
+    module = Module("m", net, demand)
+
+    def outcome(most: int, threads: int) -> tuple[int, int, int]:
+        meter = WorkMeter(1 << 40, most=most)
+        try:
+            time = built("pccl", module, meter, threads).collective_time()
+        except NoSchedule:
+            time = 0
+        return time, meter.spent, meter.setup
+
+    whole = outcome(1 << 50, 1)
+    for part in range(1, 5):
+        most = whole[1] * part // 4
+        assert outcome(most, 1) == outcome(most, 2) == outcome(most, 4)

@@ -24,7 +24,7 @@ from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
 from collc.synthesis.pccl.planning_order import PlanningOrder, RaisedOrders, farthest_first, nearest_targets_first
 from collc.synthesis.pccl.search import PathSearch
-from collc.synthesis.task import COMPILED_TIMES, Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, LOAD_WORK, Effort, Task, WorkMeter
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
@@ -119,10 +119,17 @@ def _planned_trials(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]
 
 
 def _run(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort, threads: int) -> Iterator[_Planned]:
-    """What the attempts find, in their order, until asked to stop or the most work is done; counts their work."""
+    """What the attempts find, in their order, until asked to stop or the most work is done.
+
+    Counts their work when their turn comes, however many run ahead, so that it does not depend on `threads`.
+    """
+    meter = effort.work
     for planned in _run_all(portfolio, attempts, effort, threads):
-        effort.work.add(planned.work)
-        if planned.schedule is None or effort.work.is_exceeded:
+        if planned.attempt.compile_it:
+            meter.add_compiler()
+        left = meter.remainder
+        meter.add(planned.work if left is None else min(planned.work, left))
+        if planned.schedule is None or meter.is_exceeded:
             return
         yield planned
 
@@ -141,7 +148,7 @@ def _run_all(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort
         for attempt in attempts:
             if stop():
                 return
-            yield portfolio.plan(attempt, stop, effort.work.remainder)
+            yield portfolio.plan(attempt, stop, _work_left(attempt, effort.work))
         return
     with ThreadPoolExecutor(threads) as pool:
         running: deque[Future[_Planned]] = deque()
@@ -149,13 +156,19 @@ def _run_all(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort
         try:
             while True:
                 for attempt in islice(attempts, width - len(running)):
-                    running.append(pool.submit(portfolio.plan, attempt, stop, effort.work.remainder))
+                    running.append(pool.submit(portfolio.plan, attempt, stop, _work_left(attempt, effort.work)))
                 if not running or stop():
                     return
                 yield running.popleft().result()
                 width = threads
         finally:
             enough.set()
+
+
+def _work_left(attempt: _Attempt, meter: WorkMeter) -> int | None:
+    """The most work that an attempt may take, after the compiler is loaded if it needs that; None: any amount."""
+    loads = attempt.compile_it and not meter.compiles
+    return None if meter.remainder is None else meter.remainder - loads * LOAD_WORK
 
 
 class _Portfolio:
@@ -179,7 +192,7 @@ class _Portfolio:
         self._work, self._plain_work = _plain_work(conditions, hops), MOST_PLAIN
         self._rotations, self._limits = _rotations(conditions, hops), _limits(conditions, hops, self.trials)
         self.size = len(self._searches) * len(self._rotations) * len(self._limits)
-        self._rng, self._meter = np.random.default_rng(effort.seed), effort.work
+        self._rng = np.random.default_rng(effort.seed)
 
     def fresh_attempts(self) -> Iterator[_Attempt]:
         """The attempts of the first trials, the most promising first."""
@@ -205,13 +218,13 @@ class _Portfolio:
     def _compiles_next(self) -> bool:
         """Whether too little plain Python is left for one more schedule, which pays its cost."""
         self._plain_work -= self._work
-        if self._plain_work < 0:
-            self._meter.add_compiler()
         return self._plain_work < 0
 
     def plan(self, attempt: _Attempt, stop: Stop, left: int | None) -> _Planned:
         """What an attempt finds, until asked to stop. left: the most work that it may take; None: any amount."""
         chain, compile_it = attempt.chain, attempt.compile_it
+        if left is not None and left <= 0:
+            return _Planned(attempt, None, 0, 0)
         order = attempt.order if chain is None else chain.next()
         times = COMPILED_TIMES if compile_it else 1
         schedule, work = attempt.search.schedule(
