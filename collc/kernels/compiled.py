@@ -1,10 +1,13 @@
 """Functions that run in plain Python on small problems and compiled by Numba on large ones.
 
 Loading Numba takes 0.2 s and compiling a kernel seconds, so small problems use neither: `runs_compiled` decides, for
-all kernels by one number. Such a kernel is an undecorated
-function that indexes flat sequences only (``row[device * width + column]``, not ``row[device, column]``): the caller
-passes lists to the function itself, which is several times faster in plain Python than NumPy arrays, or arrays to
-``compile_kernel(function)``. Both give the same result.
+all kernels by one number. Such a kernel is an undecorated function that indexes flat sequences only
+(``row[device * width + column]``, not ``row[device, column]``): the caller passes lists to the function itself, which
+is several times faster in plain Python than NumPy arrays, or arrays to ``compile_kernel(function)``. Both give the
+same result.
+
+A kernel that imports the names ``heappush`` and ``heappop`` has a list of tuples as its heap in plain Python, and an
+array of rows when it is compiled (row_heap.py); one that calls ``heapq.heappush`` has a list in both.
 
 Sets of numbers are sequences of words; number n is bit ``n & mask`` of word ``n >> shift``. Compiled code takes words
 of 64 bits (int64, so the top one is the sign). In plain Python an int has any number of bits, so one word is the set.

@@ -27,12 +27,6 @@ class Timeline:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def copy(self) -> Timeline:
-        """A timeline with the same intervals."""
-        other = Timeline()
-        other.starts, other.ends = self.starts[:], self.ends[:]
-        return other
-
     def reserve(self, start: int, end: int) -> None:
         """Adds an interval, and merges it with those that it overlaps or touches."""
         low = bisect_left(self.ends, start)
@@ -61,11 +55,6 @@ class Timeline:
                 return latest
             latest = self.starts[k] - length
         return time
-
-    def blocked_until(self, start: int, length: int) -> int:
-        """The end of the first interval that overlaps [start, start + length); `start` if none does."""
-        k = bisect_right(self.ends, start)
-        return self.ends[k] if k < len(self.ends) and self.starts[k] < start + length else start
 
 
 class StepTimeline:

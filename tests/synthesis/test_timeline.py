@@ -50,22 +50,6 @@ def test_the_last_free_start_is_the_last(intervals: list[tuple[int, int]], time:
     assert timeline.last_free(first, first + more, length) == last
 
 
-@given(INTERVALS, st.integers(0, LAST), st.integers(1, 6))
-def test_a_start_is_blocked_until_the_first_overlapping_interval_ends(
-    intervals: list[tuple[int, int]], start: int, length: int
-) -> None:
-    timeline = reserved(intervals)
-    taken = [t for t in range(start, start + length) if occupied(intervals, t)]
-    free = (t for t in range(taken[0], 3 * LAST) if not occupied(intervals, t)) if taken else iter([start])
-    assert timeline.copy().blocked_until(start, length) == next(free)
-
-
-def test_a_copy_changes_alone() -> None:
-    timeline = reserved([(2, 5)])
-    timeline.copy().reserve(5, 8)
-    assert (timeline.starts, timeline.ends, len(timeline)) == ([2], [5], 1)
-
-
 @given(INTERVALS, st.integers(1, 3), INTERVAL, st.integers(1, 4))
 def test_a_buffer_is_full_where_all_slots_are_occupied(
     intervals: list[tuple[int, int]], size: int, asked: tuple[int, int], least: int

@@ -105,13 +105,13 @@ def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candi
 
 def _lay_out(build: Callable[[], Module], work: int) -> Callable[[WorkMeter], Module]:
     def lay_out(meter: WorkMeter) -> Module:
-        _add(meter, work)
+        add_whole(meter, work)
         return build()
 
     return lay_out
 
 
-def _add(meter: WorkMeter, work: int) -> None:
+def add_whole(meter: WorkMeter, work: int) -> None:
     """Counts work that cannot be interrupted, before it is done. Raises NoSchedule if it is too much."""
     meter.add_setup(work)
     if meter.is_exceeded:
@@ -140,7 +140,7 @@ def _build_with_limits(candidate: Candidate, network: Network) -> Callable[[Work
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        _add(meter, RETIMING_WORK * len(planned.schedule))
+        add_whole(meter, RETIMING_WORK * len(planned.schedule))
         return retimed_for_endpoints(planned, network)
 
     return build

@@ -34,6 +34,7 @@ from collc.synthesis.auto.candidates import (
     RETIMING_WORK,
     Candidate,
     KnownBounds,
+    add_whole,
     candidates,
     textbook_candidates,
 )
@@ -241,16 +242,13 @@ class TriedCandidates:
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
-        return id(network) in self._best and self._is_within(Fraction(1), network, self._best[id(network)][1])
+        return id(network) in self._best and self._is_within_bound(network, self._best[id(network)][1])
 
-    def is_done(self, network: Network, factor: Fraction = Fraction(1)) -> bool:
-        """Whether nothing on a network can be chosen before the best, or be shorter than the best by some factor."""
-        best = self._best.get(id(self.own))
-        if best is not None and self._is_within(factor, self.own, best[1]):
-            return True
-        if network is self.own and factor == 1:  # a schedule that meets the bound there would be chosen
-            return False
-        return any(self._is_within(factor, network, module) for _, module in self._best.values())
+    def is_done(self, network: Network) -> bool:
+        """Whether nothing on a network can be chosen before the best."""
+        if network is self.own or self.is_met(self.own):  # there, a schedule that meets the bound would be chosen
+            return self.is_met(self.own)
+        return any(self._is_within_bound(network, module) for _, module in self._best.values())
 
     def gain(self, network: Network) -> Fraction:
         """The part of the time of the best schedule by which one on a network could be shorter, at most.
@@ -263,9 +261,9 @@ class TriedCandidates:
         built = named[1]
         return 1 - Fraction(self.bounds.of(network, built), max(1, time_of(built)))
 
-    def _is_within(self, factor: Fraction, network: Network, module: Module) -> bool:
-        """Whether nothing on a network is shorter than the schedule of a module by such a factor."""
-        return time_of(module) <= self.bounds.of(network, module) * factor
+    def _is_within_bound(self, network: Network, module: Module) -> bool:
+        """Whether nothing on a network is shorter than the schedule of a module."""
+        return time_of(module) <= self.bounds.of(network, module)
 
 
 def time_of(module: Module) -> int:
@@ -428,9 +426,7 @@ def _retimed_candidate(name: str, stored: Module) -> Candidate:
     work = 0 if stored.schedule is None else RETIMING_WORK * len(stored.schedule)
 
     def build(meter: WorkMeter) -> Module:
-        meter.add_setup(work)
-        if meter.is_exceeded:
-            raise NoSchedule(GIVEN_UP)
+        add_whole(meter, work)
         return _retime(stored)
 
     return Candidate(f"{name} for link model store, retimed", stored.network, build)

@@ -33,9 +33,6 @@ WORK = 2_000_000
 PATH_WORK = 10
 """Work for each path over switches, once."""
 
-COMPILED_ATTEMPT = 100_000
-"""Work by `attempt_work` from which an attempt is compiled."""
-
 PLAIN_WORK = MOST_PLAIN // 3
 """Work of one attempt, or of all so far, from which attempts are compiled; if more is granted, all are."""
 
@@ -84,11 +81,6 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     if best is None:
         raise _no_schedule(task, effort)
     return RowSchedule(task.model, _transfers(problem, best))
-
-
-def attempt_work(paths: int, npus: int, transfers: int) -> int:
-    """The work of an attempt, about: an NPU that gets a chunk is looked at by all to which a path leads from it."""
-    return int((12 + 0.6 * paths / max(1, npus)) * transfers)
 
 
 def _work_of_copy(paths: SwitchPaths) -> int:
