@@ -2,14 +2,12 @@
 
 A factored schedule is proved from its representatives; if that fails, its transfers are checked as any others are.
 Small schedules are replayed exactly, chunk by chunk. In large ones a compiled replay first finds the chunks that are
-right if switches pass on what arrives, the oldest first; the exact check replays the others.
-Large schedules of nothing but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of
-8,192 GPUs, 134 million transfers, in 0.5 GB.
+right if switches pass on what arrives, the oldest first; the exact check replays the others. Large schedules of nothing
+but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of 8,192 GPUs, 134 million
+transfers, in 0.5 GB.
 
-The checks of capacities: links, what NPUs send and receive, and the buffers of switches.
-
-A link carries one transfer at a time, an NPU with a rate sends, and receives, one at a time, and a buffer never holds
-more chunks than it has slots.
+Capacities are checked for all transfers together: a link carries one transfer at a time, an NPU with a rate sends, and
+receives, one at a time, and a buffer never holds more chunks than it has slots.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ those across a cut, or all links. Chunks are not divided among links. A link cou
 a chunk can be at its source to the latest time from which a chunk can still continue to its destination
 (`collc/synthesis/bounds/timing.py`, Delays).
 
-Bounds by what one NPU must send, and the distance to another NPU that needs all of it.
-
-The last chunk that leaves an NPU still has to reach the farthest NPU, and the first chunk from the farthest NPU cannot
-enter the last link at once. For an All-Reduce of n chunks on a line of n NPUs, the NPU at the end sends n chunks over
-its link, and the last chunk then takes n - 2 more hops: 2 (n - 1) steps in all, which is the optimum.
+Other bounds add a distance to what one NPU must send: the last chunk that leaves an NPU still has to reach the farthest
+NPU, and the first chunk from the farthest NPU cannot enter the last link at once. For an All-Reduce of n chunks on a
+line of n NPUs, the NPU at the end sends n chunks over its link, and the last chunk then takes n - 2 more hops: 2 (n -
+1) steps in all, which is the optimum.
 """
 
 from __future__ import annotations

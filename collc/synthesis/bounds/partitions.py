@@ -1,16 +1,14 @@
-"""What an All-Reduce must send between the parts of a partition of the NPUs, for any number of chunks.
+"""What one All-Reduce, or several runs together, must send between the parts of a partition of the NPUs, for any number
+of chunks.
 
-A part knows the contributions of some parts, and a transfer into a part adds at most what the part of its sender knows.
-Before the first part knows all contributions, P - 1 transfers into parts have arrived, and each of the other P - 1
-parts then needs one more: 2 (P - 1) transfers for each byte, as in one-way gossip. Switches between the parts may copy;
-only devices in the parts may reduce.
+In an All-Reduce, a part knows the contributions of some parts, and a transfer into a part adds at most what the part of
+its sender knows. Before the first part knows all contributions, P - 1 transfers into parts have arrived, and each of
+the other P - 1 parts then needs one more: 2 (P - 1) transfers for each byte, as in one-way gossip. Switches between the
+parts may copy; only devices in the parts may reduce.
 
-What several runs together must send between the parts of a partition of the NPUs, with any number of chunks.
-
-As for one All-Reduce (partitions.py): each byte of an All-Reduce needs 2 (P - 1) transfers into parts, where P parts
-have members of its group. What is gathered, scattered, sent to all or reduced to one needs P - 1. What goes from one
-NPU to another needs one if their parts differ. All of them share the links between the parts. Parts without members
-only add transfers.
+Of several runs, each byte of an All-Reduce needs 2 (P - 1) transfers into parts, if P parts have members of its group.
+What is gathered, scattered, sent to all or reduced to one needs P - 1. What goes from one NPU to another needs one if
+their parts differ. All of them share the links between the parts. Parts without members only add transfers.
 """
 
 from __future__ import annotations
