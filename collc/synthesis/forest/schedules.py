@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,7 +197,7 @@ def tree_transfers(
     """
     time = problem.total[problem.fastest].tolist()
     used = [0] * len(problem.members)
-    columns: list[tuple[Int64Array, ...]] = []
+    columns: list[tuple[NDArray[Any], ...]] = []
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
