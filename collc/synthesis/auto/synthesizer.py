@@ -42,10 +42,8 @@ from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
-from collc.synthesis.exact import NoShorter, exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retime
-from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports
@@ -128,7 +126,11 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
     """The module with a schedule by symmetry if it has more than MOST_LISTED_CHUNKS chunks and needs no list."""
     chunks = sum(len(run.pattern) for run in module.demand.runs)
-    if chunks <= MOST_LISTED_CHUNKS or module.schedule is not None or not is_cluster(module):
+    if chunks <= MOST_LISTED_CHUNKS or module.schedule is not None:
+        return None
+    from collc.synthesis.symmetric import is_cluster, symmetric_module
+
+    if not is_cluster(module):
         return None
     planned = symmetric_module(module, effort)
     if not isinstance(planned.schedule, FactoredSchedule):
@@ -208,7 +210,6 @@ class TriedCandidates:
             elif before is None:
                 self.failed.add(name)
                 self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
-                self.proved |= isinstance(error, NoShorter)
             else:
                 self.attempts[name] = replace(before, unfinished=False)
             return
@@ -462,13 +463,16 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     if len(module.demand.chunks) * network.link_count * (time // step) > (TINY_TERMS_WITH_SUMS if sums else TINY_TERMS):
         return
     most = time // step - 1
-    if not sums:
 
-        def build() -> Module:
+    def build() -> Module:
+        from collc.synthesis.exact import NoShorter, exact, exact_sums
+
+        try:
+            if sums:
+                return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF_WORK))
             return join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF_WORK)))
-    else:
-
-        def build() -> Module:
-            return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF_WORK))
+        except NoShorter:
+            tried.proved = True
+            raise
 
     yield Candidate("exact", network, lambda _: build())

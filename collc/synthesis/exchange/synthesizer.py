@@ -23,7 +23,7 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
-from collc.synthesis.reductions.compose import invert_schedule, obstacle_to_shared_sums
+from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, invert_schedule, obstacle_to_shared_sums
 from collc.synthesis.retiming import shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
@@ -39,9 +39,6 @@ MOST_PLACEMENTS = 8
 
 MOST_MESSAGES = 300_000
 """Messages of all placements together after which nothing more is tried."""
-
-MOST_RELAYED_IN_FILES = 128
-"""Chunks x NPUs up to which partials are kept apart and relayed if files for runtimes are wanted."""
 
 MOST_SHIFTED = 40_000
 """Transfers up to which the schedule is shifted to the left if not all take equal time."""

@@ -85,6 +85,10 @@ OVERLAP_TRANSFERS: Final = 20_000
 """Transfers up to which copies are also planned to start before the last reduction ends."""
 
 
+MOST_RELAYED_IN_FILES: Final = 128
+"""Chunks x NPUs up to which partials are kept apart and relayed if files for runtimes are wanted."""
+
+
 def has_reductions(demand: Demand) -> bool:
     """Whether any chunk must be reduced."""
     return any(bool(_are_reduced(table).any()) for table in demand.tables)
