@@ -396,7 +396,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 11,
-        "collc/synthesis": 148,
+        "collc/synthesis": 149,
         "collc/ten": 12,
         "collc/tuning": 2,
         "collc/verification": 9,

@@ -1,4 +1,4 @@
-"""A schedule that consists of the schedules of parts of a problem, each in one place of the network or in many.
+"""A schedule that consists of the schedules of parts of a problem, each for one place in the network or for many.
 
 So tensor-parallel groups in 1,000 nodes are one schedule, for one node, and 1,000 rows of numbers of devices and links.
 """
@@ -21,12 +21,12 @@ from collc.ten.schedule import Schedule, Transfers, require_memory_of
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedPart:
-    """A module with a schedule that is in several places of a larger network.
+class RepeatedPart:
+    """A module with a schedule that has one or more images in a larger network.
 
-    device: int32[places, devices], the device of the network for each device of the module. link: int32[places, links].
-    run: int32[places, runs], the run of the whole demand for each run of the module. delay: int64[places],
-    picoseconds after which the schedule begins in each place.
+    device: int32[images, devices], the device of the network for each device of the module. link: int32[images, links].
+    run: int32[images, runs], the run of the whole demand for each run of the module. delay: int64[images],
+    picoseconds after which the schedule begins in each image.
     """
 
     module: Module
@@ -53,7 +53,7 @@ class PlacedPart:
         return used
 
     def transfers(self, demand: Demand, kept: BoolArray | None = None) -> Transfers:
-        """The transfers in all places, in the numbers of the whole. demand: the whole. kept: bool[transfers], those of
+        """The transfers in all images, in the numbers of the whole. demand: the whole. kept: bool[transfers], those of
         the module to take; None for all.
         """
         rows = self.schedule.transfers
@@ -61,7 +61,7 @@ class PlacedPart:
         own = self.module.demand.first_chunk
         run = np.searchsorted(own, rows.chunk, "right") - 1
         shift = (demand.first_chunk[self.run] - own[:-1]).astype(np.int32)
-        places = len(self.delay)
+        images = len(self.delay)
         relayed = rows.relayed
         if relayed is not None:
             relayed = np.where(relayed >= 0, self.link[:, relayed], -1).astype(np.int32).reshape(-1)
@@ -69,10 +69,10 @@ class PlacedPart:
             (shift[:, run] + rows.chunk).reshape(-1),
             self.link[:, rows.link].reshape(-1),
             (self.delay[:, None] + rows.start).reshape(-1),
-            np.tile(rows.reduce, places),
+            np.tile(rows.reduce, images),
             relayed,
             None,
-            None if rows.kept is None else np.tile(rows.kept, places),
+            None if rows.kept is None else np.tile(rows.kept, images),
         )
 
 
@@ -82,7 +82,7 @@ class JoinedSchedule(Schedule):
 
     model: LinkModel
     demand: Demand
-    parts: tuple[PlacedPart, ...]
+    parts: tuple[RepeatedPart, ...]
 
     def __len__(self) -> int:
         return sum(len(part.schedule) * len(part.delay) for part in self.parts)

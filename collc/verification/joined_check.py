@@ -1,8 +1,8 @@
 """Whether a schedule that is joined of parts is right because the schedules of its parts are.
 
-A place of a part is an image of its network: devices and links are the same, and so are the chunks of its runs. So what
-is true of the part alone is true of each place, except that something else may use its links at the same time. Switches
-must hold any number of chunks and NPUs must have no limits, since parts may have both in common.
+In an image of a part, devices and links are as in its network, and the chunks of its runs are the same. So what is true
+of the part alone is true of each image, except that something else may use its links at the same time. Switches must
+hold any number of chunks and NPUs must have no limits, since parts may have both in common.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Run
-from collc.ten.joined_schedule import JoinedSchedule, PlacedPart
+from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
 
 def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable[[Module], bool]) -> bool:
-    """Whether the parts are right, each run of the module is in one place of a part, and no two places use a link at
-    the same time. is_right: whether a part is right by itself.
+    """Whether the parts are right, each run of the module is in one image of a part, and no two images use a link at
+    the same time.
+
+    is_right: whether a part is right by itself.
     """
     network, parts = module.network, schedule.parts
     if network.has_limited_buffers or network.has_endpoints or schedule.model is not module.model:
@@ -37,13 +39,13 @@ def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable
     return all(is_right(part.module) for part in parts) and _are_free(module, schedule)
 
 
-def _are_images(network: Network, part: PlacedPart) -> bool:
-    """Whether all places have other devices and links for those of the part, of the same kinds, between the same."""
+def _are_images(network: Network, part: RepeatedPart) -> bool:
+    """Whether all images have other devices and links for those of the part, of the same kinds, between the same."""
     own, device, link = part.module.network, part.device, part.link
-    places = len(part.delay)
-    if device.shape != (places, own.device_count) or link.shape != (places, own.link_count):
+    images = len(part.delay)
+    if device.shape != (images, own.device_count) or link.shape != (images, own.link_count):
         return False
-    if part.run.shape != (places, len(part.module.demand.runs)):
+    if part.run.shape != (images, len(part.module.demand.runs)):
         return False
     if own.kinds != network.kinds or not (_are_different(device, network.device_count)):
         return False
@@ -67,11 +69,11 @@ def _are_different(numbers: Int32Array, count: int) -> bool:
     return inside and bool((ordered[:, 1:] > ordered[:, :-1]).all())
 
 
-def _have_same_runs(module: Module, part: PlacedPart) -> bool:
-    """Whether the chunks of each run are those of the run of the part, at the devices of the place."""
+def _have_same_runs(module: Module, part: RepeatedPart) -> bool:
+    """Whether the chunks of each run are those of the run of the part, at the devices of the image."""
     for number, own in enumerate(part.module.demand.runs):
-        for place, whole in enumerate(map(module.demand.runs.__getitem__, part.run[:, number].tolist())):
-            if not _is_image(own, whole, part.device[place]):
+        for image, whole in enumerate(map(module.demand.runs.__getitem__, part.run[:, number].tolist())):
+            if not _is_image(own, whole, part.device[image]):
                 return False
     return True
 
@@ -90,7 +92,7 @@ def _is_image(own: Run, whole: Run, device: Int32Array) -> bool:
 
 
 def _are_free(module: Module, schedule: JoinedSchedule) -> bool:
-    """Whether no two places use a link at the same time; each uses it once at a time."""
+    """Whether no two images use a link at the same time; each uses it once at a time."""
     users = np.zeros(module.network.link_count, np.int64)
     for part in schedule.parts:
         np.add.at(users, part.link[:, part.used_links], 1)
@@ -101,7 +103,7 @@ def _are_free(module: Module, schedule: JoinedSchedule) -> bool:
     return not ((link[1:] == link[:-1]) & (start[1:] < end[:-1])).any()
 
 
-def _times_on(module: Module, part: PlacedPart, shared: BoolArray) -> tuple[Int64Array, Int64Array, Int64Array]:
+def _times_on(module: Module, part: RepeatedPart, shared: BoolArray) -> tuple[Int64Array, Int64Array, Int64Array]:
     """(link, start, busy), int64, of the transfers of a part over links that are shared, bool[links]."""
     own = part.used_links & shared[part.link].any(axis=0)
     if not own.any():

@@ -175,9 +175,14 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
 def is_proved(module: Module, schedule: Schedule) -> bool:
     """Whether a schedule is right because the chunks of its representatives are, or the parts that it is joined of."""
     if isinstance(schedule, JoinedSchedule):
-        return is_joined_right(module, schedule, lambda part: verify_schedule(part).ok)
+        return is_joined_right(module, schedule, _is_right)
     representatives = representatives_of(module, schedule) if isinstance(schedule, FactoredSchedule) else None
     return representatives is not None and verify_schedule(representatives).ok
+
+
+def _is_right(part: Module) -> bool:
+    """Whether a part of a schedule is right, and none of its messages queue."""
+    return set(verify_schedule(part).checks.values()) == {"ok"}
 
 
 def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:

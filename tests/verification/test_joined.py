@@ -11,7 +11,7 @@ import pytest
 from collc.passes.synthesizers import auto
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
-from collc.ten.joined_schedule import JoinedSchedule, PlacedPart
+from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
@@ -30,7 +30,7 @@ def joined() -> Module:
     return found
 
 
-def changed(module: Module, number: int, change: Callable[[PlacedPart], PlacedPart]) -> Module:
+def changed(module: Module, number: int, change: Callable[[RepeatedPart], RepeatedPart]) -> Module:
     """The module with one part of its schedule changed."""
     schedule = module.schedule
     assert isinstance(schedule, JoinedSchedule)
@@ -39,10 +39,10 @@ def changed(module: Module, number: int, change: Callable[[PlacedPart], PlacedPa
     return replace(module, schedule=replace(schedule, parts=tuple(parts)))
 
 
-def exchanged(numbers: np.ndarray, place: int, first: int, second: int) -> np.ndarray:
+def exchanged(numbers: np.ndarray, image: int, first: int, second: int) -> np.ndarray:
     """The numbers with two of a row exchanged."""
     found = numbers.copy()
-    found[place, [first, second]] = found[place, [second, first]]
+    found[image, [first, second]] = found[image, [second, first]]
     return found
 
 
@@ -70,13 +70,13 @@ def test_parts_prove_the_whole() -> None:
         lambda part: replace(part, module=replace(part.module, network=switched(4, replace(NIC, latency=1)))),
     ],
 )
-def test_a_part_in_a_wrong_place_is_not_proved(change: Callable[[PlacedPart], PlacedPart]) -> None:
+def test_a_part_in_a_wrong_place_is_not_proved(change: Callable[[RepeatedPart], RepeatedPart]) -> None:
     found = changed(joined(), 0, change)
     assert not is_proved(found, found.schedule)
 
 
 def test_a_wrong_part_is_not_proved() -> None:
-    def without_last(part: PlacedPart) -> PlacedPart:
+    def without_last(part: RepeatedPart) -> RepeatedPart:
         rows = part.schedule.transfers.select(slice(0, -1))
         return replace(part, module=part.module.with_schedule(RowSchedule(LinkModel.PIPELINED, rows), ""))
 
@@ -111,7 +111,7 @@ def test_two_places_on_one_link_need_different_times() -> None:
     device, link = np.arange(4, dtype=np.int32), np.arange(net.link_count, dtype=np.int32)
     for delay, right in ((time, True), (0, False)):
         run, delays = np.array([[0], [1]], np.int32), np.array([0, delay])
-        part = PlacedPart(alone, np.stack([device] * 2), np.stack([link] * 2), run, delays)
+        part = RepeatedPart(alone, np.stack([device] * 2), np.stack([link] * 2), run, delays)
         schedule = JoinedSchedule(LinkModel.PIPELINED, demand, (part,))
         found = Module("m", net, demand, LinkModel.PIPELINED, schedule)
         assert is_proved(found, schedule) == right

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, HolderSets, Run
-from collc.ten.joined_schedule import JoinedSchedule, PlacedPart
+from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
 from collc.ten.schedule import Clock, RowSchedule
@@ -105,7 +105,7 @@ class GroupPart:
     def module(self) -> Module:
         """The runs alone. Its network has the NPUs and switches of the part, numbered anew in the same order."""
         whole = self.whole
-        demand = Demand(tuple(_renumbered(whole.demand.runs[run], self.device) for run in self.runs))
+        demand = Demand(tuple(_renumber(whole.demand.runs[run], self.device) for run in self.runs))
         own = _network(whole.network, self.device, self.link, self.ends)
         return replace(whole, network=own, demand=demand, bound=None, notes=(), phases=(), planned=None)
 
@@ -205,8 +205,8 @@ def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashab
     of_kind: dict[Hashable, list[GroupPart]] = {}
     for part in parts:
         of_kind.setdefault(part.key, []).append(part)
-    placed = [
-        PlacedPart(
+    repeated = [
+        RepeatedPart(
             planned[kind],
             np.stack([part.device for part in alike]),
             np.stack([part.link for part in alike]),
@@ -215,32 +215,32 @@ def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashab
         )
         for kind, alike in of_kind.items()
     ]
-    if any(isinstance(one.schedule, RowSchedule) and one.schedule.rows.messages is not None for one in placed):
+    if any(isinstance(one.schedule, RowSchedule) and one.schedule.rows.messages is not None for one in repeated):
         raise NoSchedule(Diagnostic("S0201", "messages of a group queue at links"))
     users = np.zeros(module.network.link_count, np.int64)
-    for one in placed:
+    for one in repeated:
         np.add.at(users, one.link[:, one.used_links], 1)
     if int(users.max(initial=0)) > 1:
-        _delay(placed, users)
-    schedule = JoinedSchedule(module.model, module.demand, tuple(placed))
+        _delay(repeated, users)
+    schedule = JoinedSchedule(module.model, module.demand, tuple(repeated))
     return replace(module, schedule=schedule, phases=(), planned=None)
 
 
-def _delay(placed: list[PlacedPart], users: Int64Array) -> None:
+def _delay(repeated: list[RepeatedPart], users: Int64Array) -> None:
     """Sets delays of parts so that no two use a link at the same time. users: int64[links], how many use each link."""
     taken = _TakenTimes()
-    for one in sorted(placed, key=lambda one: one.module.collective_time()):
+    for one in sorted(repeated, key=lambda one: one.module.collective_time()):
         shared = (users[one.link] > 1) & one.used_links
         if not shared.any():
             continue
         rows = one.schedule.transfers
         busy = Clock.of(one.module.network, one.module.demand, one.module.model).busy_of(rows)
-        for place in range(len(one.delay)):
-            on_shared = shared[place, rows.link]
-            link = one.link[place, rows.link[on_shared]].astype(np.int64)
+        for image in range(len(one.delay)):
+            on_shared = shared[image, rows.link]
+            link = one.link[image, rows.link[on_shared]].astype(np.int64)
             times = rows.start[on_shared], busy[on_shared]
-            one.delay[place] = taken.find_delay(link, *times, int(users[link].max(initial=0)))
-            taken.add(link, times[0] + one.delay[place], times[1])
+            one.delay[image] = taken.find_delay(link, *times, int(users[link].max(initial=0)))
+            taken.add(link, times[0] + one.delay[image], times[1])
 
 
 class _TakenTimes:
@@ -255,14 +255,16 @@ class _TakenTimes:
         """Picoseconds after which links are free for some times: as long as some of the shortest transfers last, or
         until all others have ended on these links.
         """
-        step, ends = int(busy.min(initial=LATEST)), self._end[np.isin(self._link, link)]
-        after = max(0, int(ends.max(initial=0)) - int(start.min(initial=LATEST)))
+        if not len(link):
+            return 0
+        step, ends = int(busy.min()), self._end[np.isin(self._link, link)]
+        after = max(0, int(ends.max(initial=0)) - int(start.min()))
         delays = (number * step for number in range(tries) if number * step < after)
         return next((delay for delay in delays if self._are_free(link, start + delay, busy)), after)
 
     def _are_free(self, link: Int64Array, start: Int64Array, busy: Int64Array) -> bool:
         """Whether some links are free for some times."""
-        if not len(link) or not len(self._link):
+        if not len(self._link):
             return True
         last = max(int(self._end.max()), int((start + busy).max())) + 1
         known = self._link * last + self._start
@@ -278,10 +280,6 @@ class _TakenTimes:
         end = np.concatenate([self._end, start[len(self._end) :] + busy])
         order = np.lexsort((start, link))
         self._link, self._start, self._end = link[order], start[order], end[order]
-
-
-LATEST: Final = 1 << 62
-"""Picoseconds, later than anything."""
 
 
 def _own_links(network: Network, group: Int32Array, between: Int32Array) -> Int32Array | None:
@@ -338,7 +336,7 @@ def _network(network: Network, device: Int32Array, link: Int32Array, ends: tuple
     )
 
 
-def _renumbered(run: Run, device: Int32Array) -> Run:
+def _renumber(run: Run, device: Int32Array) -> Run:
     """A run over devices that are numbered anew. device: int32, ascending, their numbers before."""
     table = run.pattern.expand()
     sets = HolderSets(table.sets.offsets, np.searchsorted(device, table.sets.members).astype(np.int32))
