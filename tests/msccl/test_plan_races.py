@@ -118,7 +118,7 @@ def hears_and_releases(position, ids):
 
 @pytest.mark.parametrize(("position", "ids", "races"), [(0, [0], False), (1, [0], True), (0, [0, 1], True)])
 def test_a_release_follows_what_its_thread_has_heard(tmp_path, position, ids, races):
-    """Thread k waits on the k-th channel and releases the k-th semaphore (execution_kernel.hpp)."""
+    """Thread k waits on the k-th channel and releases the k-th semaphore."""
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(hears_and_releases(position, ids)))
     wanted = ExpectedResult({(0, 0): WantedChunk(frozenset({(position + 1, 0)}))})
