@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from collc.application.compile.compilation import built_module
 from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
@@ -26,9 +26,6 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import ProtocolCost
-
-FEW_SIZES: Final = 6
-"""The most sizes of a task that simulates too little to compile the simulator's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +102,7 @@ class TuningResult(TypedDict):
 def run_tuning_task(task: TuningTask) -> TuningResult:
     """Do one task; errors of any kind are in the result."""
     result: TuningResult = {"synthesizer": "", "files": [], "errors": [], "compared": {}}
-    if len(task.sizes) > FEW_SIZES:
-        expect_many()
+    expect_many()
     try:
         if task.plan is None:
             result["compared"] = _compare_with_nccl(task)
