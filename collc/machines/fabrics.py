@@ -328,15 +328,15 @@ def join_of(found: HostGroups, given: str | None, gpus: int | None) -> str:
 
 def neighbours(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of places, each once, of a ring or torus, the first dimension fastest; two places have one cable."""
-    found: list[tuple[int, int]] = []
+    nearby: list[tuple[int, int]] = []
     places = [place[::-1] for place in product(*(range(size) for size in reversed(sizes)))]
     number = {place: k for k, place in enumerate(places)}
     for at in places:
         for axis, size in enumerate(sizes):
             if size > 2 or at[axis] + 1 < size:
                 other = (*at[:axis], (at[axis] + 1) % size, *at[axis + 1 :])
-                found.append((number[at], number[other]))
-    return found
+                nearby.append((number[at], number[other]))
+    return nearby
 
 
 def switched_groups(found: HostGroups) -> Fabric:

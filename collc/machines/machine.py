@@ -102,7 +102,7 @@ def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
         opposite = one._replace(source=wire.target, target=wire.source)
         key = opposite if wire.both and opposite in lanes else one
         lanes[key] = lanes.get(key, 0) + wire.lanes
-    found: list[Wire] = []
+    merged: list[Wire] = []
     for wire in list(lanes):
         count = lanes.pop(wire, 0)
         opposite = wire._replace(source=wire.target, target=wire.source)
@@ -111,8 +111,8 @@ def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
             del lanes[opposite]
             both = True
         if count:
-            found.append(wire._replace(lanes=count, both=both))
-    return tuple(sorted(found))
+            merged.append(wire._replace(lanes=count, both=both))
+    return tuple(sorted(merged))
 
 
 _NVSWITCH: Final = "nvswitch"

@@ -203,8 +203,8 @@ def _reference(device: Device, place: _Places, counts: _Counts) -> tuple[str, In
 def _statements(source: str, arrow: str, target: str, tail: str, lanes: int, pairs: list[Pair]) -> list[str]:
     """The links between devices of two families."""
     repeat = [("lane", f"0..{lanes}")] if lanes > 1 else []
-    found = loops(pairs)
-    if found is None:
+    written = loops(pairs)
+    if written is None:
         ends = len(pairs[0][0])
         rows = ", ".join(f"[{', '.join(map(str, (*a, *b)))}]" for a, b in pairs)
         ranges = [("at", f"[{rows}]"), *repeat]
@@ -219,7 +219,7 @@ def _statements(source: str, arrow: str, target: str, tail: str, lanes: int, pai
             loop.condition,
             f"link {source.format(*loop.source)}{arrow}{target.format(*loop.target)} {tail}",
         )
-        for loop in found
+        for loop in written
     ]
 
 
@@ -274,9 +274,9 @@ def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:
     runs = _runs(sorted({source[0] for source, _ in pairs}))
     if not 1 < len(runs) <= MOST_LOOPS:
         return None
-    found = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
-    every = [one for one in found if one is not None]
-    return every if len(every) == len(found) else None
+    by_run = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
+    every = [one for one in by_run if one is not None]
+    return every if len(every) == len(by_run) else None
 
 
 def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
@@ -289,18 +289,18 @@ def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
     same: dict[tuple[Pair, ...], list[int]] = defaultdict(list)
     for first, rest in linked.items():
         same[tuple(sorted(rest))].append(first)
-    found: list[Loop] = []
+    nested: list[Loop] = []
     most = max(MOST_LOOPS, len(pairs) // FEWEST_LINKS)
     for rest, firsts in same.items():
-        inner = loops(rest) if len(found) < most else None
+        inner = loops(rest) if len(nested) < most else None
         if inner is None:
             return None
         for start, stop in _runs(sorted(firsts)):
             span = (("n", f"{start}..{stop}"),) if stop - start > 1 else ()
             name = "n" if span else str(start)
-            found += [one._replace(ranges=(*span, *one.ranges), source=(name, *one.source)) for one in inner]
-    taken = any("n" in (name for name, _ in one.ranges[1:]) for one in found)
-    return found if len(found) <= most and not taken else None
+            nested += [one._replace(ranges=(*span, *one.ranges), source=(name, *one.source)) for one in inner]
+    taken = any("n" in (name for name, _ in one.ranges[1:]) for one in nested)
+    return nested if len(nested) <= most and not taken else None
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -322,7 +322,7 @@ def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
         return None
     names = _names(tail, NAMES[1:])
     ranges, rest = (("i", f"0..{count}"), *_ranges(tail, names)), _expressions(tail, names)
-    found: list[Loop] = []
+    written: list[Loop] = []
     for step in sorted(ups):
         for size in sorted({2 * step, *(step - (b - a) for a, b in edges if b < a)}, reverse=True):
             two = size == 2 * step  # places in this dimension, with one link
@@ -333,8 +333,8 @@ def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
                 edges -= wanted
                 block = f"i // {size} * {size} + " if size < count else ""
                 target = (f"i + {step}" if two else f"{block}(i + {step}) % {size}", *rest)
-                found.append(Loop(ranges, ("i", *rest), target, f"i % {size} < {step}" if two else ""))
-    return None if edges else found
+                written.append(Loop(ranges, ("i", *rest), target, f"i % {size} < {step}" if two else ""))
+    return None if edges else written
 
 
 def _one_loop(pairs: Sequence[Pair]) -> Loop | None:
@@ -436,32 +436,32 @@ def _of_one(table: dict[int, int], name: str) -> Iterator[str]:
 
 def _every_pair(of_source: dict[Index, list[Index]], box: list[range], names: Sequence[str]) -> Loop | None:
     """A loop over all pairs of a source and a target, or of two different ones of the same devices."""
-    targets = {target for found in of_source.values() for target in found}
+    targets = {target for heads in of_source.values() for target in heads}
     other = _box(list(targets))
     if other is None:
         return None
     free = _names(other, [name for name in NAMES if name not in names])
     loop = Loop(_ranges(box, names) + _ranges(other, free), _expressions(box, names), _expressions(other, free))
-    if all(len(found) == len(targets) for found in of_source.values()):
+    if all(len(heads) == len(targets) for heads in of_source.values()):
         return loop
     same = box == other and sum(bool(name) for name in names) == 1
-    if same and all(len(found) == len(targets) - 1 and source not in found for source, found in of_source.items()):
+    if same and all(len(heads) == len(targets) - 1 and source not in heads for source, heads in of_source.items()):
         return loop._replace(condition=" != ".join(name for name in (*names, *free) if name))
     return None
 
 
 def _triangle(of_source: dict[Index, list[Index]]) -> Loop | None:
     """A loop over all pairs of two devices of a family, each once."""
-    if any(len(target) != len(source) for source, found in of_source.items() for target in found):
+    if any(len(target) != len(source) for source, heads in of_source.items() for target in heads):
         return None
-    devices = sorted({*of_source, *(target for found in of_source.values() for target in found)})
+    devices = sorted({*of_source, *(target for heads in of_source.values() for target in heads)})
     box = _box(devices)
     if box is None or sum(len(span) > 1 for span in box) != 1:
         return None
     position = {device: at for at, device in enumerate(devices)}
     if any(len(of_source.get(device, ())) != len(devices) - 1 - at for device, at in position.items()):
         return None
-    if any(position[target] <= position[source] for source, found in of_source.items() for target in found):
+    if any(position[target] <= position[source] for source, heads in of_source.items() for target in heads):
         return None
     first, second = _names(box, NAMES[:1]), _names(box, NAMES[1:2])
     start, stop = next((span.start, span.stop) for span in box if len(span) > 1)

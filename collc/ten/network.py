@@ -238,10 +238,10 @@ class Network:
 
         Raises ValueError if a kind has no latency.
         """
-        found = [kind.latency for kind in self.kinds if kind.latency is not None]
-        if len(found) < len(self.kinds):
+        latencies = [kind.latency for kind in self.kinds if kind.latency is not None]
+        if len(latencies) < len(self.kinds):
             raise ValueError(f"links of {self.name} have no latency")
-        return np.array(found, np.int64)
+        return np.array(latencies, np.int64)
 
     def reverse(self) -> Network:
         """The network with every link reversed; link numbers stay."""

@@ -68,11 +68,11 @@ def nccl_times(
     best: dict[int, tuple[int, tuple[int, int]]] = {}
     for at in sampled_positions(len(sizes)):
         best[at] = min((time(variant, sizes[at]), variant) for variant in variants)
-    found: list[int | None] = []
+    times: list[int | None] = []
     for at, size in enumerate(sizes):
         near = {best[other][1] for other in best if abs(other - at) < SAMPLED}
-        found.append(best[at][0] if at in best else min(time(variant, size) for variant in sorted(near)))
-    return found
+        times.append(best[at][0] if at in best else min(time(variant, size) for variant in sorted(near)))
+    return times
 
 
 def sampled_positions(count: int) -> list[int]:

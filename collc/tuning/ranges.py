@@ -54,14 +54,14 @@ def _segments(
         least = max(1, min(known.values()))
         slowdown.append({c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least})
     count = last - first + 1
-    found: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
+    best_to: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
     for end in range(count):
         best: tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None = None
         sums: dict[int, Fraction] = dict(slowdown[end])
         for begin in range(end, -1, -1):
             if begin < end:
                 sums = {c: total + slowdown[begin][c] for c, total in sums.items() if c in slowdown[begin]}
-            before = found[begin]
+            before = best_to[begin]
             if not sums:
                 break
             if before is None or (starts is not None and begin and not starts[first + begin]):
@@ -71,10 +71,10 @@ def _segments(
             option = (before[0] + 1, before[1] + sums[candidate], (*before[2], row))
             if best is None or option < best:
                 best = option
-        found.append(best)
-    if found[-1] is None:
+        best_to.append(best)
+    if best_to[-1] is None:
         raise ValueError("no ranges keep the tolerance")
-    return list(found[-1][2])
+    return list(best_to[-1][2])
 
 
 def first_size_of_later(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:

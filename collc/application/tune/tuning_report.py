@@ -105,12 +105,12 @@ class TuningReport:
 
     def times(self, kind: str) -> list[int | None]:
         """Picoseconds for each size with the files of a kind."""
-        found: list[int | None] = [None] * len(self.sizes)
+        least: list[int | None] = [None] * len(self.sizes)
         for one in self.ranges:
             for at, time in enumerate(one.times):
                 if one.candidate.options.kind == kind and time is not None:
-                    found[at] = time
-        return found
+                    least[at] = time
+        return least
 
     def nccl(self) -> list[int | None]:
         """Picoseconds for each size with the best of NCCL's shapes."""

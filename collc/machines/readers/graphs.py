@@ -58,17 +58,17 @@ class _Attributes:
         if capacity is None:
             hint = "name it with its unit: --capacity bandwidth=GB/s"
             raise option_error("a graph does not say which attribute of an edge is its bandwidth", hint)
-        found: list[Edge] = []
+        edges: list[Edge] = []
         for a, b, values in graph.edges(data=True):
             edge = f"the edge from {a} to {b}"
             rate = self.number(values, capacity[0], edge) * capacity[1]
             if not rate:
                 raise flaw(f"{edge} has a bandwidth of 0", line_span(self.source, 1), "leave the edge out")
             time = None if latency is None else self.number(values, latency[0], edge) * latency[1]
-            found.append((str(a), str(b), rate, time, 1))
+            edges.append((str(a), str(b), rate, time, 1))
             if not graph.is_directed() and a != b:
-                found.append((str(b), str(a), rate, time, 1))
-        return found
+                edges.append((str(b), str(a), rate, time, 1))
+        return edges
 
 
 def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:

@@ -65,22 +65,22 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
         links[row][column] = int(code[2:]) if code.startswith("NV") else 0
     width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
     paths = _paths(matrix, Fraction(width))
-    found: list[HostGpu] = []
+    read: list[HostGpu] = []
     for row in gpus:
         direct = sum(links[row].values()) <= links_of(sm)
         peers = tuple(Peer(other, count) for other, count in links[row].items() if count) if direct else ()
         switch = 0 if direct else max(links[row].values())
         if options.switch_links is not None and not peers:
             switch = options.switch_links
-        found.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
-    if options.nvlink == "dgx1" and not any(gpu.peers or gpu.switch_links for gpu in found):
-        found = with_mesh(found)
+        read.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
+    if options.nvlink == "dgx1" and not any(gpu.peers or gpu.switch_links for gpu in read):
+        read = with_mesh(read)
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
     between = tuple((a, b, Fraction(width)) for a, b in combinations(cpus, 2))
     said = f"assumed: 16 lanes of PCIe of {model} as NCCL counts"
     return Hosts(
-        [Host(tuple(found), tuple(nics), between, assumed_pcie=said)], [f"the GPUs are {model} (--gpu {model})"]
+        [Host(tuple(read), tuple(nics), between, assumed_pcie=said)], [f"the GPUs are {model} (--gpu {model})"]
     )
 
 
@@ -95,11 +95,11 @@ def read_models(source: SourceFile, _options: ImportOptions) -> str:
     known: dict[str, re.Match[str]] = {}
     for match in _PRODUCT.finditer(source.text):
         name = (match[1] or match[2]).strip()
-        found = next((key for key in MODELS if re.search(rf"\bG?{key}\b", name, re.IGNORECASE)), None)
-        if found is None:
+        known_model = next((key for key in MODELS if re.search(rf"\bG?{key}\b", name, re.IGNORECASE)), None)
+        if known_model is None:
             message = f"{source.name} names {name[:60]}, whose NVLinks are not known"
             raise option_error(message, f"give the model that it is like: --gpu {'|'.join(MODELS)}")
-        known.setdefault(found, match)
+        known.setdefault(known_model, match)
     if len(known) > 1:
         match = list(known.values())[1]
         message = f"GPUs of several models: {', '.join(known)}"

@@ -101,15 +101,15 @@ def gpu_plans(program: Program, routes: Routes) -> list[GpuPlan]:
 
 def _switch_channels(program: Program) -> list[SwitchChannel]:
     """All switch channels, in one order for all GPUs."""
-    found: set[SwitchChannel] = set()
+    channels: set[SwitchChannel] = set()
     for step in (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps):
         access = program.switch_of(step)
         if access is None or step.src is None or step.dst is None:
             continue
-        found.add((step.dst.buffer, access.targets))
+        channels.add((step.dst.buffer, access.targets))
         if access.adds:
-            found.add((_summed_slot(program.placement.in_place, step.src).buffer, access.ranks))
-    return sorted(found)
+            channels.add((_summed_slot(program.placement.in_place, step.src).buffer, access.ranks))
+    return sorted(channels)
 
 
 def _summed_slot(in_place: bool, slot: Slot) -> Slot:

@@ -100,8 +100,8 @@ def _passed_on(steps: list[Step]) -> set[Slot]:
             plain.update(step.writes())
     return {
         slot
-        for slot, found in writers.items()
-        if slot.buffer == "s" and slot not in plain and len(found) == 1 and found[0].op in RECEIVED_UNCHANGED
+        for slot, writing in writers.items()
+        if slot.buffer == "s" and slot not in plain and len(writing) == 1 and writing[0].op in RECEIVED_UNCHANGED
     }
 
 

@@ -115,20 +115,20 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     node = nodes_of_ranks(module.network, options)
     start = _select_program(module, options, node)
     closest: LimitUse | None = None
-    found = False
+    is_planned = False
     for semaphores in (PLAN_SEMAPHORES, None):  # few first: each hand between threadblocks takes time
         last: LimitUse | None = None
         for form in _block_forms(start):
-            if found and not form.another:
+            if is_planned and not form.another:
                 return
             if form.fewer and last is not None and last.what == _LONGEST:
                 continue
             plan, last = _fit_plan(form, options, node, semaphores)
             if plan is not None:
-                found = True
+                is_planned = True
                 yield plan
             closest = _closer(closest, last)
-        if found:
+        if is_planned:
             return
     raise closest.error(_NAME) if closest else ValueError("no plan was tried")
 
@@ -282,7 +282,7 @@ def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
         for gpu in plan["gpus"]
     ]
     hint = "emit msccl, or use fewer chunks if a block has several"
-    found = [
+    uses = [
         LimitUse(_LONGEST, _longest(plan), PLAN_OPERATIONS, hint),
         LimitUse("semaphores on one GPU", _semaphores(plan), _semaphores(plan) if most is None else most, hint),
         LimitUse("channels of one threadblock", channels, PLAN_CHANNELS, hint),
@@ -292,7 +292,7 @@ def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
             "memory regions of one GPU with ports", max(map(_regions, plan["gpus"]), default=0), PLAN_REGIONS, hint
         ),
     ]
-    return [excess for excess in found if excess.needed > excess.limit]
+    return [excess for excess in uses if excess.needed > excess.limit]
 
 
 def _regions(gpu: Json) -> int:

@@ -144,15 +144,15 @@ def _stores_total(program: Program, step: Step) -> bool:
 
 def _sums_with_sends(program: Program, gpu: Gpu) -> list[list[Step]]:
     """The partial sums of a GPU in the order of the schedule, each with the sends of nothing but this sum."""
-    found: list[list[Step]] = []
+    blocks: list[list[Step]] = []
     unchanged: dict[Slot | None, list[Step]] = {}
     for step in sorted((step for tb in gpu.threadblocks for step in tb.steps), key=lambda step: step.when):
         if step.op is Op.COPY and step.switch is not None and step.dst is not None:
-            found.append([step])
-            unchanged[step.dst] = found[-1]
+            blocks.append([step])
+            unchanged[step.dst] = blocks[-1]
         elif step.op is Op.SEND and not _stores_total(program, step):
             unchanged.get(step.src, []).append(step)
         else:
             for slot in step.writes():
                 unchanged.pop(slot, None)
-    return found
+    return blocks

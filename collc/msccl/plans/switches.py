@@ -45,9 +45,9 @@ class PartialSum:
 
 def switches_with_sums(network: Network) -> BoolArray:
     """bool[devices]: the switches that add and multicast, as NVSwitches with NVLS."""
-    found = np.zeros(network.device_count, np.bool_)
-    found[network.npu_count :] = network.reduces & network.multicast
-    return found
+    sums = np.zeros(network.device_count, np.bool_)
+    sums[network.npu_count :] = network.reduces & network.multicast
+    return sums
 
 
 def uses_switches(module: Module) -> bool:
@@ -200,11 +200,11 @@ def _with_neighbour(group: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 def _gpus_of_switches(network: Network, able: BoolArray, rank_of: dict[int, int]) -> dict[int, tuple[int, ...]]:
     """The ranks that have links to each switch that adds and multicasts."""
-    found: dict[int, set[int]] = {switch: set() for switch in np.flatnonzero(able).tolist()}
+    gpus_of: dict[int, set[int]] = {switch: set() for switch in np.flatnonzero(able).tolist()}
     for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
-        if target in found and source in rank_of:
-            found[target].add(rank_of[source])
-    return {switch: tuple(sorted(ranks)) for switch, ranks in found.items()}
+        if target in gpus_of and source in rank_of:
+            gpus_of[target].add(rank_of[source])
+    return {switch: tuple(sorted(ranks)) for switch, ranks in gpus_of.items()}
 
 
 def _refuse(module: Module, chunk: int, what: str) -> NoReturn:
@@ -294,8 +294,8 @@ def _inputs_at_once(messages: list[Message], layout: BufferLayout, later: set[tu
         held = (message.source, message.chunk)
         return message.switch is not None and message.chunk in layout.inputs[message.source] and held not in later
 
-    found = [replace(message, start=0) if ready(message) else message for message in messages]
-    return sorted(found, key=lambda message: message.start)
+    at_once = [replace(message, start=0) if ready(message) else message for message in messages]
+    return sorted(at_once, key=lambda message: message.start)
 
 
 def _with_equal_slots(messages: list[Message], layout: BufferLayout) -> list[Message]:

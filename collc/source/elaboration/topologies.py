@@ -283,13 +283,13 @@ class TopologyBuilder:
 
     def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
         """A part with indices. Raises SourceError, with the values of the loop variables."""
-        found = [self.evaluator.device_index(i, frame) for i in indices]
-        for index, size in zip(found, part.entry.shape, strict=False):
+        numbers = [self.evaluator.device_index(i, frame) for i in indices]
+        for index, size in zip(numbers, part.entry.shape, strict=False):
             row = first_row((index < 0) | (index >= size)) if is_column(index) else -1
             if row >= 0:
                 message = f"'{part.entry.name}' has no index {item(index, row)} here: its indices are 0 .. {size - 1}"
                 raise fail("E0318", message, node.span, frame.note(row))
-        return index_part(part, found, node.span)
+        return index_part(part, numbers, node.span)
 
     def link_kind(self, node: Attributed, frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
         """The number of the kind of a link, or one an iteration. old: what it has if its attributes say nothing."""

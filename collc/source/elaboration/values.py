@@ -275,17 +275,17 @@ class Frame:
 
     def note(self, row: int) -> Note | None:
         """A note with the values of the loop variables in an iteration; None outside loops."""
-        found: list[str] = []
+        shown: list[str] = []
         frame: Frame | None = self
         at = np.array([row], np.int64)
         while frame is not None and frame.rows is not None:
             if frame.loop is not None:
                 value = frame.names[frame.loop].at(int(at[0])).data
                 if not isinstance(value, ListArray | Interval):
-                    found.append(f"{frame.loop} = {value}")
+                    shown.append(f"{frame.loop} = {value}")
             at = frame.up(at)
             frame = frame.parent
-        return Note(f"with {', '.join(reversed(found))}") if found else None
+        return Note(f"with {', '.join(reversed(shown))}") if shown else None
 
 
 def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:

@@ -122,8 +122,8 @@ class TableReader:
         """
         import numpy as np
 
-        found = [m.start() for m in _VARIABLE.finditer(self._source.text, start, end)]
-        varying = {at: words for at, words in zip(found, columns, strict=True) if len(set(words)) > 1}
+        starts = [m.start() for m in _VARIABLE.finditer(self._source.text, start, end)]
+        varying = {at: words for at, words in zip(starts, columns, strict=True) if len(set(words)) > 1}
         names = {at: f"{s.COLUMN}{k}" for k, at in enumerate(varying)}
         link = self._parse_statement(start, end, names)
         if not isinstance(link, s.LinkDeclaration):

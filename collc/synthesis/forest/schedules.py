@@ -293,11 +293,11 @@ def _one_tree(batch: TreeBatch, root: int, problem: ForestProblem, summed: bool)
 
 
 def _remaining_times(one: OneTree, time: list[int]) -> Int64Array:
-    found = [0 if pair < 0 else time[pair] for pair in one.pairs]
-    later = [0] * len(found)
+    duration = [0 if pair < 0 else time[pair] for pair in one.pairs]
+    later = [0] * len(duration)
     for before, after in sorted(one.edges, reverse=True):
-        later[before] = max(later[before], later[after] + found[after])
-    return np.array(found, np.int64) + np.array(later, np.int64)
+        later[before] = max(later[before], later[after] + duration[after])
+    return np.array(duration, np.int64) + np.array(later, np.int64)
 
 
 def list_schedule(
@@ -328,12 +328,12 @@ def list_schedule(
 def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:
     """A link for each transfer, -1 for sums; parallel links in turns, the wider the more often."""
     first, links = problem.links
-    found = np.where(pair >= 0, links[first[np.maximum(pair, 0)]], -1).astype(np.int32)
+    link_of = np.where(pair >= 0, links[first[np.maximum(pair, 0)]], -1).astype(np.int32)
     for several in np.flatnonzero(np.diff(first) > 1).tolist():
         own = links[first[several] : first[several + 1]].tolist()
         turns = [(int(problem.busy[link]), link, int(problem.busy[link])) for link in own]
         for transfer in np.flatnonzero(pair == several).tolist():
             end, link, busy = turns[0]
-            found[transfer] = link
+            link_of[transfer] = link
             heapq.heapreplace(turns, (end + busy, link, busy))
-    return found
+    return link_of

@@ -67,15 +67,15 @@ class TreeGrower:
             seeds, members = self._ends(chunk)
             effort.work.add(TASK_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))
             cost = costs[int(self._clock.size_of[chunk])]
-            for side, wanting, found in zip((self._up, self._down), members, rows, strict=True):
+            for side, wanting, links_of in zip((self._up, self._down), members, rows, strict=True):
                 if not len(wanting):
                     continue
                 flags = np.zeros(devices, np.int64)
                 flags[wanting] = 1
-                wanted, via = self._numbers(flags), self._numbers(found[chunk])
+                wanted, via = self._numbers(flags), self._numbers(links_of[chunk])
                 if grow_tree(side, seeds, wanted, cost, load, weight, via, order):
                     raise _not_connected(self._network)
-                found[chunk] = via
+                links_of[chunk] = via
         return ChunkTrees(rows[0], rows[1])
 
     def _numbers(self, values: Int32Array | Int64Array) -> MutableSequence[int]:

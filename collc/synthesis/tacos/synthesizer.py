@@ -71,11 +71,11 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     for attempt in _attempts(problem, goal, effort):
         if effort.stop() or (best is not None and effort.work.is_used_up):
             break
-        found = attempt.plan(None if best is None else best[1])
-        if found is not None and (best is None or found[1] < best[1]):
-            best = found
-            effort.progress(min(1.0, goal / max(1, found[1])), f"tacos {attempt.name}")
-            if found[1] <= content:
+        planned = attempt.plan(None if best is None else best[1])
+        if planned is not None and (best is None or planned[1] < best[1]):
+            best = planned
+            effort.progress(min(1.0, goal / max(1, planned[1])), f"tacos {attempt.name}")
+            if planned[1] <= content:
                 break
     if best is None:
         raise NoSchedule(Diagnostic("S0201", "tacos was stopped before it had a schedule", hint="give it more time"))
