@@ -164,7 +164,7 @@ def ranks_name(name: str) -> str:
 
 def write_ranks(ranks: Sequence[RunRanks], path: Path) -> None:
     """Write the names of NPUs by rank, for each run, as JSON."""
-    rows = [one.as_json() for one in ranks]
+    rows = [mapping.as_json() for mapping in ranks]
     path.write_text(json.dumps({"runs": rows}, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 

@@ -75,7 +75,9 @@ def _row_lines(table: str) -> str:
 def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]:
     assumed = [name for kind in machine.kinds if kind.assumed and (name := f"{kind.name}_latency") not in measured]
     assumed += [SHARED_PART] if any(kind.share for kind in machine.kinds) else []
-    assumed += [one.name for one in machine.kinds if one.assumed_rate and f"{one.name}_bandwidth" not in measured]
+    assumed += [
+        rated.name for rated in machine.kinds if rated.assumed_rate and f"{rated.name}_bandwidth" not in measured
+    ]
     parts = [origin]
     if machine.taken:
         parts.append(f"Taken as it stands: {'; '.join(machine.taken)}.")
@@ -138,13 +140,13 @@ class _Copies:
 
 def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
     positions_of: dict[Node, list[int]] = defaultdict(list)
-    for at, node in enumerate(nodes):
-        positions_of[node].append(at)
+    for position, node in enumerate(nodes):
+        positions_of[node].append(position)
     alike: dict[Node, list[int]] = {}
     for positions in positions_of.values():  # with the labels that are the same in all of them
         families = [
-            one[0] if all(other.labels == one[0].labels for other in one) else replace(one[0], labels=())
-            for one in zip(*(nodes[at].families for at in positions), strict=True)
+            equal[0] if all(other.labels == equal[0].labels for other in equal) else replace(equal[0], labels=())
+            for equal in zip(*(nodes[position].families for position in positions), strict=True)
         ]
         alike[replace(nodes[positions[0]], families=tuple(families))] = positions
     numbers = [""] if len(alike) == 1 else map(str, range(len(alike)))
@@ -193,8 +195,8 @@ def _reference(device: Device, place: _Places, counts: _Counts) -> tuple[str, In
         if counts["", device.family] == 1:
             return device.family, ()
         return device.family + "[{}]", (device.number,)
-    group, at = place[device.node]
-    path, index = (f"{group.copy}[{{}}]", (at,)) if len(group.positions) > 1 else (group.copy, ())
+    group, position = place[device.node]
+    path, index = (f"{group.copy}[{{}}]", (position,)) if len(group.positions) > 1 else (group.copy, ())
     if counts[group.copy, device.family] == 1:
         return f"{path}.{device.family}", index
     return f"{path}.{device.family}[{{}}]", (*index, device.number)
@@ -275,7 +277,7 @@ def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:
     if not 1 < len(runs) <= MOST_LOOPS:
         return None
     by_run = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
-    every = [one for one in by_run if one is not None]
+    every = [loop for loop in by_run if loop is not None]
     return every if len(every) == len(by_run) else None
 
 
@@ -298,14 +300,16 @@ def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
         for start, stop in _runs(sorted(firsts)):
             span = (("n", f"{start}..{stop}"),) if stop - start > 1 else ()
             name = "n" if span else str(start)
-            nested += [one._replace(ranges=(*span, *one.ranges), source=(name, *one.source)) for one in inner]
-    taken = any("n" in (name for name, _ in one.ranges[1:]) for one in nested)
+            nested += [loop._replace(ranges=(*span, *loop.ranges), source=(name, *loop.source)) for loop in inner]
+    taken = any("n" in (name for name, _ in loop.ranges[1:]) for loop in nested)
     return nested if len(nested) <= most and not taken else None
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Consecutive numbers as (first, last + 1)."""
-    starts = [at for at in range(len(numbers)) if not at or numbers[at] != numbers[at - 1] + 1]
+    starts = [
+        position for position in range(len(numbers)) if not position or numbers[position] != numbers[position - 1] + 1
+    ]
     return [(numbers[a], numbers[b - 1] + 1) for a, b in pairwise([*starts, len(numbers)])]
 
 
@@ -382,16 +386,16 @@ def _expressions(box: Sequence[range], names: Sequence[str]) -> tuple[str, ...]:
 
 def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> Loop | None:
     """A loop over rows [first, end, targets ...], if the targets depend on one index and change seldom."""
-    for at, span in enumerate(box):
+    for axis, span in enumerate(box):
         table: dict[int, Index] = {}
-        if not names[at] or any(table.setdefault(source[at], target) != target for source, target in values):
+        if not names[axis] or any(table.setdefault(source[axis], target) != target for source, target in values):
             continue
         starts = [place for place in span if place == span.start or table[place] != table[place - 1]]
         if len(starts) * 4 > len(values):
             continue
         rows = [[a, b, *table[a]] for a, b in pairwise([*starts, span.stop])]
-        ranges = [("at", f"[{', '.join(map(str, rows))}]"), (names[at], "at[0]..at[1]")]
-        ranges += [one for one in _ranges(box, names) if one[0] != names[at]]
+        ranges = [("at", f"[{', '.join(map(str, rows))}]"), (names[axis], "at[0]..at[1]")]
+        ranges += [kept for kept in _ranges(box, names) if kept[0] != names[axis]]
         targets = tuple(f"at[{2 + column}]" for column in range(len(rows[0]) - 2))
         return Loop(tuple(ranges), _expressions(box, names), targets)
     return None
@@ -402,14 +406,14 @@ def _value_formulas(wanted: Sequence[tuple[Index, int]], box: Sequence[range], n
     first = wanted[0][1]
     if all(value == first for _, value in wanted):
         yield str(first)
-    for at, name in enumerate(names):
+    for axis, name in enumerate(names):
         if not name:
             continue
         table: dict[int, int] = {}
-        if any(table.setdefault(source[at], value) != value for source, value in wanted):
+        if any(table.setdefault(source[axis], value) != value for source, value in wanted):
             continue
         yield from _of_one(table, name)
-    variables = [at for at, name in enumerate(names) if name]
+    variables = [axis for axis, name in enumerate(names) if name]
     for high, low in product(variables, repeat=2):
         if high != low:
             count = len(box[low])

@@ -85,5 +85,5 @@ def _follows(one: re.Match[str], other: re.Match[str]) -> bool:
 
 def _join_hosts(run: Sequence[re.Match[str]]) -> Iterable[str]:
     if len(run) < 3 or any(sign in run[0][1] + run[0][3] for sign in "[]"):
-        return [one[0] for one in run]
+        return [host[0] for host in run]
     return [f"{run[0][1]}[{run[0][2]}-{run[-1][2]}]{run[0][3]}"]

@@ -22,8 +22,10 @@ from collc.ten.network import LinkKind, Network
 def with_endpoints(network: Network, endpoints: list[Endpoint]) -> Network:
     """The network with limits, one a NPU; links are as they were."""
     known: dict[Endpoint, int] = {Endpoint(): 0}
-    plain = [one if one.memory is not None else replace(one, mode=DEFAULT_MODE) for one in endpoints]
-    rows = [known.setdefault(one, len(known)) for one in plain]
+    plain = [
+        endpoint if endpoint.memory is not None else replace(endpoint, mode=DEFAULT_MODE) for endpoint in endpoints
+    ]
+    rows = [known.setdefault(endpoint, len(known)) for endpoint in plain]
     if len(known) == 1:
         return without_limits(network)
     return replace(network, endpoint=np.array(rows, np.int32), endpoint_kinds=tuple(known))

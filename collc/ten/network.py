@@ -65,10 +65,10 @@ class DeviceFamily:
         """The label of one of its devices, "" if it has none."""
         if not self.labels:
             return ""
-        at = 0
+        number = 0
         for index, size in zip(self.index(device), self.shape, strict=True):
-            at = at * size + index
-        return self.labels[at]
+            number = number * size + index
+        return self.labels[number]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def fewest_ranges(
     soon as the candidate of the next one becomes faster, by interpolation between sizes. Sizes that no candidate serves
     end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
     """
-    served = [any(column[at] is not None for column in times) for at in range(len(sizes))]
+    served = [any(column[place] is not None for column in times) for place in range(len(sizes))]
     if True not in served:
         return []
     first, last = served.index(True), len(served) - 1 - served[::-1].index(True)
@@ -49,8 +49,8 @@ def _segments(
 ) -> list[tuple[int, int, int]]:
     """(first size, last size, candidate) of each range, by dynamic programming over the last size."""
     slowdown: list[dict[int, Fraction]] = []  # for each size by candidate, its time over the best one
-    for at in range(first, last + 1):
-        known = {c: time for c, row in enumerate(times) if (time := row[at]) is not None}
+    for place in range(first, last + 1):
+        known = {c: time for c, row in enumerate(times) if (time := row[place]) is not None}
         least = max(1, min(known.values()))
         slowdown.append({c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least})
     count = last - first + 1

@@ -129,20 +129,20 @@ def file_times(
 ) -> list[int | None]:
     """Picoseconds of a file for each size, as `times_of`, with every third size simulated and others interpolated."""
     least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
-    fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
-    rows = [fitting[at] for at in sampled_positions(len(fitting))]
+    fitting = [row for row, size in enumerate(sizes) if least <= size <= most]
+    rows = [fitting[row] for row in sampled_positions(len(fitting))]
     try:
-        known = times_of(network, file, cost, kind, [sizes[at] for at in rows])
+        known = times_of(network, file, cost, kind, [sizes[row] for row in rows])
     except (Deadlock, NoRoute):
         rows, known = [], []
-    time_of_row = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
+    time_of_row = {row: time for row, time in zip(rows, known, strict=True) if time is not None}
     times: list[int | None] = [None] * len(sizes)
-    for at in fitting if time_of_row else ():  # on straight lines between those that are known
-        before = max((other for other in time_of_row if other <= at), default=min(time_of_row))
-        after = min((other for other in time_of_row if other >= at), default=max(time_of_row))
+    for row in fitting if time_of_row else ():  # on straight lines between those that are known
+        before = max((other for other in time_of_row if other <= row), default=min(time_of_row))
+        after = min((other for other in time_of_row if other >= row), default=max(time_of_row))
         wide = max(1, sizes[after] - sizes[before])
-        times[at] = (
-            time_of_row[before] + (time_of_row[after] - time_of_row[before]) * (sizes[at] - sizes[before]) // wide
+        times[row] = (
+            time_of_row[before] + (time_of_row[after] - time_of_row[before]) * (sizes[row] - sizes[before]) // wide
         )
     return times
 

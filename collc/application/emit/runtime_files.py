@@ -170,8 +170,8 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
 
     communicators = communicators_of(network, demand, joint=options.custom)
     if options.best_known:
-        for one in communicators:
-            runs = one.demand.runs
+        for group in communicators:
+            runs = group.demand.runs
             if len(runs) > 1 or any(run.standard is None for run in runs):
                 names = " and ".join(dict.fromkeys(run.collective for run in runs))
                 message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
@@ -204,22 +204,22 @@ def _for_runs(
             part = replace(part, name=f"{module.name} run {communicator.run}")
         run = (communicator.run or 0) if several or "{run}" in destination.path.name else None
         before = len(destination.finals)
-        one = write(part, run)
+        result = write(part, run)
         if several and len(destination.finals) == before + 1:
-            one = one.with_name(destination.run_file(communicator.run or 0))
+            result = result.with_name(destination.run_file(communicator.run or 0))
         if not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
             run_number, collective = communicator.run or 0, part.demand.runs[0].collective
             ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
-            one = replace(one, ranks=(ranks,))
+            result = replace(result, ranks=(ranks,))
         if not communicator.in_order:
             which = f"run {communicator.run or 0}: " if several else ""
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
             named = ", ".join(f"{rank} is {name}" for rank, name in enumerate(shown[:8]))
             named += f" .. {len(shown) - 1} is {shown[-1]}" if len(shown) > 8 else ""
-            one = replace(one, notes=(f"{which}rank {named}", *one.notes))
-        written.append(one)
+            result = replace(result, notes=(f"{which}rank {named}", *result.notes))
+        written.append(result)
     everything = combine(written)
     return replace(everything, notes=(*_joint_notes(module, communicators, destination), *everything.notes))
 

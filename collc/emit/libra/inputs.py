@@ -53,13 +53,13 @@ def obstacle(model: LibraModel) -> str | None:
             return "its switches do not reduce"
     if keyword.iskeyword(model.name):
         return f"'{model.name}' is a keyword of Python"
-    for one in model.trained:
-        kinds = {item.kind for layer in one.workload.layers for item in layer.traffic} - COLLECTIVES.keys()
+    for training in model.trained:
+        kinds = {item.kind for layer in training.workload.layers for item in layer.traffic} - COLLECTIVES.keys()
         if kinds:
-            return f"it has no {min(kinds)}, as in '{one.workload.name}'"
-        mixed = [phase for phase in PHASES if len(_groups_of(one.workload, phase)) > 1]
+            return f"it has no {min(kinds)}, as in '{training.workload.name}'"
+        mixed = [phase for phase in PHASES if len(_groups_of(training.workload, phase)) > 1]
         if mixed:
-            return f"a phase has collectives of one group only, unlike {mixed[0]} in '{one.workload.name}'"
+            return f"a phase has collectives of one group only, unlike {mixed[0]} in '{training.workload.name}'"
     return None
 
 
@@ -75,11 +75,11 @@ def input_files(model: LibraModel) -> dict[str, str]:
         "cost_model.yml": "\n".join([*lines, ""]),
         "constraints.py": constraints_text(model),
     }
-    for one in model.trained:
-        suffix = f"_{one.workload.name}" if len(model.trained) > 1 else ""
-        files[f"communicator{suffix}.yml"] = communicator_text(model, one.workload)
-        files[f"workload{suffix}.txt"] = workload_text(one.workload)
-        files[f"training_loop{suffix}.py"] = loop_text(model, one)
+    for training in model.trained:
+        suffix = f"_{training.workload.name}" if len(model.trained) > 1 else ""
+        files[f"communicator{suffix}.yml"] = communicator_text(model, training.workload)
+        files[f"workload{suffix}.txt"] = workload_text(training.workload)
+        files[f"training_loop{suffix}.py"] = loop_text(model, training)
     return files
 
 

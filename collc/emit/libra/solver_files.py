@@ -277,7 +277,7 @@ def _consequences(model: LibraModel, limit: Fraction) -> list[str]:
     objective, rows = Objective(model.objective), rows_of(model.rows)
     problem = DesignProblem(model.dimensions, model.time, unit_cost, rows, deadline, objective)
     ranges = cost_ranges(problem, float(limit) * 10**6)
-    return [f"(or {' '.join(_in_range(model, one, limit) for one in ranges)})"] if ranges else []
+    return [f"(or {' '.join(_in_range(model, costs, limit) for costs in ranges)})"] if ranges else []
 
 
 def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
@@ -301,8 +301,8 @@ def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
     tangents: list[str] = []
     for k, (used, rate) in enumerate(zip(model.time.has_traffic, bandwidth, strict=True)):
         if used and rate:
-            at = Fraction(f"{rate:.9g}")
-            tangents.append(f"(>= (+ x{k} (* {_number(1 / at**2)} B{k})) {_number(2 / at)})")
+            point = Fraction(f"{rate:.9g}")
+            tangents.append(f"(>= (+ x{k} (* {_number(1 / point**2)} B{k})) {_number(2 / point)})")
     return tangents
 
 
@@ -391,8 +391,8 @@ def time_tree(time: TimeExpression, factor: Fraction = Fraction(1)) -> dict[str,
 def json_text(model: LibraModel) -> str:
     """NAME.libra.json: everything that the other files say."""
     weighted: list[dict[str, object]] = [
-        {"workload": one.workload.name, "weight": number(one.weight), "of": time_tree(one.time)}
-        for one in model.trained
+        {"workload": training.workload.name, "weight": number(training.weight), "of": time_tree(training.time)}
+        for training in model.trained
     ]
     time = {"sum": weighted} if len(weighted) > 1 else time_tree(model.time)
     content = {

@@ -134,9 +134,9 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
             if not _PERMISSIONS.isdisjoint(row):
                 message = "this is 'nvidia-smi topo -p2p', which says what is permitted and not how GPUs are linked"
                 raise flaw(message, line_span(source, line), "give the output of 'nvidia-smi topo -m'")
-            for at, code in enumerate(row):
+            for column, code in enumerate(row):
                 if code not in _CODES and not re.fullmatch(r"NV\d+", code):
-                    message = f"'{code[:20]}' in column {columns[at]} is not a code of nvidia-smi"
+                    message = f"'{code[:20]}' in column {columns[column]} is not a code of nvidia-smi"
                     raise flaw(message, line_span(source, line), "the codes are X, NV#, PIX, PXB, PHB, NODE and SYS")
             if len(row) < len(columns):
                 message = f"row {words[0]} has {len(row)} codes, the header {len(columns)} columns"
@@ -148,7 +148,7 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
     if not columns or lost:
         message = f"the row of {lost[0]} is missing" if lost else "no header with GPU0, GPU1, ..."
         raise flaw(f"{source.name} is not the output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
-    place = {name: at for at, name in reversed(list(enumerate(columns)))}
+    place = {name: column for column, name in reversed(list(enumerate(columns)))}
     return _Matrix(source, tuple(columns), place, cells, lines, names)
 
 

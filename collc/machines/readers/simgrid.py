@@ -330,15 +330,15 @@ def _join_routes(platform: _Platform, switches: list[str]) -> None:
     spans: dict[str, Span] = {}
     for source, target, hops, both, span in platform.routes:
         spans |= {source: span, target: span}
-        at = (source, -1)
+        joint = (source, -1)
         for hop in hops:
-            forward = junctions.root(at) != junctions.root((hop, 1))
-            junctions.join(at, (hop, 0 if forward else 1))
-            at = (hop, 1 if forward else 0)
+            forward = junctions.root(joint) != junctions.root((hop, 1))
+            junctions.join(joint, (hop, 0 if forward else 1))
+            joint = (hop, 1 if forward else 0)
             directions[hop, forward] = None
             if both:
                 directions[hop, not forward] = None
-        junctions.join((target, -1), at)
+        junctions.join((target, -1), joint)
     names: dict[tuple[str, int], str] = {}
     known = {*platform.hosts, *platform.routers}
 

@@ -275,10 +275,10 @@ def _semaphores(plan: Json) -> int:
 
 def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
-    channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
-    refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
+    channels = max((len(channel["channel_ids"]) for tb in threadblocks for channel in tb["channels"]), default=0)
+    refs = (channel["remote_buffer_ids"] for tb in threadblocks for channel in tb["remote_buffer_refs"])
     ports = [
-        sum(len(one["connected_to"]) for one in gpu["channels"] if one["channel_type"] == "port")
+        sum(len(channel["connected_to"]) for channel in gpu["channels"] if channel["channel_type"] == "port")
         for gpu in plan["gpus"]
     ]
     hint = "emit msccl, or use fewer chunks if a block has several"
@@ -297,7 +297,7 @@ def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
 
 def _regions(gpu: Json) -> int:
     """The memory that the proxy of a GPU must know: its own buffers, and those of others that it puts to."""
-    return 3 + sum("port" in one["access_channel_types"] for one in gpu["remote_buffers"])
+    return 3 + sum("port" in buffer["access_channel_types"] for buffer in gpu["remote_buffers"])
 
 
 def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:

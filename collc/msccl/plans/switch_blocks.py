@@ -83,11 +83,11 @@ def _with_helpers(program: Program, gpu: Gpu) -> Gpu:
         steps = sorted((step for peer in part for step in by_peer[peer]), key=lambda one: _chunk_first(program, one))
         sends = [step for step in steps if step.send >= 0]
         signals = [
-            replace(one, when=(latest, LEAVES, k, 0), src=None, dst=None)  # of what the first threadblock stored
-            for k, one in enumerate(sends)
+            replace(send, when=(latest, LEAVES, k, 0), src=None, dst=None)  # of what the first threadblock stored
+            for k, send in enumerate(sends)
         ]
         received = (step for step in steps if step.receive >= 0)
-        receives = [replace(one, when=(arrived, ARRIVES, k, 0)) for k, one in enumerate(received)]
+        receives = [replace(send, when=(arrived, ARRIVES, k, 0)) for k, send in enumerate(received)]
         blocks.append([begun, *done, *signals, *receives])
     return replace(gpu, steps=(), threadblocks=tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks))
 

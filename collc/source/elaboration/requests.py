@@ -94,8 +94,8 @@ def with_one_chunk(
             message = f"'{call.function.name}' is not a collective of {MODULE}, so 'chunks' must be a number"
             hint = f"write chunks: 4, or run a collective of {MODULE}"
             raise fail("E0417", message, value.span, hint=hint)
-        one = replace(argument, value=IntLiteral(value.span, 1))
-        return replace(call, arguments=tuple(one if a is argument else a for a in call.arguments)), True
+        single = replace(argument, value=IntLiteral(value.span, 1))
+        return replace(call, arguments=tuple(single if a is argument else a for a in call.arguments)), True
     return call, False
 
 

@@ -174,9 +174,9 @@ class TopologyBuilder:
             prefix = name + (f"[{', '.join(map(str, index))}]" if shape else "")
             for family in inner.families:
                 below = family.first < inner.npu_count
-                at = npu + family.first if below else switch + family.first - inner.npu_count
+                device = npu + family.first if below else switch + family.first - inner.npu_count
                 copy = DeviceFamily(
-                    f"{prefix}.{family.name}", family.shape, at, family.strides, labels_inside(host, family)
+                    f"{prefix}.{family.name}", family.shape, device, family.strides, labels_inside(host, family)
                 )  # `replace` takes five times as long
                 (self.families if below else self.switch_families).append(copy)
         self.copy_attributes(inner, copies)

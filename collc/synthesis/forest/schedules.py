@@ -201,23 +201,23 @@ def tree_transfers(
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
-        one = _one_tree(batch, int(problem.members[batch.root]), problem, summed)
-        size, begin = len(one.pairs), used[batch.root]
+        tree = _one_tree(batch, int(problem.members[batch.root]), problem, summed)
+        size, begin = len(tree.pairs), used[batch.root]
         used[batch.root] += batch.amount
-        roots, pairs = _images(problem, batch.root, one.pairs, translations)
+        roots, pairs = _images(problem, batch.root, tree.pairs, translations)
         chunks = np.stack([problem.chunks[root][begin : begin + batch.amount] for root in roots])
         count = chunks.size
         progress = (np.arange(batch.amount) + 0.5) / batch.amount
         columns.append((
             np.repeat(pairs, batch.amount, axis=0).ravel(),
-            np.tile(np.arange(size) < one.reduced, count).astype(np.int64),
+            np.tile(np.arange(size) < tree.reduced, count).astype(np.int64),
             np.repeat(chunks.astype(np.int64).ravel(), size),
             np.repeat(np.tile(progress, len(roots)), size),
-            np.tile(_remaining_times(one, time), count),
+            np.tile(_remaining_times(tree, time), count),
             done + np.arange(size * count) if translations is None else np.tile(np.arange(size), count),
         ))  # fmt: skip
         first = done + np.arange(count)[:, None, None] * size
-        edges.append((np.array(one.edges, np.int64).reshape(-1, 2) + first).reshape(-1, 2))
+        edges.append((np.array(tree.edges, np.int64).reshape(-1, 2) + first).reshape(-1, 2))
         done += size * count
     pair, reduced, row, progress, remaining, number = (np.concatenate(rows) for rows in zip(*columns, strict=True))
     before, after = np.concatenate(edges).T

@@ -99,8 +99,8 @@ class TreeGrower:
             seeds, giving = holders[:1], holders[:0]
         else:
             roots = self._roots(pre, post, int(self._clock.size_of[chunk]))
-            at = chunk % len(roots)
-            seeds, giving = roots[at : at + 1], holders
+            turn = chunk % len(roots)
+            seeds, giving = roots[turn : turn + 1], holders
         return self._numbers(seeds), (giving, getting)
 
     def _roots(self, pre: int, post: int, size: int) -> Int32Array:
