@@ -236,6 +236,11 @@ class FactoredSchedule(Schedule):
     def __len__(self) -> int:
         return len(self.rows) * self.translations.count
 
+    @property
+    def row_count(self) -> int:
+        """See Schedule."""
+        return len(self.rows)
+
     @cached_property
     def transfers(self) -> Transfers:
         """See Schedule. Blocks are sorted, and each begins after the one before."""
