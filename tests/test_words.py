@@ -381,7 +381,7 @@ MOST: dict[str, dict[str, int]] = {
     '"where" for "if"': {},
     "bare participles and adverbs": {},
     "constants": {
-        "collc/application": 31,
+        "collc/application": 30,
         "collc/base": 9,
         "collc/chakra": 6,
         "collc/command": 3,
@@ -396,10 +396,10 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 5,
         "collc/smt": 4,
         "collc/source": 11,
-        "collc/synthesis": 148,
+        "collc/synthesis": 150,
         "collc/ten": 12,
         "collc/tuning": 2,
-        "collc/verification": 9,
+        "collc/verification": 10,
     },
 }
 """Rule -> folder -> how many exceptions it may have."""
