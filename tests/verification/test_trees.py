@@ -24,12 +24,16 @@ from tests.synthesis.clusters import pods, rails
 KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce, "all_to_all": all_to_all}
 
 
+def _no_plan(*_: object) -> None:
+    """In place of a plan that is one-shot on some levels."""
+
+
 def representatives(net: Network, kind: str) -> Module:
     """The representatives' chunks in a Reduce-Scatter, an All-Gather, or both."""
     demand = KINDS[kind](list(range(net.npu_count)), chunk=2**20, chunks=2)
     module = Module("m", net, demand, LinkModel.PIPELINED)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collc.synthesis.symmetric.cluster.plan_one_shot", lambda *_: None)
+        patch.setattr("collc.synthesis.symmetric.cluster.plan_one_shot", _no_plan)
         schedule = symmetric_module(module, Effort()).schedule
     assert isinstance(schedule, FactoredSchedule)
     found = representatives_of(module, schedule)
@@ -54,7 +58,7 @@ def test_plans_are_trees_and_what_is_wrong_is_none(net: Network, kind: str) -> N
     chance, rows, refused = random.Random(kind + net.name), rows_of(module), 0
     for _ in range(60):
         row, other = chance.randrange(len(rows)), chance.randrange(len(rows))
-        chunk, link, start, reduce = (column.copy() for column in (rows.chunk, rows.link, rows.start, rows.reduce))
+        chunk, link, start, reduce = rows.chunk.copy(), rows.link.copy(), rows.start.copy(), rows.reduce.copy()
         kept = np.ones(len(rows), np.bool_)
         match chance.randrange(5):
             case 0:
@@ -86,10 +90,11 @@ def reduced() -> Module:
 
 def changed(module: Module, row: int, **values: int) -> Module:
     rows = rows_of(module)
-    columns = {name: getattr(rows, name).copy() for name in ("chunk", "link", "start", "reduce")}
-    for name, value in values.items():
-        columns[name][row] = value
-    return with_rows(module, Transfers.of(**columns))
+    columns = rows.chunk.copy(), rows.link.copy(), rows.start.copy(), rows.reduce.copy()
+    for column, name in zip(columns, ("chunk", "link", "start", "reduce"), strict=True):
+        if name in values:
+            column[row] = values[name]
+    return with_rows(module, Transfers.of(*columns))
 
 
 def without(module: Module, row: int) -> Module:

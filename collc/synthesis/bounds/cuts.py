@@ -103,6 +103,8 @@ def with_switches(network: Network, labels: Int64Array) -> Int64Array:
     """Labels of devices, int64[devices], in which a switch without one (-1) gets that of more than half of the devices
     at its links, if any.
     """
+    if not (labels < 0).any():
+        return labels
     ends = np.concatenate([network.source, network.target]), np.concatenate([network.target, network.source])
     open_, width = labels[ends[0]] < 0, int(labels.max(initial=0)) + 2
     keys, counts = np.unique(ends[0][open_].astype(np.int64) * width + labels[ends[1]][open_] + 1, return_counts=True)

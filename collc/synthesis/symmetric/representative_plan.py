@@ -78,11 +78,13 @@ def start_early(group: Group, plan: RepresentativePlan, times: GeneratorTimes, *
     chunk = plan.chunk[order].astype(np.int64) * count
     first = np.append(True, (np.diff(step) != 0) | (np.diff(generator) != 0))[: len(order)]
     compile_it = runs_compiled(start_each_early, 4 * len(order))
-    columns = (generator, chunk + at, chunk + to, np.flatnonzero(np.append(first, True)), times.busy, times.total)
-    tables = [numbers(np.ascontiguousarray(column).astype(np.int64), compile_it) for column in columns]
+    groups = np.flatnonzero(np.append(first, True))
+    moves = [numbers(column.astype(np.int64), compile_it) for column in (generator, chunk + at, chunk + to, groups)]
+    busy, total = numbers(times.busy, compile_it), numbers(times.total, compile_it)
     there = zeros(int(chunk.max(initial=0)) + count, compile_it)
     start = zeros(len(order), compile_it)
-    end = version_of(start_each_early, compile_it)(*tables, there, start)
+    follow = version_of(start_each_early, compile_it)
+    end = follow(moves[0], moves[1], moves[2], moves[3], busy, total, there, start)
     when = np.empty(len(order), np.int64)
     when[order] = np.asarray(start, np.int64)
     return replace(plan, end=end, start=when)
