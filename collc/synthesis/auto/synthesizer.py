@@ -291,6 +291,7 @@ class _Search:
         self._first = first
         self.most = int(effort.trials * effort.work_part * MOST_WORK)
         self.spare = effort.trials * SPARE_WORK
+        self._divided = False
         if effort.time_limit is not None:
             self.most = self.spare = int(effort.time_limit * WORK_PER_SECOND)
 
@@ -309,6 +310,7 @@ class _Search:
         """Plans each group on the links of its own NPUs, as a problem of its own."""
         candidate = None if self._effort.stop() else by_group(self._module, self._plan_part)
         if candidate is not None:
+            self._divided = candidate.ahead > 1
             self._take(candidate)
 
     def _plan_part(self, module: Module, parts: int) -> tuple[Module, int]:
@@ -388,6 +390,9 @@ class _Search:
         pipelined = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
         if not pipelined or tried.best is None or tried.is_met(self._module.network) or self._effort.stop():
             return
+        schedule = tried.best[1].schedule
+        if schedule is not None and schedule.row_count < len(schedule):  # then it takes too long to list them
+            return
         module = replace(self._module, model=LinkModel.STORE)
         effort = replace(self._effort, library=None, time_limit=None)
         nested = _Search(module, effort, self._synthesizers)
@@ -409,7 +414,7 @@ class _Search:
         gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
         leads = tried.best is not None and tried.best[0] == candidate.name and attempt is not None and attempt.improved
         share = min(Fraction(1), LARGE_GAIN * max(gain, Fraction(0)))
-        if share == 1 and (candidate.ahead > 1 or leads):
+        if share == 1 and not self._divided and (candidate.ahead > 1 or leads):
             return all_left
         return min(all_left, tried.work_of_best + int(share * (self.spare + 2 * tried.work_of_best)) - tried.spent)
 
