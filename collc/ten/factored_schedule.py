@@ -247,10 +247,6 @@ class FactoredSchedule(Schedule):
         """See Schedule."""
         return len(self.rows)
 
-    def run_times(self, network: Network, demand: Demand) -> Int64Array:
-        """See Schedule; there is one run."""
-        return np.array([self.collective_time(network, demand)], np.int64)
-
     @cached_property
     def transfers(self) -> Transfers:
         """See Schedule. Blocks are sorted, and each begins after the one before."""
