@@ -8,9 +8,8 @@ No decision needs an estimate of work or a clock, so that the choice is the same
    on direct links in the place of its switches. An attempt that exceeds its budget is given up and begun anew in the
    next turn, so that all turns of a candidate together take little more than its last one. Then the textbook algorithms
    of the library are laid out.
-3. If links are pipelined, the best schedule for links that are busy until arrival is retimed.
-4. Searches that came near the best go on in turns, and the one with the best as long as it finds shorter ones.
-5. Z3 looks for something shorter if the problem is tiny.
+3. Searches whose schedules take at most twice as long as the best go on in turns, as long as they find shorter ones.
+4. Z3 looks for something shorter if the problem is tiny.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. All together take at most the work of
 the candidate with the best schedule, and twice that and SPARE_WORK; less if the best is near its bound, more of those
@@ -31,22 +30,18 @@ from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
 from collc.synthesis.auto.candidates import (
     GIVEN_UP,
-    RETIMING_WORK,
     Candidate,
     KnownBounds,
-    add_whole,
     candidates,
     textbook_candidates,
 )
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
-from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
+from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.retiming import retime
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.factored_schedule import FactoredSchedule
-from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
@@ -71,9 +66,6 @@ LARGE_GAIN = 16
 """If the best schedule could be shorter by less than 1/LARGE_GAIN, less is spared in proportion; chosen on the programs
 of SPARE_WORK.
 """
-
-NEAR = 8
-"""A search goes on if its schedule is longer than the best by at most 1/NEAR."""
 
 TINY_NPUS, TINY_TERMS, TINY_TERMS_WITH_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
@@ -299,7 +291,6 @@ class _Search:
         if self.tried.best is None:
             return
         self.textbook()
-        self.store()
         self.turns(self._next_longer)
         self.shorter()
 
@@ -378,22 +369,7 @@ class _Search:
         attempt, best = self.tried.attempts.get(candidate.name), self.tried.best
         if attempt is None or best is None or not attempt.unfinished:
             return False
-        return NEAR * attempt.time <= (NEAR + 1) * time_of(best[1]) and self._is_wanted(candidate)
-
-    def store(self) -> None:
-        """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed."""
-        tried = self.tried
-        pipelined = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
-        if not pipelined or tried.best is None or tried.is_met(self._module.network) or self._effort.stop():
-            return
-        module = replace(self._module, model=LinkModel.STORE)
-        effort = replace(self._effort, library=None, time_limit=None)
-        nested = _Search(module, effort, self._synthesizers)
-        nested.most = nested.spare = min(self.spare // 4, self.most - tried.spent)
-        nested.run()
-        tried.spent += nested.tried.spent
-        if nested.tried.best is not None:
-            self._take(_retimed_candidate(*nested.tried.best))
+        return attempt.time <= 2 * time_of(best[1]) and self._is_wanted(candidate)
 
     def shorter(self) -> None:
         """Asks Z3 if that is a small question."""
@@ -420,23 +396,6 @@ class _Search:
         self._effort.progress(0.0, f"auto: {candidate.name}")
         self.tried.take(candidate, limit, most)
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
-
-
-def _retimed_candidate(name: str, stored: Module) -> Candidate:
-    """A schedule for `store`, retimed. name: of its synthesizer."""
-    work = 0 if stored.schedule is None else RETIMING_WORK * len(stored.schedule)
-
-    def build(meter: WorkMeter) -> Module:
-        add_whole(meter, work)
-        return _retime(stored)
-
-    return Candidate(f"{name} for link model store, retimed", stored.network, build)
-
-
-def _retime(module: Module) -> Module:
-    """A module with a schedule for `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
-    moved = retime(module)
-    return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
 
 
 def _is_tiny(module: Module) -> bool:

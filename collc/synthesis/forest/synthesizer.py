@@ -31,6 +31,11 @@ FLOW_WORK, FLOW_PAIRS = 50_000, 16
 1 / FLOW_PAIRS if that is more.
 """
 
+RATE_PAIRS = 2
+"""Pairs of a link and an NPU in a unit of work for the rates of trees that are used up and down, about: 1.3 on a mesh
+of 32 x 32, 5 on one of 16 x 16.
+"""
+
 GAIN = Fraction(51, 50)
 """How many times the rate of Reduce-Scatter and All-Gather the bound must allow."""
 
@@ -87,6 +92,9 @@ def plan_summed(module: Module, effort: Effort) -> Schedule | None:
     if problem is None:
         return None
     members = problem.members.tolist()
+    effort.work.add_setup(len(problem.capacity) * len(members) // RATE_PAIRS)
+    if effort.stop():
+        raise _no_schedule()
     try:
         apart = gather_rate(problem.graph, problem.capacity, members).rate * len(members) / 2
         together = reduce_rate(problem.graph, problem.capacity, members).rate
