@@ -9,7 +9,9 @@ No decision needs an estimate of work or a clock, so that the choice is the same
    next turn, so that all turns of a candidate together take little more than its last one. Then the textbook algorithms
    of the library are laid out.
 3. Searches whose schedules take at most twice as long as the best go on in turns, as long as they find shorter ones.
-4. Z3 looks for something shorter if the problem is tiny.
+4. If links are pipelined, the synthesizer with the best schedule plans for links that are busy until arrival, and its
+   transfers are then started earlier.
+5. Z3 looks for something shorter if the problem is tiny.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. All together take at most the work of
 the candidate with the best schedule, and twice that and SPARE_WORK; less if the best is near its bound, more of those
@@ -38,10 +40,12 @@ from collc.synthesis.auto.candidates import (
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
-from collc.synthesis.endpoints import refuse_buffers
+from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.reductions.compose import join, solve, split
+from collc.synthesis.retiming import retime
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
@@ -292,6 +296,7 @@ class _Search:
             return
         self.textbook()
         self.turns(self._next_longer)
+        self.store()
         self.shorter()
 
     def by_group(self) -> None:
@@ -369,7 +374,16 @@ class _Search:
         attempt, best = self.tried.attempts.get(candidate.name), self.tried.best
         if attempt is None or best is None or not attempt.unfinished:
             return False
-        return attempt.time <= 2 * time_of(best[1]) and self._is_wanted(candidate)
+        return attempt.improved and attempt.time <= 2 * time_of(best[1]) and self._is_wanted(candidate)
+
+    def store(self) -> None:
+        """The synthesizer of the best schedule for links that are busy until arrival, which is valid, and retimed."""
+        best, module = self.tried.best, replace(self._module, model=LinkModel.STORE)
+        if best is None or self._module.model is LinkModel.STORE or module.schedule is not None:
+            return
+        for candidate in candidates(module, self._effort, KnownBounds(), self._synthesizers, self._search_sums):
+            if candidate.name == best[0] and self._is_wanted(candidate):
+                self._take(_retimed(candidate), self.tried.work_of_best, max(0, self._work_left(candidate)))
 
     def shorter(self) -> None:
         """Asks Z3 if that is a small question."""
@@ -396,6 +410,16 @@ class _Search:
         self._effort.progress(0.0, f"auto: {candidate.name}")
         self.tried.take(candidate, limit, most)
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
+
+
+def _retimed(candidate: Candidate) -> Candidate:
+    """A candidate for link model `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
+
+    def build(meter: WorkMeter) -> Module:
+        moved = retime(candidate.build(meter))
+        return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
+
+    return replace(candidate, name=f"{candidate.name} for link model store, retimed", build=build)
 
 
 def _is_tiny(module: Module) -> bool:
