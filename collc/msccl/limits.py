@@ -34,7 +34,7 @@ PLAN_OPERATIONS: Final = 64
 PLAN_CHANNELS: Final = 16
 """Channels of a threadblock, and remote buffers that it writes."""
 PLAN_SEMAPHORES: Final = 16
-"""Semaphores of a GPU, and of an operation."""
+"""Semaphores of an operation."""
 OPERATION_CHANNELS: Final = 8
 """Channels of an operation, and buffers on each side of it."""
 PLAN_PORTS: Final = 1024

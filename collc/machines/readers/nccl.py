@@ -232,9 +232,8 @@ def _link_rate(reader: _Reader, gpu: Element | None) -> Fraction:
 
 def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:
     if not nic.children:
-        hop, up = path[0]
-        rate = up or (path[1][1] if len(path) > 1 else Fraction(16 * _LANES["8"], 80) * GIGA)
-        reader.silent_nics[host].append(HostNic(hop, ((hop, rate), *path[1:]), None))
+        rate = next((rate for _, rate in path if rate), Fraction(16 * _LANES["8"], 80) * GIGA)
+        reader.silent_nics[host].append(HostNic(path[0][0], ((path[0][0], rate), *path[1:]), None))
     for net in nic:
         if net.tag != "net":
             raise flaw(f"<{net.tag}> inside <nic>; <net> is expected", element_span(reader.source, net))

@@ -26,7 +26,7 @@ from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
-from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
+from collc.msccl.check_plan.memory import address, check_addresses, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import OPS, Array, RunData, RunReport, check_choices, chunk_elements, unknown_result
@@ -77,6 +77,9 @@ def run_plan_file(
     elements = chunk_elements(count, coll, len(plan.chunks), max(1, total), 2)
     call = CollectiveCall(coll, len(plan.chunks), total, root, plan.inplace)
     layout = memory_of(plan, coll, root)
+    if not check_addresses(plan, layout, findings := Findings()):
+        locate(findings, path)
+        raise CheckFailed(*errors_of(findings, path))
     least = (buffer_sizes(coll, call.ranks, total) or (0, 0))[INPUT]
     inputs, launches = [max(least, chunks[INPUT]) for chunks in plan.chunks], LAUNCHES[plan.protocol]
     return [
