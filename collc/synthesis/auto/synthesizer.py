@@ -383,7 +383,7 @@ class _Search:
             return
         for candidate in candidates(module, self._effort, KnownBounds(), self._synthesizers, self._search_sums):
             if candidate.name == best[0] and self._is_wanted(candidate):
-                self._take(_retimed(candidate), self.tried.work_of_best, max(0, self._work_left(candidate)))
+                self._take(_retime_candidate(candidate), self.tried.work_of_best, max(0, self._work_left(candidate)))
 
     def shorter(self) -> None:
         """Asks Z3 if that is a small question."""
@@ -412,7 +412,7 @@ class _Search:
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
 
 
-def _retimed(candidate: Candidate) -> Candidate:
+def _retime_candidate(candidate: Candidate) -> Candidate:
     """A candidate for link model `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
 
     def build(meter: WorkMeter) -> Module:
