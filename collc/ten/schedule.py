@@ -217,6 +217,9 @@ class Clock:
         return np.where(received >= 0, received - transfers.start, total)
 
 
+MOST_LISTED: Final = 4_000_000
+"""Transfers up to which they are listed for pictures, and to try other numbers of chunks; 512 GPUs have a million."""
+
 TRANSFER_BYTES: Final = 64
 """Bytes that a transfer takes at most while transfers are listed: its row, twice, and its position while sorting."""
 

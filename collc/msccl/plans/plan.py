@@ -22,6 +22,7 @@ from collc.msccl.limits import (
     MOST_CHUNKS,
     PLAN_CHANNELS,
     PLAN_OPERATIONS,
+    PLAN_PACKETS,
     PLAN_PORTS,
     PLAN_REGIONS,
     PLAN_SEMAPHORES,
@@ -54,9 +55,6 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 
 _NAME: Final = "MSCCL++ plan"
-_PACKETS: Final = 2 << 20
-"""The largest message of a plan of packets in bytes, unless it is given: as in the plans of MSCCL++."""
-
 _OFFSETS: Final = 2**32 - 1
 """Largest offset in a buffer in bytes."""
 
@@ -342,7 +340,7 @@ def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[
     """
     kind, ranks = program.collective.kind, len(program.gpus)
     low = smallest_message(kind, ranks, options)
-    most = _PACKETS if options.sizes[1] is None and options.protocol is Protocol.LL else options.sizes[1]
+    most = PLAN_PACKETS if options.sizes[1] is None and options.protocol is Protocol.LL else options.sizes[1]
     high = None if most is None else most * (ranks if kind == "scatter" else 1)
     counted = max(1, chunks[1] if kind == "all_gather" else chunks[0])
     largest = _OFFSETS * counted // max(1, *chunks)

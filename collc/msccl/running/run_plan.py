@@ -34,9 +34,6 @@ from collc.msccl.running.data import OPS, Array, RunData, RunReport, check_choic
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
 
-PROXY_SHARE: Final = 0.3
-"""How often a proxy moves on instead of a threadblock."""
-
 
 def run_plan_file(
     path: Path,
@@ -172,7 +169,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         active = self._unfinished_threadblocks()
         progress = False
         while active or queues:
-            if queues and (not active or self.random.random() < PROXY_SHARE):
+            if queues and (not active or self.random.getrandbits(1)):
                 channel = self.random.choice(list(queues))
                 part = self.ports.dequeue(channel)
                 if part is not None:
