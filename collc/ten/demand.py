@@ -202,9 +202,7 @@ class Demand:
     @cached_property
     def chunks(self) -> ChunkTable:
         """The chunks of all runs in one table, with all families and sets renumbered."""
-        if len(self.tables) == 1:
-            return self.tables[0]
-        return _join_tables(self.tables)
+        return join_tables(self.tables)
 
     def run_of(self, chunk: int) -> int:
         """The run that a chunk belongs to."""
@@ -218,7 +216,10 @@ class Demand:
         return f"{self.run_of(chunk)}:{family.name}" + (f"[{index}]" if family.rank else "")
 
 
-def _join_tables(tables: tuple[ChunkTable, ...]) -> ChunkTable:
+def join_tables(tables: tuple[ChunkTable, ...]) -> ChunkTable:
+    """One table of all chunks, with families and sets renumbered; a single table as it is."""
+    if len(tables) == 1:
+        return tables[0]
     width = max((t.index.shape[1] for t in tables), default=0)
     set_base = np.cumsum([0, *(len(t.sets) for t in tables)])
     family_base = np.cumsum([0, *(len(t.families) for t in tables)])

@@ -236,6 +236,15 @@ class FactoredSchedule(Schedule):
     def __len__(self) -> int:
         return len(self.rows) * self.translations.count
 
+    @property
+    def row_count(self) -> int:
+        """See Schedule."""
+        return len(self.rows)
+
+    def run_times(self, network: Network, demand: Demand) -> Int64Array:
+        """See Schedule; there is one run."""
+        return np.array([self.collective_time(network, demand)], np.int64)
+
     @cached_property
     def transfers(self) -> Transfers:
         """See Schedule. Blocks are sorted, and each begins after the one before."""

@@ -256,6 +256,20 @@ class Schedule(ABC):
         require_memory_of(len(self))
         return Transfers.concatenate(list(self.blocks()))
 
+    @property
+    def row_count(self) -> int:
+        """Transfers that are kept in memory; fewer than there are if some stand for others."""
+        return len(self)
+
+    def run_times(self, network: Network, demand: Demand) -> Int64Array:
+        """int64[runs]: picoseconds until the last chunk of each run has arrived; 0 if it has no transfers."""
+        clock = Clock.of(network, demand, self.model)
+        times = np.zeros(len(demand.runs), np.int64)
+        for block in self.blocks():
+            run = np.searchsorted(demand.first_chunk, block.chunk, "right") - 1
+            np.maximum.at(times, run, block.start + clock.total_of(block))
+        return times
+
     def collective_time(self, network: Network, demand: Demand) -> int:
         """Picoseconds until the last chunk has arrived; 0 if there are no transfers."""
         clock = Clock.of(network, demand, self.model)

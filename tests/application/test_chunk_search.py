@@ -43,6 +43,8 @@ def compiled(run: str, more: str = "", **options):
 class OneTransfer(tuple):
     """A stand-in for a schedule of one transfer, which takes a given number of picoseconds."""
 
+    row_count = 1
+
     def __new__(cls, time: int):
         return super().__new__(cls, (time,))
 

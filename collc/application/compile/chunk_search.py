@@ -17,7 +17,6 @@ from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.source.program import ChunkChoice, ScheduleRequest
-from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Bound, Module
 from collc.ten.schedule import MOST_LISTED, Clock, LinkModel
 
@@ -133,7 +132,7 @@ class ChunkSearch:
         """How many transfers the last schedule lists."""
         schedule = self.tried[-1].module.schedule
         assert schedule is not None
-        return len(schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule)
+        return len(schedule) if self.listed else schedule.row_count
 
     def _try_all(self, numbers: Iterable[int]) -> None:
         """Synthesize with each number that was not tried yet and may be of use."""

@@ -3,12 +3,12 @@
 No decision needs an estimate of work or a clock, so that the choice is the same on all machines:
 
 1. Runs over groups that share nothing are planned one by one on the links of their own NPUs (group_parts.py).
-2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Those that are likely
-   the best for the kind of problem (kinds.py) are a turn ahead, and so are those on the network as it is, if others are
-   on direct links in the place of its switches. An attempt that exceeds its budget is given up and begun anew in the
-   next turn, so that all turns of a candidate together take little more than its last one. Then the textbook algorithms
-   of the library are laid out.
-3. Searches whose schedules take at most twice as long as the best go on in turns, as long as they find shorter ones.
+2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Then those whose
+   schedules take at most twice as long as the best get turns of 2 GROWTH times the work of the last one, as long as they
+   find shorter ones. Those that are likely the best for the kind of problem (kinds.py) are a turn ahead, and so are
+   those on the network as it is, if others are on direct links in the place of its switches. Each turn begins anew, so
+   that all turns of a candidate together take little more than its last one.
+3. The textbook algorithms of the library are laid out.
 4. If links are pipelined, the synthesizer with the best schedule plans for links that are busy until arrival, and its
    transfers are then started earlier.
 5. Z3 looks for something shorter if the problem is tiny.
@@ -20,7 +20,7 @@ that are likely the best. The notes say what was given up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from time import monotonic
@@ -145,7 +145,7 @@ UNWOUND = (
 class Attempt:
     """The runs of a candidate: picoseconds of its best schedule, work of the last run without what came before the
     search, that of what came before, all work of the one that found this schedule, whether more could find a shorter
-    one, whether the last run made it shorter, and whether it was given up in a further attempt.
+    one, and whether the last run made it shorter.
     """
 
     time: int
@@ -154,7 +154,6 @@ class Attempt:
     useful_work: int
     unfinished: bool
     improved: bool = True
-    given_up: bool = False
 
 
 @dataclass
@@ -215,27 +214,13 @@ class TriedCandidates:
         time = time_of(built)
         if before is None or time < before.time:
             improved = before is None or GAIN * time <= (GAIN - 1) * before.time
-            self.attempts[name] = Attempt(time, work, meter.setup, meter.spent, unfinished, improved, meter.is_exceeded)
+            self.attempts[name] = Attempt(time, work, meter.setup, meter.spent, unfinished, improved)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
-            self.attempts[name] = replace(
-                before,
-                work=work,
-                setup=meter.setup,
-                unfinished=unfinished,
-                improved=before.given_up,
-                given_up=meter.is_exceeded,
-            )
+            self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished, improved=False)
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
-
-    def is_unknown(self, name: str) -> bool:
-        """Whether a candidate has not ended a turn within its budget yet, and is not much longer than the best."""
-        if name in self.failed or name not in self.attempts:
-            return name not in self.failed
-        attempt = self.attempts[name]
-        return attempt.given_up and self.best is not None and attempt.time <= 2 * time_of(self.best[1])
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
@@ -285,17 +270,18 @@ class _Search:
         self._first = first
         self.most = int(effort.trials * effort.work_part * MOST_WORK)
         self.spare = effort.trials * SPARE_WORK
+        self._divided = False
         if effort.time_limit is not None:
             self.most = self.spare = int(effort.time_limit * WORK_PER_SECOND)
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
         self.by_group()
-        self.turns(self._next_first)
+        while (turn := self._next_turn()) is not None:
+            self._take(*turn)
         if self.tried.best is None:
             return
         self.textbook()
-        self.turns(self._next_longer)
         self.store()
         self.shorter()
 
@@ -303,6 +289,7 @@ class _Search:
         """Plans each group on the links of its own NPUs, as a problem of its own."""
         candidate = None if self._effort.stop() else by_group(self._module, self._plan_part)
         if candidate is not None:
+            self._divided = candidate.ahead > 1
             self._take(candidate)
 
     def _plan_part(self, module: Module, parts: int) -> tuple[Module, int]:
@@ -328,24 +315,42 @@ class _Search:
             raise nested.tried.failure or NoSchedule(STOPPED)
         return nested.tried.best[1], nested.tried.spent
 
-    def turns(self, next_turn: Callable[[], tuple[Candidate, int, int] | None]) -> None:
-        """Gives candidates turns: (who, work after which no further attempt begins, most work)."""
-        while (turn := next_turn()) is not None:
-            self._take(*turn)
+    def _next_turn(self) -> tuple[Candidate, int, int] | None:
+        """The next turn: who, the work after which no further attempt begins, and the most work.
 
-    def _next_first(self) -> tuple[Candidate, int, int] | None:
-        """The next turn of the candidates without a schedule: of the one with the least budget for how likely it is."""
-        waiting = [candidate for candidate in self._candidates if self.tried.is_unknown(candidate.name)]
-        while waiting:
-            candidate = min(waiting, key=lambda one: self._budgets[one.name] / GROWTH**one.ahead)
-            waiting.remove(candidate)
-            budget = self._budgets[candidate.name]
-            left = budget if self.tried.best is None else self._work_left(candidate)
-            many = 2 if candidate.name in self.tried.attempts else GROWTH
-            if self._is_wanted(candidate) and many * left > budget:
-                self._budgets[candidate.name] = GROWTH * budget
-                return candidate, self._first, min(budget, left)
+        Of the candidates that may have a turn, it is that of the one with the least budget for how likely it is.
+        """
+        for candidate in sorted(self._candidates, key=lambda one: self._budget(one) / GROWTH**one.ahead):
+            if self._is_wanted(candidate) and candidate.name not in self.tried.failed:
+                attempt = self.tried.attempts.get(candidate.name)
+                turn = self._first_turn(candidate) if attempt is None else self._longer_turn(candidate, attempt)
+                if turn is not None:
+                    return turn
         return None
+
+    def _budget(self, candidate: Candidate) -> int:
+        """The work of the next turn of a candidate."""
+        attempt = self.tried.attempts.get(candidate.name)
+        return self._budgets[candidate.name] if attempt is None else 2 * GROWTH * attempt.work
+
+    def _first_turn(self, candidate: Candidate) -> tuple[Candidate, int, int] | None:
+        """A turn of a candidate without a schedule; None if hardly more work is left than the last one took."""
+        budget = self._budgets[candidate.name]
+        left = budget if self.tried.best is None else self._work_left(candidate)
+        if GROWTH * left <= budget:
+            return None
+        self._budgets[candidate.name] = GROWTH * budget
+        return candidate, self._first, min(budget, left)
+
+    def _longer_turn(self, candidate: Candidate, attempt: Attempt) -> tuple[Candidate, int, int] | None:
+        """A turn of a candidate with a schedule; None if no shorter one than the best is to be expected."""
+        left = self._work_left(candidate) - attempt.setup
+        named = self.tried.best
+        is_near = named is not None and attempt.time <= 2 * time_of(named[1])
+        if not is_near or not attempt.unfinished or not attempt.improved or 2 * left < 3 * attempt.work:
+            return None
+        limit = min(self._budget(candidate), left)
+        return candidate, limit, GROWTH * limit + attempt.setup
 
     def textbook(self) -> None:
         """The algorithms of the library, as long as there is some work left."""
@@ -357,29 +362,13 @@ class _Search:
             if self._is_wanted(candidate):
                 self._take(candidate, None, max(0, self._work_left(candidate)))
 
-    def _next_longer(self) -> tuple[Candidate, int, int] | None:
-        """The next turn of the searches that came near the best; of the one that has had least work."""
-        attempts = self.tried.attempts
-        near = [candidate for candidate in self._candidates if self._is_near(candidate)]
-        for candidate in sorted(near, key=lambda candidate: attempts[candidate.name].work):
-            attempt = attempts[candidate.name]
-            left = self._work_left(candidate) - attempt.setup
-            if 2 * left >= 3 * attempt.work:
-                budget = min(2 * GROWTH * attempt.work, left)
-                return candidate, budget, GROWTH * budget + attempt.setup
-        return None
-
-    def _is_near(self, candidate: Candidate) -> bool:
-        """Whether the search of a candidate came near the best of all, and could still find a better one."""
-        attempt, best = self.tried.attempts.get(candidate.name), self.tried.best
-        if attempt is None or best is None or not attempt.unfinished:
-            return False
-        return attempt.improved and attempt.time <= 2 * time_of(best[1]) and self._is_wanted(candidate)
-
     def store(self) -> None:
         """The synthesizer of the best schedule for links that are busy until arrival, which is valid, and retimed."""
         best, module = self.tried.best, replace(self._module, model=LinkModel.STORE)
         if best is None or self._module.model is LinkModel.STORE or module.schedule is not None:
+            return
+        schedule = best[1].schedule
+        if schedule is not None and schedule.row_count < len(schedule):  # then it takes too long to list them
             return
         for candidate in candidates(module, self._effort, KnownBounds(), self._synthesizers, self._search_sums):
             if candidate.name == best[0] and self._is_wanted(candidate):
@@ -397,7 +386,7 @@ class _Search:
         gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
         leads = tried.best is not None and tried.best[0] == candidate.name and attempt is not None and attempt.improved
         share = min(Fraction(1), LARGE_GAIN * max(gain, Fraction(0)))
-        if share == 1 and (candidate.ahead > 1 or leads):
+        if share == 1 and not self._divided and (candidate.ahead > 1 or leads):
             return all_left
         return min(all_left, tried.work_of_best + int(share * (self.spare + 2 * tried.work_of_best)) - tried.spent)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,9 @@ from collc.synthesis.bounds.timing import FEW_SETS, MOST_CUTS
 from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.demand import Demand, Run
 from collc.ten.network import Network
+
+MOST_SEARCHED: Final = 300_000
+"""Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s."""
 
 EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
@@ -28,13 +31,30 @@ def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
 
 
 def narrow_sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
-    """bool[devices]: the narrowest sets of each run, and the cuts of the network from both sides."""
-    for run in demand.runs:
+    """bool[devices]: the narrowest sets of runs, and the cuts of the network from both sides."""
+    for run in searched_runs(fluid, demand):
         yield from narrowest_sets(fluid, run)
     network = fluid.network
     for cut in cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies):
         yield cut
         yield ~cut
+
+
+def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:
+    """The runs for each of which the worst set and partition are sought: of those with the same arguments and as many
+    members, at least one and as many as MOST_SEARCHED allows, those first of which an NPU has the slowest links.
+    """
+    alike: dict[Hashable, list[Run]] = {}
+    for run in demand.runs:
+        alike.setdefault((run.standard, len(run.group)), []).append(run)
+    width = np.zeros(fluid.network.device_count)
+    for ends in (fluid.network.source, fluid.network.target):
+        np.add.at(width, ends, fluid.capacity)
+    found: list[Run] = []
+    for runs in alike.values():
+        most = max(1, MOST_SEARCHED // max(1, len(runs[0].group) * fluid.network.link_count))
+        found += runs if len(runs) <= most else sorted(runs, key=lambda run: float(width[run.group].min()))[:most]
+    return found
 
 
 def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
