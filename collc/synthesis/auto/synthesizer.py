@@ -3,8 +3,8 @@
 No decision needs an estimate of work or a clock, so that the choice is the same on all machines:
 
 1. Runs over groups that share nothing are planned one by one on the links of their own NPUs (group_parts.py).
-2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Then those whose
-   schedules take at most twice as long as the best get turns of 2 GROWTH times the work of the last one, as long as they
+2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Those whose schedules
+   take at most twice as long as the best then get turns of 2 GROWTH times the work of the last one, as long as they
    find shorter ones. Those that are likely the best for the kind of problem (kinds.py) are a turn ahead, and so are
    those on the network as it is, if others are on direct links in the place of its switches. Each turn begins anew, so
    that all turns of a candidate together take little more than its last one.
@@ -372,7 +372,8 @@ class _Search:
             return
         for candidate in candidates(module, self._effort, KnownBounds(), self._synthesizers, self._search_sums):
             if candidate.name == best[0] and self._is_wanted(candidate):
-                self._take(_retime_candidate(candidate), self.tried.work_of_best, max(0, self._work_left(candidate)))
+                work = self.tried.work_of_best
+                self._take(_retime_candidate(candidate), work, 2 * work)
 
     def shorter(self) -> None:
         """Asks Z3 if that is a small question."""
@@ -386,7 +387,7 @@ class _Search:
         gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
         leads = tried.best is not None and tried.best[0] == candidate.name and attempt is not None and attempt.improved
         share = min(Fraction(1), LARGE_GAIN * max(gain, Fraction(0)))
-        if share == 1 and not self._divided and (candidate.ahead > 1 or leads):
+        if share == 1 and not self._divided and (leads or (candidate.ahead > 1 and attempt is None)):
             return all_left
         return min(all_left, tried.work_of_best + int(share * (self.spare + 2 * tried.work_of_best)) - tried.spent)
 
