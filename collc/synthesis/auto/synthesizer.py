@@ -318,9 +318,10 @@ class _Search:
     def _next_turn(self) -> tuple[Candidate, int, int] | None:
         """The next turn: who, the work after which no further attempt begins, and the most work.
 
-        Of the candidates that may have a turn, it is that of the one with the least budget for how likely it is.
+        Of the candidates that may have a turn, it is that of the one with the least work in the last turn for how
+        likely it is.
         """
-        for candidate in sorted(self._candidates, key=lambda one: self._budget(one) / GROWTH**one.ahead):
+        for candidate in sorted(self._candidates, key=lambda one: self._last_work(one) / GROWTH**one.ahead):
             if self._is_wanted(candidate) and candidate.name not in self.tried.failed:
                 attempt = self.tried.attempts.get(candidate.name)
                 turn = self._first_turn(candidate) if attempt is None else self._longer_turn(candidate, attempt)
@@ -328,10 +329,12 @@ class _Search:
                     return turn
         return None
 
-    def _budget(self, candidate: Candidate) -> int:
-        """The work of the next turn of a candidate."""
+    def _last_work(self, candidate: Candidate) -> int:
+        """The work of the last turn of a candidate."""
         attempt = self.tried.attempts.get(candidate.name)
-        return self._budgets[candidate.name] if attempt is None else 2 * GROWTH * attempt.work
+        if attempt is not None:
+            return attempt.work
+        return self._budgets[candidate.name] // GROWTH if candidate.name in self.tried.notes else 0
 
     def _first_turn(self, candidate: Candidate) -> tuple[Candidate, int, int] | None:
         """A turn of a candidate without a schedule; None if hardly more work is left than the last one took."""
@@ -349,7 +352,7 @@ class _Search:
         is_near = named is not None and attempt.time <= 2 * time_of(named[1])
         if not is_near or not attempt.unfinished or not attempt.improved or 2 * left < 3 * attempt.work:
             return None
-        limit = min(self._budget(candidate), left)
+        limit = min(2 * GROWTH * attempt.work, left)
         return candidate, limit, GROWTH * limit + attempt.setup
 
     def textbook(self) -> None:
