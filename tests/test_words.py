@@ -411,10 +411,10 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 4,
         "collc/smt": 4,
         "collc/source": 8,
-        "collc/synthesis": 109,
+        "collc/synthesis": 110,
         "collc/ten": 2,
         "collc/tuning": 2,
-        "collc/verification": 9,
+        "collc/verification": 10,
     },
 }
 """Rule -> folder -> how many exceptions it may have."""

@@ -263,6 +263,8 @@ class Schedule(ABC):
 
     def run_times(self, network: Network, demand: Demand) -> Int64Array:
         """int64[runs]: picoseconds until the last chunk of each run has arrived; 0 if it has no transfers."""
+        if len(demand.runs) == 1:
+            return np.array([self.collective_time(network, demand)], np.int64)
         clock = Clock.of(network, demand, self.model)
         times = np.zeros(len(demand.runs), np.int64)
         for block in self.blocks():

@@ -43,7 +43,7 @@ from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retime
-from collc.synthesis.task import Effort, WorkMeter
+from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports
 from collc.ten.module import Module
@@ -99,6 +99,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     factored = _without_listing(module, effort)
     if factored is not None:
         return factored
+    check_transfer_count(module.demand)
     search = _Search(module, effort, synthesizers)
     tried = search.tried
     try:
@@ -120,18 +121,19 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
-    """The module with a schedule by symmetry if it has more than MOST_LISTED_CHUNKS chunks and needs no list."""
+    """The module with a schedule by symmetry if it has too many chunks or transfers to list them."""
     chunks = sum(len(run.pattern) for run in module.demand.runs)
-    if chunks <= MOST_LISTED_CHUNKS or module.schedule is not None:
+    transfers = module.demand.least_transfers
+    if (chunks <= MOST_LISTED_CHUNKS and transfers <= MAX_TRANSFERS) or module.schedule is not None:
         return None
-    from collc.synthesis.symmetric import is_cluster, symmetric_module
+    from collc.synthesis.symmetric import is_symmetric, symmetric_module
 
-    if not is_cluster(module):
+    if not is_symmetric(module):
         return None
     planned = symmetric_module(module, effort)
     if not isinstance(planned.schedule, FactoredSchedule):
         return None
-    note = f"auto: chose symmetric; the others would list all of the {chunks:,} chunks"
+    note = f"auto: chose symmetric; the others would list at least {transfers:,} transfers"
     return replace(planned, algorithm="symmetric", seed=effort.seed, notes=(*module.notes, note))
 
 
