@@ -78,6 +78,9 @@ def plan_summed(module: Module, effort: Effort) -> Schedule | None:
     if problem is None:
         return None
     members = problem.members.tolist()
+    effort.work.add_setup(len(problem.capacity) * len(members) // COMPILED_TIMES)
+    if effort.stop():
+        raise _no_schedule()
     try:
         apart = gather_rate(problem.graph, problem.capacity, members).rate * len(members) / 2
         together = reduce_rate(problem.graph, problem.capacity, members).rate
