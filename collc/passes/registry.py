@@ -19,7 +19,7 @@ from collc.base.options import Option, Options
 from collc.base.wording import did_you_mean, phrase
 from collc.passes.synthesizers import SEARCH, SYNTHESIZERS, pass_options, searching_synthesizers
 from collc.synthesis.auto.record import IntOptions, PhasePlanner
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, check_transfer_count
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.limited import Ports
@@ -100,6 +100,8 @@ class Synthesize:
 
             solved = solve(module, lambda task: planner.plan(task, effort))
         else:
+            if self.name not in ("auto", "symmetric"):  # these may need no list
+                check_transfer_count(module.demand)
             solved = planner.plan(module, effort, self.options)
         if synthesizer.chooses_others:
             return solved
@@ -294,15 +296,15 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
     passes: list[Pass] = []
     position = 0
     while True:
-        found = _PASS.match(text, position)
-        if found is None:
+        match = _PASS.match(text, position)
+        if match is None:
             message = f"the pipeline cannot be read from here on: {text[position:]!r}"
             raise UsageError(
                 Diagnostic("U0101", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
             )
-        passes.append(make_pass(found[1], _options(found[1], found[2] or "")))
-        position = found.end()
-        if not found[3]:
+        passes.append(make_pass(match[1], _options(match[1], match[2] or "")))
+        position = match.end()
+        if not match[3]:
             return tuple(passes)
 
 
@@ -310,12 +312,12 @@ def _options(name: str, text: str) -> dict[str, Value | None]:
     options: dict[str, Value | None] = {}
     position = 0
     while text[position:].strip():
-        found = _OPTION.match(text, position)
-        if found is None:
+        match = _OPTION.match(text, position)
+        if match is None:
             message = f"options of '{name}' read name=value, not {text[position:].strip()!r}"
             raise UsageError(Diagnostic("U0101", message, hint=f"as in {name}{{seed=7 trials=8}}"))
-        options[found[1]] = _value(found[2])
-        position = found.end()
+        options[match[1]] = _value(match[2])
+        position = match.end()
     return options
 
 

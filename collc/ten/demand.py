@@ -187,6 +187,15 @@ class Demand:
         """The collective of the standard library that this is; None for a custom one, and for several runs."""
         return self.runs[0].standard if len(self.runs) == 1 else None
 
+    @property
+    def least_transfers(self) -> int:
+        """The least number of transfers of a schedule, by the conditions of standard collectives."""
+        least = 0
+        for run in self.runs:
+            to_all = run.standard is not None and run.standard.shape.phases > 0
+            least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
+        return least
+
     @cached_property
     def first_chunk(self) -> Int64Array:
         """int64[runs + 1]: the number of the first chunk of each run, then the number of all chunks."""

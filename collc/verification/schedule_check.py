@@ -30,6 +30,7 @@ from collc.ten.schedule import Clock, Schedule, Transfers
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import representatives_of
 from collc.verification.joined_check import is_joined_right
+from collc.verification.trees import trees_are_right
 from collc.verification.valid_transfers import clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
 
@@ -137,6 +138,8 @@ LARGE = 100_000
 """The number of transfers or chunks from which compiled loops are faster."""
 PIECE = 1 << 21
 """Transfers, about, in one call of a compiled loop, which a signal ends only when it returns: 0.1 s."""
+MOST_STATES = 1 << 29
+"""Representatives' chunks x devices up to which they are replayed."""
 _ENOUGH = 1000
 """How many chunks are replayed at least, before the check ends at a failure."""
 
@@ -177,7 +180,14 @@ def is_proved(module: Module, schedule: Schedule) -> bool:
     if isinstance(schedule, JoinedSchedule):
         return is_joined_right(module, schedule, _is_right)
     representatives = representatives_of(module, schedule) if isinstance(schedule, FactoredSchedule) else None
-    return representatives is not None and verify_schedule(representatives).ok
+    if representatives is None:
+        return False
+    if trees_are_right(representatives):
+        return True
+    # A replay keeps what each device has of each chunk, and of each contribution to it.
+    table = representatives.demand.chunks
+    states = max(len(table), len(table.sets)) * module.network.device_count
+    return states <= MOST_STATES and verify_schedule(representatives).ok
 
 
 def _is_right(part: Module) -> bool:

@@ -21,7 +21,6 @@ from collc.application.compile.proofs import (
     MAX_TIME,
     check_durations,
     check_limit,
-    check_transfer_count,
     placed_at_algorithms,
     prove,
     too_long,
@@ -270,9 +269,8 @@ def _with_plan(build: Build, plan: Plan) -> Build:
 
 
 def check_request(build: Build) -> Build:
-    """Raise SourceError if durations, transfers or files make every schedule impossible."""
+    """Raise SourceError if durations or files make every schedule impossible."""
     check_durations(build.given.request)
-    check_transfer_count(build.given.request)
     check_feasible(build.given.request, build.given.emits)
     return build
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op, Run, join_tables
 
 
@@ -120,8 +120,8 @@ class _TableTraffic:
     def __init__(self, table: ChunkTable, rows: Int64Array, sizes: Int64Array, copies: bool) -> None:
         reduced = (table.op[rows] != Op.COPY) & (table.sets.sizes[table.pre[rows]] > 1) & (not copies)
         size = np.searchsorted(sizes, table.size[rows])
-        keys = np.stack([table.pre[rows], table.post[rows], reduced.astype(np.int64), size], axis=1).astype(np.int64)
-        unique, counts = np.unique(keys, axis=0, return_counts=True)
+        unique, number = unique_rows([table.pre[rows], table.post[rows], reduced.astype(np.int64), size])
+        counts = np.bincount(number, minlength=len(unique))
         self._sets = table.sets
         self._pre, self._post, self._size = unique[:, 0], unique[:, 1], unique[:, 3]
         self._reduced = unique[:, 2] == 1
