@@ -202,8 +202,8 @@ def test_packets_that_do_not_come_back_order_nothing(tmp_path):
 
 @pytest.mark.parametrize(("targets", "races"), [((0,), False), ((0, 1), True), ((1, 0), True)])
 def test_a_chunk_is_read_once_for_each_packet_that_is_put(tmp_path, targets, races):
-    """Gpu 0 puts packets of its input to others; gpu 1 answers with a sum, which is unpacked over that input. The kernel
-    reads the chunk again for each target (handlePutPackets), so that gpu 2 may get the sum.
+    """Gpu 0 puts packets of its input to others; gpu 1 answers with a sum, which is unpacked over that input. The
+    kernel reads the chunk again for each target (handlePutPackets), so that gpu 2 may get the sum.
     """
     memory = {"channel_type": "memory"}
     far_packets = [far(target, 0) for target in targets]
