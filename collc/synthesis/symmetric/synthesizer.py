@@ -20,7 +20,7 @@ from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.patched import patched_schedule
 from collc.synthesis.symmetric.patched_sum import patched_sums
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
-from collc.synthesis.symmetric.translated import translated_gather
+from collc.synthesis.symmetric.translated import translated_schedule
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.module import Module
@@ -35,7 +35,7 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     Raises SourceError if neither network nor demand is symmetric.
     """
     with rates_required():
-        schedule = cluster_schedule(module) or translated_gather(module, effort) or patched_sums(module)
+        schedule = cluster_schedule(module) or translated_schedule(module, effort) or patched_sums(module)
     solved = (
         solve(module, lambda task: symmetric(task, effort)) if schedule is None else replace(module, schedule=schedule)
     )
