@@ -1,11 +1,15 @@
 """`python -m benchmarks auto`: the synthesizer `auto` against every other synthesizer and textbook algorithm.
 
-On 300 random programs (random_programs.py) and on LIMITED_PROGRAMS whose NPUs have limits, each synthesizer alone
-within a limit of CPU time; with --large, on the networks of clusters with 64 to 256 NPUs (large_programs.py). There
-the others are not measured if `auto` is within 3 % of the lower bound and took at most a second, so that nothing can
-show a fault. Reported are the programs on which the schedule of `auto` takes more than 3 % longer than
-the best of the others, or on which it used more than twice the CPU time that this best one took plus one second; then
-a summary by kind of network. All take half an hour; with --json FILE a command that was stopped can go on.
+On 300 random programs (random_programs.py) and on LIMITED_PROGRAMS whose NPUs have limits; with --large, on the
+networks of clusters with 64 to 256 NPUs (large_programs.py); with --paper, --clusters, --groups, --failures, --small on
+the programs of a set (named_programs.py). Each synthesizer alone has LIMIT seconds of CPU time, in a process of its own
+with at most MEMORY bytes more. With --large the others are not measured if `auto` is within 3 % of the lower bound and
+took at most CPU_MORE seconds, so that nothing can show a fault.
+
+The rule: the schedule of `auto` takes at most 3 % longer than the best of the others, and its search at most CPU_FACTOR
+times the CPU time of the fastest search for a schedule within 3 % of that best one, and CPU_MORE seconds. Reported are
+the programs on which it is broken (named sets: all), then a summary by kind of network. All random programs take half
+an hour; with --json FILE a command that was stopped can go on.
 
 CPU times are those of a process that has loaded the compiled kernels.
 """
@@ -14,14 +18,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.large_programs import LARGE, large_programs
-from benchmarks.random_programs import IMPORTS, LIMITED, RandomProgram, random_program
+from benchmarks.named_programs import NAMED, SET, SETS, named_programs
+from benchmarks.random_programs import IMPORTS, LIMITED, Program, random_program
 from collc.base.diagnostics import CollcError, SourceFile
 from collc.kernels.compiled import compile_kernel
 from collc.kernels.pccl_times import plan_by_times
@@ -40,10 +48,13 @@ from collc.verification import verify_schedule
 
 PROGRAMS = 300
 LIMITED_PROGRAMS = 50
-LIMIT, LIMIT_LARGE, LARGE_NPUS = 10.0, 60.0, 64
-"""Seconds of CPU time of one synthesizer, as `auto` keeps to by itself, up to LARGE_NPUS and above."""
+LIMIT = 60.0
+"""Seconds of CPU time after which a synthesizer alone is asked to stop; it is ended after twice as many."""
 
-SLOWER, CPU_FACTOR, CPU_MORE = 1.03, 2.0, 1.0
+MEMORY = 8 << 30
+"""Bytes that it may take."""
+
+SLOWER, CPU_FACTOR, CPU_MORE = 1.03, 4.0, 2.0
 ALGORITHMS = ("ring", "bidirectional_ring", "direct", "pairwise", "recursive_halving_doubling", "binomial_tree",
               "double_binary_tree", "hierarchical")  # fmt: skip
 """The textbook algorithms of the standard library."""
@@ -81,6 +92,11 @@ class Comparison:
         return None if name is None else (name, self.others[name])
 
     @property
+    def fastest(self) -> float:
+        """CPU seconds of the fastest search of the others whose schedule is within 3 % of the best."""
+        return min(one.cpu for one in self.others.values() if self.best and one.time <= SLOWER * self.best[1].time)
+
+    @property
     def ratio(self) -> float:
         """The time of auto by that of the best other one."""
         if self.best is None:
@@ -89,10 +105,10 @@ class Comparison:
 
     @property
     def cpu_ratio(self) -> float:
-        """The CPU time of auto by what it may use."""
+        """The CPU time of auto without CPU_MORE seconds by that of the fastest other one that is near the best."""
         if self.best is None or self.auto is None:
             return 0.0
-        return self.auto.cpu / (CPU_FACTOR * self.best[1].cpu + CPU_MORE)
+        return max(0.0, self.auto.cpu - CPU_MORE) / max(0.001, self.fastest)
 
     @property
     def category(self) -> str:
@@ -101,29 +117,29 @@ class Comparison:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with the answer of auto; empty where nothing is."""
-        found: list[str] = ["limit"] if self.auto is not None and self.auto.cpu > limit_for(self.npus) else []
+        """What is wrong with the answer of auto; empty if nothing is."""
+        found: list[str] = []
         if self.auto is not None and not self.auto.right:
             found.append("wrong")
         if self.ratio > SLOWER:
             found.append("longer")
-        if self.cpu_ratio > 1:
+        if self.cpu_ratio > CPU_FACTOR:
             found.append("cpu")
         return found
 
 
-def program_of(number: int) -> RandomProgram:
-    """The program of a number: a random one, or one on a large network."""
+def program_of(number: int) -> Program:
+    """The program of a number: a random one, one on a large network, or one of a set."""
+    if number >= NAMED:
+        return named_programs([*SETS][(number - NAMED) // SET])[number]
     return random_program(number) if number < LARGE else large_programs()[number]
 
 
-def limit_for(npus: int) -> float:
-    """Seconds of CPU time of each synthesizer on `npus` NPUs."""
-    return LIMIT if npus <= LARGE_NPUS else LIMIT_LARGE
+def compare(number: int, others: dict[str, Measured] | None = None, singles: str = "") -> Comparison | None:
+    """The comparison of a program; None if the program has no schedule.
 
-
-def compare(number: int, others: dict[str, Measured] | None = None) -> Comparison | None:
-    """The comparison of a program; None if the program has no schedule. others: measured before."""
+    others: measured before. singles: only others with this in their names.
+    """
     program = program_of(number)
     try:
         request = _request(program.text())
@@ -132,36 +148,40 @@ def compare(number: int, others: dict[str, Measured] | None = None) -> Compariso
     module = Module("s", request.network, request.demand, LinkModel(program.link_model))
     own = _measured(partial(_synthesized, "auto", module, None))
     if others is None:
-        faultless = number >= LARGE and own is not None and _nothing_is_better(*own)
-        others = {} if faultless else _all_others(module, program.text)
-    collectives = "+".join(run.collective for run in program.runs)
+        faultless = LARGE <= number < NAMED and own is not None and own.is_near_bound and own.measured.cpu <= CPU_MORE
+        others = {} if faultless else _all_others(module, program.text, singles)
+    collectives = "+".join(dict.fromkeys(run.collective for run in program.runs))
     shape = number, program.kind, len(module.network.npus), collectives
     if own is None:
         return Comparison(*shape, None, others)
-    return Comparison(*shape, own[0], others, own[1].algorithm, own[1].notes)
+    return Comparison(*shape, own.measured, others, own.algorithm, own.notes)
 
 
-def _nothing_is_better(own: Measured, built: Module) -> bool:
-    """Whether no other schedule can show a fault of auto: it is within 3 % of the bound, and took at most a second."""
-    bound = lower_bound(built.network, built.demand, built.model).time
-    return own.right and own.cpu <= CPU_MORE and not built.network.unwound and own.time <= SLOWER * bound
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a search found. is_near_bound: whether it is right, and nothing on the declared network is 3 % shorter."""
+
+    measured: Measured
+    algorithm: str
+    notes: tuple[str, ...]
+    is_near_bound: bool
 
 
 def _request(text: str) -> ScheduleRequest:
     return load_program(SourceFile("<random>", text)).schedules[0]
 
 
-def _all_others(module: Module, text: Callable[[str], str]) -> dict[str, Measured]:
+def _all_others(module: Module, text: Callable[[str], str], singles: str) -> dict[str, Measured]:
     """The schedules of all others that find a right one."""
-    measured = ((name, _measured(build)) for name, build in _others(module, text))
-    return {name: found[0] for name, found in measured if found is not None and found[0].right}
+    measured = ((name, _measured_alone(build)) for name, build in _others(module, text) if singles in name)
+    return {name: found.measured for name, found in measured if found is not None and found.measured.right}
 
 
 def _others(module: Module, text: Callable[[str], str]) -> Iterator[tuple[str, Callable[[], Module]]]:
     """The name of each other synthesizer and algorithm, and what builds its schedule."""
     for name in SYNTHESIZERS:
         if name not in LEFT_OUT:
-            yield name, partial(_synthesized, name, module, limit_for(len(module.network.npus)))
+            yield name, partial(_synthesized, name, module, LIMIT)
     for name in ALGORITHMS:
         try:
             request = _request(text(name))
@@ -202,7 +222,7 @@ def _laid_out(module: Module, request: ScheduleRequest) -> Module:
     return Fixed().run(replace(module, demand=request.demand), PassContext(handwritten=runs))
 
 
-def _measured(build: Callable[[], Module]) -> tuple[Measured, Module] | None:
+def _measured(build: Callable[[], Module]) -> _Outcome | None:
     """What a search finds; None if it finds nothing."""
     began = time.process_time()
     try:
@@ -213,7 +233,35 @@ def _measured(build: Callable[[], Module]) -> tuple[Measured, Module] | None:
     if module.schedule is None:
         return None
     right = "failed" not in verify_schedule(module).checks.values()
-    return Measured(module.schedule.collective_time(module.network, module.demand), cpu, right), module
+    measured = Measured(module.schedule.collective_time(module.network, module.demand), cpu, right)
+    bound = lower_bound(module.network, module.demand, module.model).time
+    near = right and not module.network.unwound and measured.time <= SLOWER * bound
+    return _Outcome(measured, module.algorithm, module.notes, near)
+
+
+def _measured_alone(build: Callable[[], Module]) -> _Outcome | None:
+    """As `_measured`, in a process of its own; None too if it exceeds a limit."""
+    forking = multiprocessing.get_context("fork")
+    receiver, sender = forking.Pipe(duplex=False)
+    process = forking.Process(target=_send_measured, args=(build, sender))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    except EOFError:
+        return None
+    finally:
+        process.join()
+
+
+def _send_measured(build: Callable[[], Module], sender: Connection) -> None:
+    used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * LIMIT), int(2 * LIMIT)))
+    try:
+        sender.send(_measured(build))
+    except MemoryError:
+        sender.send(None)
 
 
 def table_row(found: Comparison) -> str:
@@ -221,15 +269,16 @@ def table_row(found: Comparison) -> str:
     name, best = found.best or ("-", Measured(0, 0.0, True))
     own = found.auto or Measured(0, 0.0, False)
     return (
-        f"{found.number:4} {found.kind[:22]:22} {found.npus:4} {found.collectives[:28]:28} {found.chosen[:26]:26} "
-        f"{own.time / 1e6:11.2f} {own.cpu:7.2f}  {name[:28]:28} {best.time / 1e6:11.2f} {best.cpu:7.2f} "
-        f"{found.ratio:7.3f}  {' '.join(found.faults)}"
+        f"{found.number:6} {found.kind[:30]:30} {found.npus:4} {found.collectives[:25]:25} "
+        f"{name[:25]:25} {best.time / 1e6:11.2f} {found.chosen[:25]:25} {own.time / 1e6:11.2f} {found.ratio:7.3f} "
+        f"{found.fastest if found.best else 0.0:7.2f} {own.cpu:7.2f}  {' '.join(found.faults)}"
     )
 
 
 HEAD = (
-    f"{'nr':>4} {'network':22} {'NPUs':>4} {'collectives':28} {'auto chose':26} {'us':>11} {'cpu':>7}  "
-    f"{'best other':28} {'us':>11} {'cpu':>7} {'ratio':>7}  faults"
+    f"{'nr':>6} {'program or network':30} {'NPUs':>4} {'collectives':25} {'best single':25} {'us':>11} "
+    f"{'auto chose':25} {'us':>11} {'ratio':>7} {'CPU of':>7} {'CPU':>7}\n"
+    f"{'':133} {'single':>18} {'of auto':>7}  faults"
 )
 
 
@@ -239,6 +288,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, metavar="N", help="only some programs: the number of the first one")
     parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help="how many, from the first one on")
     parser.add_argument("--large", action="store_true", help="the programs on large networks in place of random ones")
+    for name in SETS:
+        parser.add_argument(f"--{name}", action="store_true", help=f"the set of programs '{name}' in place of them")
+    parser.add_argument("--only", default="", metavar="WORD", help="only programs whose name or network has this in it")
+    parser.add_argument("--singles", default="", metavar="WORD", help="compare with these synthesizers only")
     parser.add_argument("--all", action="store_true", help="print all comparisons, not only those with a fault")
     parser.add_argument("--show", action="store_true", help="print the programs and the notes of auto too")
     parser.add_argument("--others", default="", metavar="FILE", help="of an earlier --json: do not measure them again")
@@ -249,22 +302,25 @@ def main(arguments: list[str]) -> int:
     numbers = [*range(PROGRAMS), *range(LIMITED, LIMITED + LIMITED_PROGRAMS)]
     if options.large:
         numbers = [*large_programs()]
+    if sets := [name for name in SETS if getattr(options, name)]:
+        numbers = [number for name in sets for number in named_programs(name)]
     if options.first is not None:
         numbers = list(range(options.first, options.first + options.programs))
+    numbers = [number for number in numbers if options.only in program_of(number).kind]
     known = _read_others(options.others) if options.others else {}
     done = {found.number: found for found in read(options.json)} if options.json else {}
     _load_kernels()
     print(HEAD)
     results: list[Comparison] = []
     for number in numbers:
-        found = done.get(number) or compare(number, known.get(number))
+        found = done.get(number) or compare(number, known.get(number), options.singles)
         if found is None:
             continue
         results.append(found)
         if options.json and number not in done:
             with Path(options.json).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(found)) + "\n")
-        if options.all or found.faults:
+        if options.all or sets or found.faults:
             print(table_row(found), flush=True)
         if options.show:
             print(program_of(number).text(), *found.notes, sep="\n")
@@ -324,13 +380,13 @@ def summary(results: list[Comparison]) -> str:
     """For each kind of network and for all: the programs, those with each fault, the worst ratios, CPU seconds."""
     categories = dict.fromkeys(found.category for found in results)
     rows = [f"{'':16} {'programs':>8} {'longer':>6} {'cpu':>4} {'wrong':>5} {'worst':>6} {'worst cpu':>9} "
-            f"{'3 % shorter':>11} {'CPU of auto':>11} {'of the best':>11}"]  # fmt: skip
+            f"{'3 % shorter':>11} {'CPU of auto':>11} {'of singles':>11}"]  # fmt: skip
     for category in (*categories, "all"):
         some = [found for found in results if category in ("all", found.category)]
         count = {fault: sum(fault in found.faults for found in some) for fault in ("longer", "cpu", "wrong")}
         shorter = sum(found.ratio < 1 / SLOWER for found in some)
         own = sum(found.auto.cpu for found in some if found.auto)
-        best = sum(found.best[1].cpu for found in some if found.best)
+        best = sum(found.fastest for found in some if found.best)
         rows.append(
             f"{category:16} {len(some):8} {count['longer']:6} {count['cpu']:4} {count['wrong']:5} "
             f"{max((found.ratio for found in some), default=0):6.3f} "

@@ -65,6 +65,11 @@ DAMAGED: Final = {"a dead NIC": "link gpu[0, 0] <-> leaf[0]", "a dead GPU": "npu
 GROUPS: Final = {
     "each rail": ("for r in 0..8 {{ run {kind}(t.gpu[*, r], size: 128MiB, chunks: {chunks}) }}", 1.02),
     "each node": ("for n in 0..{nodes} {{ run {kind}(t.gpu[n, *], size: 128MiB, chunks: {chunks}) }}", None),
+    "each node and each rail": (
+        "for n in 0..{nodes} {{ run {kind}(t.gpu[n, *], size: 128MiB, chunks: {chunks}) }}\n    "
+        "for r in 0..8 {{ run {kind}(t.gpu[*, r], size: 128MiB, chunks: {chunks}) }}",
+        None,
+    ),
     "half of the nodes": ("run {kind}(t.gpu[0..{half}, *], size: 1GiB, chunks: {chunks})", None),
 }
 """Groups whose collectives run at the same time, and the most of the ideal time. The ideal time of a node counts

@@ -8,7 +8,7 @@ import itertools
 from functools import cache
 from typing import Final
 
-from benchmarks.random_programs import RandomProgram, Run
+from benchmarks.random_programs import Program, Run
 
 LARGE: Final = 200_000
 """The number of the first program."""
@@ -77,14 +77,14 @@ VARIANTS: Final = ((1 << 20, 4), (1 << 14, 1))
 
 
 @cache
-def large_programs() -> dict[int, RandomProgram]:
+def large_programs() -> dict[int, Program]:
     """By number; both link models take turns."""
-    found: dict[int, RandomProgram] = {}
+    found: dict[int, Program] = {}
     every = itertools.product(enumerate(NETWORKS), enumerate(VARIANTS), enumerate(COLLECTIVES))
     for number, ((place, network), (variant, (block, chunks)), (kind, collective)) in enumerate(every, LARGE):
         name, topology, npus = network
         blocks = 72 if npus == 72 else 64
         run = Run(collective, f"{collective}(t.npus, size: {block * blocks}B, chunks: {chunks})")
         model = ("store", "pipelined")[(place + variant + kind) % 2]
-        found[number] = RandomProgram(name, "up to 72 NPUs" if npus <= 72 else "128 to 256", topology, (run,), model)
+        found[number] = Program(name, "up to 72 NPUs" if npus <= 72 else "128 to 256", topology, (run,), model)
     return found

@@ -33,7 +33,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomProgram:
+class Program:
     """A program with one schedule, `s`. kind: of its network. category: a wider one."""
 
     kind: str
@@ -50,7 +50,7 @@ class RandomProgram:
         return f"{IMPORTS}\n{self.topology}\nschedule s on t {{\n{runs}{synthesize}}}\n"
 
 
-def random_program(number: int) -> RandomProgram:
+def random_program(number: int) -> Program:
     """The program of a number. It can be wrong: a failed part may leave an NPU without a path."""
     chance = random.Random(7_919 * number + 11)
     kinds: dict[str, tuple[int, Callable[[random.Random], tuple[str, str, int]]]] = {
@@ -61,7 +61,7 @@ def random_program(number: int) -> RandomProgram:
     name, topology, npus = kinds[category][1](chance)
     if chance.random() < 0.2 and npus > 3:
         npus, topology = _failed(topology, npus)
-    program = RandomProgram(name, category, topology, _runs(chance, npus), chance.choice(("store", "pipelined")))
+    program = Program(name, category, topology, _runs(chance, npus), chance.choice(("store", "pipelined")))
     return program if number < LIMITED else _limited(chance, program)
 
 
@@ -202,7 +202,7 @@ def _failed(topology: str, npus: int) -> tuple[int, str]:
     return npus - 1, f"{whole}\ntopology t = whole without {{ npu {npus - 1} }}"
 
 
-def _limited(chance: random.Random, program: RandomProgram) -> RandomProgram:
+def _limited(chance: random.Random, program: Program) -> Program:
     """The program with limits of its NPUs."""
     limits = {
         "inject": _rate(chance),

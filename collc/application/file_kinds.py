@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final
 
-from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
 from collc.base.wording import phrase
 
 _VERIFY: Final = "collc.application.verify.file_verification"
@@ -124,11 +125,42 @@ def kind_of(path: Path) -> FileKind | None:
             head = stream.read(4096).removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
-        raise UsageError(Diagnostic("U0106", message, hint="check the name and the folder")) from error
+        first = min(path.glob("*.0.et"), default=None) if path.is_dir() else None
+        hint = "check the name and the folder" if first is None else f"for the traces in it: {str(first)[:-5]}"
+        raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
     for kind in FILE_KINDS.values():
         if kind.beginning and re.match(kind.beginning, head):
             return kind
     return next((kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes), None)
+
+
+def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Diagnostic]:
+    """The messages about a text that a command reads as a program; X0206 if it is a file of another kind."""
+    if not messages or not messages[0].code.startswith("E01") or messages[0].span is None:
+        return messages
+    source = messages[0].span.file
+    head = source.text[:4096].encode()
+    kind = next((kind for kind in FILE_KINDS.values() if kind.beginning and re.match(kind.beginning, head)), None)
+    if (machine := _machine_kind(source)) is not None:
+        title, advice = machine
+    elif kind is not None:
+        title, advice = kind.title, kind.advice or f"'collc verify {source.name}' checks it"
+    else:
+        return messages
+    return [Diagnostic("X0206", f"{source.name} is {title}, and 'collc {command}' takes a program", hint=advice)]
+
+
+def _machine_kind(source: SourceFile) -> tuple[str, str] | None:
+    """The title of a text that describes a machine, and what to do with it."""
+    from collc.machines.kinds import kind_of as machine_kind
+
+    if "<algo" in source.text[:4096]:
+        return None
+    try:
+        name = machine_kind(source)
+    except SourceError:
+        return None
+    return f"the description of a machine ({name})", f"'collc import {source.name}' makes a program of it"
 
 
 def kind_for(path: Path, command: str) -> FileKind:
@@ -141,6 +173,13 @@ def kind_for(path: Path, command: str) -> FileKind:
         message = f"{path} is a {'pipe' if path.is_fifo() else 'device'}, and 'collc {command}' reads a file twice"
         raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
     kind = kind_of(path) or taken[0]
+    if kind.name in ("ten", "msccl", "mscclpp") and path.suffix != ".ten" and path.is_file():
+        with path.open("rb") as stream:
+            head = stream.read(1 << 16).decode("utf-8", "replace")
+        if (machine := _machine_kind(SourceFile(str(path), head))) is not None:
+            title, advice = machine
+            message = f"{path} is {title}, and 'collc {command}' takes {titles(command)}"
+            raise UsageError(Diagnostic("X0206", message, hint=advice))
     if kind not in taken:
         message = f"{path} is {kind.title}, and 'collc {command}' takes {titles(command)}"
         raise UsageError(Diagnostic("X0206", message, hint=kind.advice.replace("FILE.coll", str(path))))

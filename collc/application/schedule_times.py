@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from collc.base.units import format_time
 from collc.base.wording import plural
+from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 
@@ -37,6 +40,19 @@ def step_count(module: Module, time: int) -> int | None:
         return None
     step = int(network.latencies[used[0]] + network.occupancy(sizes[:1])[int(used[0]), 0])
     return time // step if step and time % step == 0 else None
+
+
+def ends_of_runs(demand: Demand, times: Sequence[int]) -> str:
+    """A remark on when the first and the last runs of a schedule end; "" if all end at once.
+
+    times: picoseconds of each run.
+    """
+    if len(set(times)) < 2:
+        return ""
+    ends = zip(times, demand.runs, strict=True)
+    (first, one), *_, (last, other) = sorted(ends, key=lambda end: end[0])
+    names = [f"{run.collective} over {plural(len(run.group), 'NPU')}" for run in (one, other)]
+    return f"the first run ends at {format_time(first)} ({names[0]}), the last one at {format_time(last)} ({names[1]})"
 
 
 def queueing_note(module: Module) -> str:

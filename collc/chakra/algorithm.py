@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.chakra.schema import REDUCTION_NS
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.schedule_tasks import ChunkMoves, chunk_edges, held_at_first, link_edges
 from collc.simulation.tasks import DONE, SENT, Edges, Routes, TaskGraph
@@ -25,17 +26,13 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
 
 _MICROSECOND: Final = 1000
-REDUCTION_NS = 1
-"""What ASTRA-sim takes for a compute node without a duration."""
 
 
 ORDERS: Final = 120
 """Orders of messages that are tried."""
 
 MOST_MESSAGES: Final = 100_000
-"""Messages that all orders may simulate together, but at least _LEAST_ORDERS orders are tried."""
-
-_LEAST_ORDERS: Final = 6
+"""Messages that all orders may simulate together, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +75,7 @@ class HopTimes:
         """Times before which messages do not leave, int64[n], 0: as soon as it can be sent; the likeliest first."""
         rng = np.random.default_rng(0)
         slot = int(self.busy.max(initial=1))
-        for number in range(max(_LEAST_ORDERS, min(ORDERS, MOST_MESSAGES // max(1, len(self.due))))):
+        for number in range(min(ORDERS, 1 + MOST_MESSAGES // max(1, len(self.due)))):
             key = self.enter if number == 2 else self.due
             if number > 2:
                 share = rng.random()

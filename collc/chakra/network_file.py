@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from math import prod
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -13,9 +12,8 @@ from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.reading import read_text
 from collc.simulation.astra_file import MAX_BYTES, read_astra_file
 from collc.ten.network import DeviceFamily, LinkKind, Network
+from collc.ten.text.cursor import MOST_LINKS
 from collc.ten.transform import product
-
-MAX_LINKS: Final = 10_000_000
 
 
 def read_network(path: Path) -> Network:
@@ -24,8 +22,8 @@ def read_network(path: Path) -> Network:
     npus = prod(dimension.npus for dimension in dimensions)
     name = " x ".join(f"{dimension.shape} of {dimension.npus}" for dimension in dimensions)
     links = sum(_link_count(d.shape, d.npus) * (npus // d.npus) for d in dimensions)
-    if links > MAX_LINKS:
-        message = f"{name} NPUs has {links} links, more than {MAX_LINKS}"
+    if links > MOST_LINKS:
+        message = f"{name} NPUs has {links} links, more than {MOST_LINKS}"
         raise SourceError(Diagnostic("X0508", message, dimensions[0].span))
     networks = [astra_network(d.shape, d.npus, astra_kind(float(d.bandwidth), float(d.latency))) for d in dimensions]
     network, *others = networks

@@ -12,6 +12,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+REDUCTION_NS: Final = 1
+"""What ASTRA-sim takes for a compute node without a duration."""
+
 VERSION: Final = "0.0.4"
 """The version of the schema that collc writes."""
 

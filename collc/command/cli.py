@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Final, NoReturn, TextIO
 
+from collc.application.file_kinds import with_other_kind
 from collc.base.diagnostics import CollcError, Diagnostic, Exit, NoSchedule, UsageError, messages_as_json
 from collc.base.exit_codes import INTERRUPTED
 from collc.base.interrupts import OutOfTime, ended_after
@@ -101,6 +102,8 @@ def _report_error(error: BaseException, words: Sequence[str], limit: int | None)
     command = words[0] if words else ""
     cause = error if partial is None else error.__cause__
     messages, code = _messages_of(cause, command, partial is not None, limit)
+    named = with_other_kind(messages, command)
+    messages, code = named, code if named is messages else int(Exit.USAGE)
     if "--json" in words:
         earlier = partial.all_diagnostics if partial is not None else ()
         results = _RESULTS.get(command)

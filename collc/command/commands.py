@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collc.application.file_kinds import titles
+from collc.application.file_kinds import titles, with_other_kind
 from collc.application.show.picture_kinds import PICTURE_KINDS
 from collc.base.diagnostics import Diagnostic, Exit, NoSchedule, SourceError, UsageError, printable
 from collc.base.tables import Table
@@ -47,7 +47,7 @@ class CompilationEnded(Exception):
     shared.FOLDER,
     shared.SCHEDULE,
     shared.DEFINITIONS,
-    option("--emit KIND", _KINDS, action="append", default=[]),
+    option("--emit KIND", _KINDS, lambda kind: kind.replace("++", "pp"), action="append", default=[]),
     option("--synthesizer, --algorithm NAME", _SYNTHESIZER),
     *shared.SYNTHESIZER_OPTIONS.values(),
     shared.CHUNKS,
@@ -102,7 +102,9 @@ def check_command(chosen: argparse.Namespace) -> Output:
     try:
         load_program(chosen.file, dict(chosen.definitions))
     except (SourceError, NoSchedule) as error:
-        return Output(dict[str, object], diagnostics=error.diagnostics, exit=error.exit)
+        messages = with_other_kind(error.diagnostics, "check")
+        code = error.exit if messages is error.diagnostics else Exit.USAGE
+        return Output(dict[str, object], diagnostics=messages, exit=code)
     return Output(dict[str, object])
 
 

@@ -254,7 +254,7 @@ def _describe_import_kinds() -> str:
     option("--name NAME", "name of the topology (default: pod)", default="pod"),
     option("--node [KIND:]FILE", "the inside of each node of a fabric"),
     option("--fabric rails|switch|[KIND:]FILE", "the network between nodes"),
-    option("--nodes HOST,...", "take these hosts of the fabric, in its order; or name the nodes"),
+    option("--nodes HOST,...", "take these hosts of the fabric, in its order, as c[01-17],login; or name the nodes"),
     option(
         "--joined-by",
         "what links the hosts of Slurm's blocks (nvlink, switch), rings and tori (nic, switch)",
@@ -292,6 +292,7 @@ def import_command(chosen: argparse.Namespace) -> Exit:
     from collc.base.atomic_files import write_file
     from collc.machines.kinds import import_kinds
     from collc.machines.reading import ImportOptions
+    from collc.source.host_lists import split_host_list
 
     words: list[str] = chosen.words
     named = bool(words) and (
@@ -302,7 +303,7 @@ def import_command(chosen: argparse.Namespace) -> Exit:
         chosen,
         files=tuple(Path(word) for word in words[named:]),
         kind=words[0] if named and words[0] != "pod" else None,
-        nodes=tuple(name.strip() for name in (chosen.nodes or "").split(",") if name.strip()),
+        nodes=tuple(name.strip() for name in split_host_list(chosen.nodes or "") if name.strip()),
     )
     text = import_machine(settings, lambda text: print(printable(text), file=sys.stderr))
     if chosen.output is None:

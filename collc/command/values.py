@@ -111,6 +111,8 @@ def nvlinks_of(text: str) -> int | str:
 
 
 def _seconds(text: str) -> float:
+    if text.endswith("min"):
+        return 60 * float(text.removesuffix("min"))
     time = quantity_in(text, Dimension.TIME)
     return float(text) if time is None else float(time / PICOSECONDS)
 
@@ -118,7 +120,7 @@ def _seconds(text: str) -> float:
 seconds_of: Final = reader(
     "a positive number of seconds is expected", lambda text: time if 0 < (time := _seconds(text)) < 1e9 else None
 )
-"""Reads a time limit in seconds, from a time as in 2s or 500ms; a number alone is seconds."""
+"""Reads a time limit in seconds, from a time as in 2s, 500ms or 5min; a number alone is seconds."""
 
 duration_of: Final = reader(
     "a time is expected, as in 3us", lambda text: time if 0 <= (time := _seconds(text)) < 1e9 else None

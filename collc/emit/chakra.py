@@ -12,14 +12,14 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import percent
-from collc.chakra.algorithm import REDUCTION_NS, Algorithm, TimeOfTraces, algorithm_of
+from collc.chakra.algorithm import Algorithm, TimeOfTraces, algorithm_of
 from collc.chakra.messages import trace_tasks
 from collc.chakra.reader import read_traces
-from collc.chakra.schema import VERSION, CollectiveType, Node, NodeType, schema
+from collc.chakra.schema import REDUCTION_NS, VERSION, CollectiveType, Node, NodeType, schema
 from collc.chakra.traces import node_name
 from collc.chakra.workload import WORKLOAD
 from collc.msccl.lowering.messages import messages_between, messages_of
-from collc.simulation.engine import simulate
+from collc.simulation.engine import MOST_SIMULATED, simulate
 from collc.simulation.message_tasks import message_routes
 from collc.simulation.routing import shortest_routes
 from collc.simulation.schedule_tasks import ChunkMoves, schedule_tasks
@@ -33,9 +33,6 @@ from collc.ten.schedule import Clock, MessageHops, RowSchedule
 
 _RECEIVES, _REDUCES, _SENDS = 0, 1, 2
 """Order of the nodes of one rank and time."""
-
-_MOST_READ_BACK: Final = 20_000
-"""Messages over switches up to which traces are simulated as they are written."""
 
 
 def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = None) -> Algorithm:
@@ -95,7 +92,7 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
             _write(folder / f"{name}.{rank}.et", nodes)
 
     def time_of_traces(algorithm: Algorithm) -> int:
-        if len(algorithm.route) > _MOST_READ_BACK:
+        if len(algorithm.route) > MOST_SIMULATED:
             return algorithm.time
         write(algorithm)
         graph = trace_tasks(read_traces(folder / name), module.network, AstraTiming.unit)

@@ -91,6 +91,7 @@ _PLANS: Final[Options] = {
     "protocol": Option("string", _MSCCL["protocol"].meaning, "Simple", choices=("Simple", "LL")),
     "placement": Option("string", _MSCCL["placement"].meaning, "out", choices=("in", "out")),
     "gpus_per_node": Option("int", "consecutive ranks that map each other's memory", least=1),
+    "same_offsets": Option("bool", "whether tensors begin at one offset in their allocations on all ranks", True),
 }
 _FILE_CHECKS: Final = ("contract", "result", "deadlock", "race")
 

@@ -30,22 +30,19 @@ LEFT, COUNT, END, GIVEN, LENIENT, HEAP = range(6)
 """Indices into `counters`: chunks still needed, transfers planned, when the last of them arrives, preconditions that
 have been applied, whether the component rule is off, entries of the heap."""
 
-SOURCE, TARGET, CLASS, LEVEL, SCOPE, FREE, CURSOR, CURSOR_OF_RULE = range(8)
+SOURCE, TARGET, CLASS, LEVEL, SCOPE, FREE, CURSOR, CURSOR_OF_RULE, LINK_ROW = range(9)
 """Columns of links. CLASS: the first class of its kind. LEVEL: by cost. SCOPE: the first word of the set `inside`
 of its target's component over cheaper links. FREE: when it becomes idle. CURSOR: what lies before it in its source's
-order is of no use to the link; CURSOR_OF_RULE: of no use by the component rule."""
-LINK_ROW = 8
+order is of no use to the link; CURSOR_OF_RULE: of no use by the component rule. LINK_ROW: their number."""
 
-BASE, LENGTH, LACKS = range(3)
-"""Columns of devices: where its chunks begin in `order`, how many it has, and how many it needs."""
-DEVICE_ROW = 3
+BASE, LENGTH, LACKS, DEVICE_ROW = range(4)
+"""Columns of devices: where its chunks begin in `order`, how many it has, and how many it needs; and their number."""
 
-CHUNK, LINK, NEXT, NEXT_FREE = range(4)
+CHUNK, LINK, NEXT, NEXT_FREE, TRANSFER_ROW = range(5)
 """Columns of transfers. NEXT, NEXT_FREE: the one behind it in its queue of arrivals, of links that become free; -1:
-none."""
-TRANSFER_ROW = 4
+none. TRANSFER_ROW: their number."""
 
-MANY = 1 << 30
+MANY = 2**31 - 1
 """More than there are devices."""
 
 

@@ -28,13 +28,10 @@ from collc.kernels.row_heap import clear_rows
 
 UNREACHABLE = 1 << 60
 
-WORK = 6
-"""`work[0]` of `plan_by_times` that takes plain Python about a microsecond."""
-
-TREE_WORK, LINK_WORK, FULL_WORK, TRANSFER_WORK = 2, 2, 8, 16
-"""Work for a device from which a search begins, a link whose free time is looked up, a switch whose slots are looked
-up, and a planned transfer; every device that a search visits, every link out of it and every departure that is compared
-is 1.
+WORK = 4
+"""`work[0]` of `plan_by_times` that takes plain Python about a microsecond: 1 for each device from which a search
+begins or that it visits, each link out of it, each look-up of a free time or of slots, each departure that is compared,
+and each planned transfer.
 """
 
 
@@ -139,7 +136,7 @@ def plan_by_times(
                     scratch.avoided[found] = targets
                     scratch.not_before[found] = later
             hops = _trace_path(condition, size, target, network, links, scratch)
-            work[0] += TRANSFER_WORK * hops
+            work[0] += hops
             if not has_room(links, buffers, planned, hops, scratch.arrival[target]):
                 links, buffers, planned = with_room(links, buffers, planned, hops, scratch.arrival[target])
             count, departures = _book(
@@ -164,7 +161,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
     ) = scratch  # fmt: skip
     left, length, total = to[size][row_of[target]], busy[size], totals[size]
     _clear(heap)
-    entries, nearest, spent = 0, UNREACHABLE, TREE_WORK * (count + 1)
+    entries, nearest, spent = 0, UNREACHABLE, count + 1
     for i in range(count):
         device = tree[i]
         searched[device] = search
@@ -194,7 +191,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
             arrival = time + total[link]
             if arrival + there >= best or (searched[head] == search and arrival >= arrivals[head]):
                 continue
-            earliest, spent = time, spent + LINK_WORK
+            earliest, spent = time, spent + 1
             if head >= npus:
                 if avoided[head] == targets:
                     earliest = max(earliest, not_before[head] - total[link])
@@ -206,7 +203,7 @@ def _search(  # noqa: C901, PLR0912, PLR0915 - one loop, since in plain Python e
                 if visitor[device] == condition and not multicast[switch]:
                     start = _between_departures(links, link, start, length[link], departure[device], scratch, work)
                 if slots[switch] >= 0:
-                    spent += FULL_WORK
+                    spent += 1
                     until = _full_until(condition, device, start, length, total, link, network, links, buffers, scratch)
                     if until >= 0:
                         full = min(full, until)

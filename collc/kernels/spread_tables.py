@@ -23,8 +23,7 @@ from collc.ten.arrays import Int64Array
 Memory = MutableSequence[int]
 Events = list[tuple[int, int]]
 
-COUNTERS = 8
-MISSING, NEEDED, PLANNED, END, WORK, EVENTS, NODES, BEGUN = range(COUNTERS)
+MISSING, NEEDED, PLANNED, END, WORK, EVENTS, NODES, BEGUN = COUNTERS = range(8)
 """The first cells of `memory`: chunks that devices must still get; chunks that they need, with those that they may
 relay; transfers planned; the last arrival; work done; events between two calls; nodes in use; whether it has begun."""
 

@@ -210,3 +210,34 @@ def _augment(
         source = came_by[source]
     matched[source] = target
     return True
+
+
+def start_each_early(
+    generator: Sequence[int],
+    place: Sequence[int],
+    target: Sequence[int],
+    first: Sequence[int],
+    busy: Sequence[int],
+    total: Sequence[int],
+    there: MutableSequence[int],
+    start: MutableSequence[int],
+) -> int:
+    """Fill `start` with the earliest times at which transfers can follow one another; return when the last arrives.
+
+    generator, place, target: of each transfer, its link, and the numbers of its chunk where it is and where it goes;
+    transfers first[k] .. first[k + 1] - 1 start together. busy, total: of each generator. there: since when each number
+    is there; zeros at first.
+    """
+    free = [0] * len(busy)
+    end = 0
+    for group in range(len(first) - 1):
+        link = generator[first[group]]
+        now = free[link]
+        for row in range(first[group], first[group + 1]):
+            now = max(now, there[place[row]])
+        free[link] = now + busy[link]
+        end = max(end, now + total[link])
+        for row in range(first[group], first[group + 1]):
+            there[target[row]] = now + total[link]
+            start[row] = now
+    return end

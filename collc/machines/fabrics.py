@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -45,7 +45,8 @@ class Fabric:
     """Switches by name, cables between them (both directions; bytes per second, None if unknown), attachments.
 
     ordered: whether the order of hosts and switches is that of their places. assumed_cables: whether no file says the
-    cables between switches and their bandwidth. assumed: what else is, as a sentence.
+    cables between switches and their bandwidth. assumed: what else is, as a sentence. unnamed: hosts that stand for a
+    port each, since no file names them.
     """
 
     switches: tuple[str, ...]
@@ -55,12 +56,43 @@ class Fabric:
     ordered: bool = False
     assumed_cables: bool = False
     assumed: str = ""
+    unnamed: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> list[str]:
         """The names of the attached hosts, in the order of the file or with their numbers in ascending order."""
         names = list(dict.fromkeys(one.host for one in self.attachments))
         return names if self.ordered else sorted(names, key=natural)
+
+
+def part_of_fabric(fabric: Fabric, hosts: Collection[str]) -> Fabric:
+    """The fabric with these of its hosts, and of its switches those on the shortest paths between them."""
+    kept = tuple(attachment for attachment in fabric.attachments if attachment.host in hosts)
+    beside: dict[str, list[str]] = defaultdict(list)
+    for a, b, _ in fabric.cables:
+        beside[a].append(b)
+        beside[b].append(a)
+    leaves = list(dict.fromkeys(attachment.switch for attachment in kept))
+    used = set(leaves)
+    for leaf in leaves:
+        distance = {leaf: 0}
+        queue = [leaf]
+        for name in queue:
+            for other in beside[name]:
+                if other not in distance:
+                    distance[other] = distance[name] + 1
+                    queue.append(other)
+        back = [other for other in leaves if other in distance]
+        seen = set(back)
+        for name in back:
+            nearer = [other for other in beside[name] if distance[other] < distance[name] and other not in seen]
+            seen.update(nearer)
+            back += nearer
+        used |= seen
+    cables = tuple(cable for cable in fabric.cables if cable[0] in used and cable[1] in used)
+    return replace(
+        fabric, switches=tuple(name for name in fabric.switches if name in used), cables=cables, attachments=kept
+    )
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -116,8 +148,15 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         for lost, lacking in ((lost, sorted(hosts, key=natural)) for lost, hosts in idle.items())
     ]
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *fabric.dropped, *without])
+    unnamed = [host for host in fabric.unnamed if host in by_host]
+    said = f"each port that only the driver named is a host: {first_names(unnamed)}" if unnamed else ""
     return Machine(
-        tuple(kinds.found.values()), nodes, families, merge_wires(wires), dropped=tuple(dropped), assumed=fabric.assumed
+        tuple(kinds.found.values()),
+        nodes,
+        families,
+        merge_wires(wires),
+        dropped=tuple(dropped),
+        assumed="; ".join(text for text in (fabric.assumed, said) if text),
     )
 
 
@@ -137,7 +176,9 @@ def _match_ports(host: str, ports: Sequence[Port], attachments: Sequence[Attachm
         cables, nics = plural(len(attachments), "cable"), plural(len(ports), "NIC")
         message = f"host {host} has {cables} to the fabric, its node has {nics}"
         names = ", ".join(one.port for one in attachments[:8] if one.port)
-        hint = f"the file calls the ports of the host {names}; name the same NICs inside the node"
+        hint = (
+            f"the file calls the ports of the host {names}; name the same NICs inside the node, or choose with --nodes"
+        )
         raise flaw(message, hint=hint if names else "which NIC is on which switch is clear only if they are as many")
     ordered = sorted(attachments, key=lambda one: natural(one.port))
     return list(zip(ports, ordered, strict=True))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from collc.base.reading import read_text
+from collc.base.resources import standard_library
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
 from collc.machines.reading import GIGA, MICROSECOND, ImportOptions, flaw
+from collc.source.parsing.expressions import QuantityLiteral
+from collc.source.parsing.parse import parse
+from collc.source.parsing.syntax import Let
 
 Hop = tuple[str, Fraction]
 """The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
@@ -35,17 +41,29 @@ MODELS: Final = {"p100": 60, "v100": 70, "a100": 80, "a40": 86, "h100": 90, "h20
 """Compute capability ("sm") of each model, by which NCCL tells models apart."""
 
 
+@cache
+def link_rates() -> Mapping[str, Fraction]:
+    """Bytes per second of one link between two GPUs in one direction, by the names of `std.links`."""
+    statements = parse(read_text(standard_library()["links"])).statements
+    lets = [node for node in statements if isinstance(node, Let) and isinstance(node.value, QuantityLiteral)]
+    return {node.name.name: node.value.value for node in lets if isinstance(node.value, QuantityLiteral)}
+
+
 def nvlink_rate(sm: int) -> Fraction:
-    """Bytes per second of one NVLink in one direction, as NCCL counts (graph/topo.h, 2026): the vendor's rate less the
-    overhead of the protocol.
+    """Bytes per second of one NVLink in one direction, as NCCL counts. sm: compute capability of the GPU."""
+    rates = {int(name[9:]): rate for name, rate in link_rates().items() if name.startswith("nvlink_sm")}
+    return rates[max(least for least in rates if least <= sm)]
+
+
+def xgmi_rate(gcn: str) -> Fraction:
+    """Bytes per second of one XGMI link in one direction, as RCCL counts.
+
+    gcn: the architecture as in a dump of RCCL: gfx942:sramecc+:xnack-, or its old number, of which only that of gfx90a
+    differs from the name.
     """
-    if sm >= 100:
-        return Fraction(401, 10) * GIGA
-    if sm >= 90:
-        return Fraction(206, 10) * GIGA
-    if sm >= 70:
-        return Fraction(12 if sm == 86 else 20) * GIGA
-    return Fraction(18 if sm >= 60 else 20) * GIGA
+    name = "gfx90a" if gcn == "910" else f"gfx{gcn.removeprefix('gfx')}"
+    rates = {stem[5:]: rate for stem, rate in link_rates().items() if stem.startswith("xgmi_")}
+    return rates[max((stem for stem in rates if name.startswith(stem)), key=len, default="gfx9")]
 
 
 def links_of(sm: int) -> int:
@@ -69,19 +87,29 @@ CUBE_MESH: Final = (
 _NAMES: Final = {"nvlink": "NVLinks", "xgmi": "XGMI links"}
 
 
+class Peer(NamedTuple):
+    """Links to another GPU. label: of that GPU. links: their number. shares: into how many each of them is divided."""
+
+    label: str
+    links: int
+    shares: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class HostGpu:
-    """A GPU. path: hops up to the CPU. switch_links: NVLinks to switches. peers: NVLinks to other GPUs, by label.
+    """A GPU, or a partition of one. path: hops up to the CPU. switch_links: NVLinks to switches. peers: to other GPUs.
 
-    host_links: (CPU, bytes per second) of links other than PCIe. nvlink: bytes per second of one NVLink.
+    host_links: (CPU, bytes per second) of links other than PCIe. nvlink: bytes per second of one NVLink. partitions:
+    the labels of the other partitions of the GPU.
     """
 
     label: str
     path: tuple[Hop, ...]
     nvlink: Fraction
     switch_links: int = 0
-    peers: tuple[tuple[str, int], ...] = ()
+    peers: tuple[Peer, ...] = ()
     host_links: tuple[Hop, ...] = ()
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +201,7 @@ def with_mesh(gpus: Sequence[HostGpu]) -> list[HostGpu]:
     if len(gpus) != len(CUBE_MESH):
         raise flaw(f"--nvlink dgx1 is for a node of {len(CUBE_MESH)} GPUs, and this one has {len(gpus)}")
     return [
-        replace(gpu, peers=tuple((gpus[at].label, count) for at, count in enumerate(row) if count))
+        replace(gpu, peers=tuple(Peer(gpus[at].label, count) for at, count in enumerate(row) if count))
         for gpu, row in zip(gpus, CUBE_MESH, strict=True)
     ]
 
@@ -185,7 +213,7 @@ def inside_of(host: Host, kinds: Kinds, *, with_ports: bool) -> Inside:
     keep = has_pcie and (kinds.options.pcie if kinds.options.pcie is not None else not joined)
     unused: list[str] = []
     dropped: list[str] = []
-    unseen = sorted({peer for gpu in host.gpus for peer, _ in gpu.peers} - {gpu.label for gpu in host.gpus})
+    unseen = sorted({peer.label for gpu in host.gpus for peer in gpu.peers} - {gpu.label for gpu in host.gpus})
     if unseen:
         dropped.append(f"NVLinks to GPUs that are not in the file: {', '.join(unseen)}")
     families = [Family("gpu", len(host.gpus), False, tuple(gpu.label for gpu in host.gpus))]
@@ -222,12 +250,18 @@ def _nvlinks(host: Host, kinds: Kinds) -> tuple[list[Wire], bool]:
             kind = kinds.name(host.link, gpu.nvlink, said, SWITCH_LATENCY, times=gpu.switch_links)
             wires.append(Wire(Device(-1, "gpu", at), Device(-1, "nvswitch", 0), kind))
             edges.append((at, len(host.gpus)))
-        for peer, count in gpu.peers:
-            if peer in number and peer != gpu.label:
+        for peer in gpu.peers:
+            if peer.label in number and peer.label != gpu.label:
                 said = f"one link between two GPUs, {host.rate_source}"
-                kind = kinds.name(host.link, gpu.nvlink, said, NVLINK_LATENCY)
-                wires.append(Wire(Device(-1, "gpu", at), Device(-1, "gpu", number[peer]), kind, count, both=False))
-                edges.append((at, number[peer]))
+                kind = kinds.name(host.link, gpu.nvlink / peer.shares, said, NVLINK_LATENCY)
+                other = Device(-1, "gpu", number[peer.label])
+                wires.append(Wire(Device(-1, "gpu", at), other, kind, peer.links, both=False))
+                edges.append((at, number[peer.label]))
+        for label in gpu.partitions:
+            said = "between two partitions of a GPU, as NCCL counts"
+            kind = kinds.name("partition_link", link_rates()["gpu_partitions"], said, NVLINK_LATENCY)
+            wires.append(Wire(Device(-1, "gpu", at), Device(-1, "gpu", number[label]), kind, both=False))
+            edges.append((at, number[label]))
     label = weakly_connected(Digraph(len(host.gpus) + 1, *np.array(edges, np.int32).reshape(-1, 2).T))
     return wires, len(np.unique(label[:-1])) == 1
 

@@ -23,22 +23,22 @@ from collc.machines.reading import ImportOptions, flaw
 
 Description = Hosts | Fabric | HostGroups | Machine | str
 """What a file describes: the inside of nodes, a fabric between nodes, or a network. A text is an expression of the
-language for the network."""
+language for the network, or the model of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportKind:
     """A kind of file that `collc import` reads.
 
-    describes: the inside of nodes (`read` returns Hosts), the fabric between them (a Fabric or HostGroups), or one
-    network (a Machine or text). file, contains, options: for the table of docs/machines.md: where the file comes from,
-    what it says, and which options say the rest. xml, json, text: a pattern that only files of this kind contain, for
-    each syntax that they have. White space in `text` is possessive and within a line, since each line of a file of
-    nothing else would be searched to its end.
+    describes: the inside of nodes (`read` returns Hosts), the fabric between them (a Fabric or HostGroups), one
+    network (a Machine or text), or the model of the GPUs of other files (text). file, contains, options: for the table
+    of docs/machines.md: where the file comes from, what it says, and which options say the rest. xml, json, text: a
+    pattern that only files of this kind contain, for each syntax that they have. White space in `text` is possessive
+    and within a line, since each line of a file of nothing else would be searched to its end.
     """
 
     name: str
-    describes: Literal["node", "fabric", "network"]
+    describes: Literal["node", "fabric", "network", "model"]
     read: Callable[[SourceFile, ImportOptions], Description]
     file: str
     contains: str

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from collc.base.disjoint_sets import DisjointSets
 from collc.machines.reading import MICROSECOND, ImportOptions, check_devices, flaw
+from collc.source.host_lists import compressed_hosts
 
 
 class Device(NamedTuple):
@@ -137,6 +140,28 @@ def with_domains(machine: Machine) -> Machine:
         nodes.append(replace(node, families=families, wires=tuple(own)))
     families = (Family(_NVSWITCH, len(names), True, tuple(names)), *machine.families)
     return replace(machine, nodes=tuple(nodes), families=families, wires=merge_wires(wires))
+
+
+def unjoined_parts(machine: Machine) -> str:
+    """A sentence that names NPUs that no path joins to the first one; "" if there is none."""
+    families = [(-1, "", family) for family in machine.families]
+    families += [(at, node.label, family) for at, node in enumerate(machine.nodes) for family in node.families]
+    parts = DisjointSets[Device]()
+    wires = [(-1, machine.wires), *((at, node.wires) for at, node in enumerate(machine.nodes))]
+    for at, inside in wires:
+        for wire in inside:
+            ends = (end if end.node >= 0 else end._replace(node=at) for end in (wire.source, wire.target))
+            parts.join(*ends)
+    roots: dict[Device, list[str]] = defaultdict(list)
+    for at, host, family in families:
+        for number in range(0 if family.is_switch else family.count):
+            label = family.labels[number] if family.labels else f"{family.name}[{number}]"
+            roots[parts.root(Device(at, family.name, number))].append(host or label)
+    if len(roots) < 2:
+        return ""
+    _, *others = roots.values()
+    lost = first_names(compressed_hosts(list(dict.fromkeys(name for names in others for name in names))))
+    return f"no path joins all NPUs: the machine has {len(roots)} parts, and not in the first one are {lost}"
 
 
 # Graphs: files that list NPUs, switches and edges with their rates

@@ -238,10 +238,7 @@ MOST_LOOPS: Final = 4
 """Loops into which the links of one kind between two families are split, if they are few."""
 
 MOST_TRIED: Final = 64
-"""Pairs of a step and a size up to which dimensions of a torus are looked for in any case."""
-
-MOST_PLACES: Final = 5_000_000
-"""Places times such pairs up to which they are looked for if there are more pairs."""
+"""Pairs of a step and a size up to which dimensions of a torus are looked for."""
 
 FEWEST_LINKS: Final = 8
 """Links that each loop stands for on average, if there are more loops; else links are listed."""
@@ -321,8 +318,7 @@ def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
         return None
     count = max(max(edge) for edge in edges) + 1
     ups, downs = {b - a for a, b in edges if b > a}, {b - a for a, b in edges if b < a}
-    tried = len(ups) * (len(downs) + 1)
-    if tried > MOST_TRIED and tried * count > MOST_PLACES:
+    if len(ups) * (len(downs) + 1) > MOST_TRIED:
         return None
     names = _names(tail, NAMES[1:])
     ranges, rest = (("i", f"0..{count}"), *_ranges(tail, names)), _expressions(tail, names)

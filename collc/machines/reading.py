@@ -167,6 +167,12 @@ def check_devices(count: int) -> None:
         raise size_error(f"{count:,} devices exceed the limit of {MAX_DEVICES:,}")
 
 
+def check_links(count: int) -> None:
+    """Raise SourceError X0603 for more than MAX_ELEMENTS links."""
+    if count > MAX_ELEMENTS:
+        raise size_error(f"{count:,} links exceed the limit of {MAX_ELEMENTS:,}")
+
+
 def load_json(source: SourceFile) -> Any:  # noqa: ANN401
     """The value of a JSON file. Raises SourceError X0601 with the line."""
     try:

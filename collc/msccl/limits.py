@@ -34,7 +34,7 @@ PLAN_OPERATIONS: Final = 64
 PLAN_CHANNELS: Final = 16
 """Channels of a threadblock, and remote buffers that it writes."""
 PLAN_SEMAPHORES: Final = 16
-"""Semaphores of a GPU, and of an operation."""
+"""Semaphores of an operation."""
 OPERATION_CHANNELS: Final = 8
 """Channels of an operation, and buffers on each side of it."""
 PLAN_PORTS: Final = 1024
@@ -43,6 +43,8 @@ PLAN_REGIONS: Final = 512
 """Regions of memory that the proxy of a GPU knows: it numbers them with 9 bits."""
 INFINIBAND_DEVICES: Final = 8
 """InfiniBand devices per node that the runtime knows by name; a rank takes the one of its number in the node."""
+PLAN_PACKETS: Final = 2 << 20
+"""Bytes of the largest message of a plan of packets, unless they are given: as in the plans of MSCCL++."""
 PLAN_STARTS: Final = 2**31 - 1
 """The largest least size of a plan in bytes: its reader keeps it in 31 bits."""
 PLAN_END: Final = 2**32 - 2**22

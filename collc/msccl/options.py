@@ -54,7 +54,8 @@ class MscclOptions:
     placement: None: every one in which the program is right. custom: whether all runs are in one file, as the
     collective `custom` (`coll: "custom"`); else each run has a file. gpus_per_node: of plans, how many consecutive
     ranks map each other's memory; None: those that fast links join (`digraph.parts_of`). best_known: whether sizes
-    are to be those for which the schedule is the best known (`sizes: auto`).
+    are to be those for which the schedule is the best known (`sizes: auto`). same_offsets: of plans, whether tensors
+    begin at one offset in their allocations on all ranks.
     """
 
     instances: int = 1
@@ -66,6 +67,7 @@ class MscclOptions:
     custom: bool = False
     gpus_per_node: int | None = None
     best_known: bool = False
+    same_offsets: bool = True
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {

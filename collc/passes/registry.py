@@ -19,7 +19,7 @@ from collc.base.options import Option, Options
 from collc.base.wording import did_you_mean, phrase
 from collc.passes.synthesizers import SEARCH, SYNTHESIZERS, pass_options, searching_synthesizers
 from collc.synthesis.auto.record import IntOptions, PhasePlanner
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, check_transfer_count
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.limited import Ports
@@ -100,6 +100,8 @@ class Synthesize:
 
             solved = solve(module, lambda task: planner.plan(task, effort))
         else:
+            if self.name not in ("auto", "symmetric"):  # these may need no list
+                check_transfer_count(module.demand)
             solved = planner.plan(module, effort, self.options)
         if synthesizer.chooses_others:
             return solved

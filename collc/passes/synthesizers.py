@@ -67,13 +67,13 @@ def _auto() -> ModulePlanner:
 def _tacos() -> PhasePlanner:
     from collc.synthesis.tacos import tacos
 
-    return PhasePlanner(tacos, lambda problem: not problem.has_switches, takes_bound=True)
+    return PhasePlanner(tacos, takes_bound=True)
 
 
 def _pccl() -> PhasePlanner:
     from collc.synthesis.pccl import pccl
 
-    return PhasePlanner(pccl, lambda _: True, takes_bound=True)
+    return PhasePlanner(pccl, takes_bound=True)
 
 
 def _exact() -> ModulePlanner:
@@ -86,59 +86,50 @@ def _exact() -> ModulePlanner:
 def _symmetric() -> ModulePlanner:
     from collc.synthesis.symmetric import symmetric_module
 
-    return ModulePlanner(
-        lambda module, effort, _: symmetric_module(module, effort), lambda problem: problem.is_symmetric
-    )
+    return ModulePlanner(lambda module, effort, _: symmetric_module(module, effort))
 
 
 def _overlap_planner() -> ModulePlanner:
     from collc.synthesis.overlapped import overlap
 
-    return ModulePlanner(
-        lambda module, effort, _: overlap(module, effort), lambda problem: problem.reduces and not problem.has_switches
-    )
+    return ModulePlanner(lambda module, effort, _: overlap(module, effort))
 
 
 def _exchange() -> ModulePlanner:
-    from collc.synthesis.auto.kinds import exchange_applies
     from collc.synthesis.exchange import exchange
     from collc.synthesis.tacos import tacos
 
-    return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), exchange_applies, takes_bound=True)
+    return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), takes_bound=True)
 
 
 def _one_shot() -> ModulePlanner:
-    from collc.synthesis.auto.kinds import one_shot_applies
     from collc.synthesis.one_shot import one_shot
 
-    return ModulePlanner(lambda module, effort, _: one_shot(module, effort), one_shot_applies)
+    return ModulePlanner(lambda module, effort, _: one_shot(module, effort))
 
 
 def _hierarchical() -> PhasePlanner:
-    from collc.synthesis.auto.kinds import dimensions_apply
     from collc.synthesis.by_dimension.orders import hierarchical
 
-    return PhasePlanner(hierarchical, dimensions_apply)
+    return PhasePlanner(hierarchical)
 
 
 def _themis() -> PhasePlanner:
-    from collc.synthesis.auto.kinds import dimensions_apply
     from collc.synthesis.by_dimension.orders import themis
 
-    return PhasePlanner(themis, dimensions_apply)
+    return PhasePlanner(themis)
 
 
 def _swarm() -> PhasePlanner:
     from collc.synthesis.swarm import swarm
 
-    return PhasePlanner(swarm, lambda _: True, takes_bound=True)
+    return PhasePlanner(swarm, takes_bound=True)
 
 
 def _forest() -> ModulePlanner:
-    from collc.synthesis.auto.kinds import forest_applies
     from collc.synthesis.forest import plan_forest
 
-    return ModulePlanner(lambda module, effort, _: plan_forest(module, effort), forest_applies)
+    return ModulePlanner(lambda module, effort, _: plan_forest(module, effort))
 
 
 _RECORDS: Final = (
@@ -148,8 +139,9 @@ _RECORDS: Final = (
         "demands that many NPUs share (All-Gather, Reduce-Scatter, All-Reduce, ...); no switches",
         COMMON,
         _tacos,
+        applies=lambda problem: not problem.has_switches,
     ),
-    Synthesizer("pccl", "everything, including switches and groups", COMMON, _pccl),
+    Synthesizer("pccl", "everything, including switches and groups", COMMON, _pccl, applies=lambda _: True),
     Synthesizer("exact", "small demands", EXACT, _exact, is_optimal=True),
     Synthesizer(
         "symmetric",
@@ -157,38 +149,44 @@ _RECORDS: Final = (
         "products of them, and on clusters: equal nodes on switches, rails, pods, fat trees",
         COMMON,
         _symmetric,
+        applies=lambda problem: problem.is_symmetric,
     ),
     Synthesizer(
         "overlapped",
         "reductions, also of groups and with copies beside them; no switches",
         COMMON,
         _overlap_planner,
+        applies=lambda problem: problem.reduces and not problem.has_switches,
     ),
     Synthesizer(
         "exchange",
         "sums that all contributors get (All-Reduce), also of groups; no switches",
         COMMON,
         _exchange,
+        applies=lambda problem: problem.shares_sums and not problem.has_switches,
     ),
     Synthesizer(
         "one_shot",
         "sums that all contributors get (All-Reduce), also of groups and with switches; for small buffers",
         COMMON,
         _one_shot,
+        applies=lambda problem: problem.is_one_shot,
     ),
     Synthesizer(
         "hierarchical",
         "standard collectives over all NPUs of a network with dimensions",
         COMMON,
         _hierarchical,
+        applies=lambda problem: problem.has_dimensions,
     ),
-    Synthesizer("themis", "as 'hierarchical'", COMMON, _themis),
+    Synthesizer("themis", "as 'hierarchical'", COMMON, _themis, applies=lambda problem: problem.has_dimensions),
     Synthesizer(
         "swarm",
         "chunks that few NPUs hold and many need (broadcast, multicast, reduce), and other demands with many "
         "destinations; also with switches",
         COMMON,
         _swarm,
+        applies=lambda _: True,
     ),
     Synthesizer(
         "forest",
@@ -196,6 +194,7 @@ _RECORDS: Final = (
         "many chunks and 'link_model: \"pipelined\"'",
         COMMON,
         _forest,
+        applies=lambda problem: problem.is_gathered,
     ),
     Synthesizer("fixed", "runs with 'using'", LINK_MODEL),
 )

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.wording import did_you_mean, phrase
+from collc.ten.text.cursor import MOST_DEVICES
 
 SHAPES: Final = ("Ring", "FullyConnected", "Switch")
 """Names of topologies in a network file."""
@@ -16,7 +17,6 @@ SHAPES: Final = ("Ring", "FullyConnected", "Switch")
 MAX_BYTES: Final = 16 << 10
 """PyYAML takes quadratic time for nested lists."""
 
-MAX_NPUS: Final = 10_000_000
 MAX_RATE: Final = 1e9
 """GiB/s, and nanoseconds."""
 
@@ -101,8 +101,8 @@ def _dimension(source: SourceFile, *nodes: Any) -> AstraDimension:  # noqa: ANN4
         hint = did_you_mean(shape, SHAPES, f"there are {phrase(SHAPES)}")
         raise _file_error(f"there is no topology '{shape[:80]}'", spans[0], hint)
     count = int(npus) if npus.isascii() and npus.isdigit() and len(npus) < 10 else -1
-    if not 2 <= count <= MAX_NPUS:
-        message = f"'npus_count' is a whole number from 2 to {MAX_NPUS}, not '{npus[:80]}'"
+    if not 2 <= count <= MOST_DEVICES:
+        message = f"'npus_count' is a whole number from 2 to {MOST_DEVICES}, not '{npus[:80]}'"
         raise _file_error(message, spans[1])
     values: list[Fraction] = []
     for name, text, span in zip(_KEYS[2:], rates, spans[2:], strict=True):

@@ -22,6 +22,9 @@ from collc.simulation.timing import Timing
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 
+MOST_SIMULATED: Final = 20_000
+"""Messages of a schedule up to which its files are simulated when they are written."""
+
 EVENT_TIME: Final = 1.5
 """Microseconds of plain Python for a task or hop."""
 

@@ -10,6 +10,11 @@ from math import prod
 from collc.source.limits import MAX_HOST_LETTERS
 
 
+def split_host_list(text: str) -> list[str]:
+    """The lists between the commas outside of brackets."""
+    return re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text)
+
+
 def expanded_hosts(text: str, most: int) -> list[str]:
     """The names of a host list without commas outside of brackets.
 

@@ -17,15 +17,12 @@ import numpy as np
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.synthesis.endpoint_lists import PortList, PortTransfers
 from collc.synthesis.reductions.compose import join
-from collc.synthesis.retiming import chunk_waits_of, earliest_starts, in_turn
+from collc.synthesis.retiming import MOST_TRANSFERS, chunk_waits_of, earliest_starts, in_turn
 from collc.ten.limited import Ports, shared_links, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
 from collc.ten.transform import unwound
-
-MOST_TRANSFERS: Final = 400_000
-"""Transfers up to which a schedule is retimed: 50 us each in plain Python."""
 
 LISTS: Final = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
 """(transfers, list schedules with different seeds that are tried up to this number of transfers)."""

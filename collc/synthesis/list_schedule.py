@@ -19,11 +19,11 @@ from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.synthesis.timeline import Timeline, interval_table
 from collc.ten.arrays import Int32Array, Int64Array
 
-TASK_TIME = 30
-"""Microseconds of plain Python for a task, with all turns."""
-
 TURNS = 4
 """Schedules backwards and forwards again, at most."""
+
+ALL_TURNS = 1 + 2 * TURNS
+"""Schedules in all, with the first one."""
 
 LONG = 1_000_000
 """Tasks from which there is one such turn only."""
@@ -92,9 +92,9 @@ def best_starts(
     The first schedule serves tasks in the order of their numbers. turns: schedules backwards and forwards again,
     at most; at most one of many tasks. effort: counts the work, and may stop it.
     """
-    plain_work, work = TASK_TIME * len(tasks), TASK_WORK * len(tasks)
-    compile_it = runs_compiled(list_schedule, plain_work)
-    if is_long(plain_work):
+    work = TASK_WORK * len(tasks)
+    compile_it = runs_compiled(list_schedule, ALL_TURNS * work)
+    if is_long(ALL_TURNS * work):
         effort.work.add_compiler()
         work //= COMPILED_TIMES
     loads = np.zeros(tasks.links + 1, np.int64)  # the last is that of tasks without a link

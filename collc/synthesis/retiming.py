@@ -20,8 +20,8 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
-MOST_TRANSFERS: Final = 200_000
-"""Transfers up to which starts are recomputed; larger schedules keep their starts."""
+MOST_TRANSFERS: Final = 400_000
+"""Transfers up to which starts are recomputed: 50 us each in plain Python."""
 
 ROUNDS: Final = 20
 """Rounds of the relaxation of starts, after which a schedule keeps its starts."""

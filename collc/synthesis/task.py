@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Protocol
 
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Standard
@@ -36,6 +37,21 @@ class Task:
     reserved: Transfers | None = None
     inverted: bool = False
     relays: bool = False
+
+
+MAX_TRANSFERS: Final = 5_000_000_000
+"""Transfers that a schedule may have if they are listed."""
+
+
+def check_transfer_count(demand: Demand) -> None:
+    """Raise SourceError S0203 if every schedule of a demand has more transfers than can be listed."""
+    least = demand.least_transfers
+    if least > MAX_TRANSFERS:
+        message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
+        hint = (
+            "use 'symmetric' on a network whose NPUs are all alike, which lists no transfers; or fewer NPUs or chunks"
+        )
+        raise SourceError(Diagnostic("S0203", message, hint=hint))
 
 
 COMPILED_TIMES: Final = 6

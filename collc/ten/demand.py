@@ -187,6 +187,15 @@ class Demand:
         """The collective of the standard library that this is; None for a custom one, and for several runs."""
         return self.runs[0].standard if len(self.runs) == 1 else None
 
+    @property
+    def least_transfers(self) -> int:
+        """The least number of transfers of a schedule, by the conditions of standard collectives."""
+        least = 0
+        for run in self.runs:
+            to_all = run.standard is not None and run.standard.shape.phases > 0
+            least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
+        return least
+
     @cached_property
     def first_chunk(self) -> Int64Array:
         """int64[runs + 1]: the number of the first chunk of each run, then the number of all chunks."""
@@ -202,9 +211,7 @@ class Demand:
     @cached_property
     def chunks(self) -> ChunkTable:
         """The chunks of all runs in one table, with all families and sets renumbered."""
-        if len(self.tables) == 1:
-            return self.tables[0]
-        return _join_tables(self.tables)
+        return join_tables(self.tables)
 
     def run_of(self, chunk: int) -> int:
         """The run that a chunk belongs to."""
@@ -218,7 +225,10 @@ class Demand:
         return f"{self.run_of(chunk)}:{family.name}" + (f"[{index}]" if family.rank else "")
 
 
-def _join_tables(tables: tuple[ChunkTable, ...]) -> ChunkTable:
+def join_tables(tables: tuple[ChunkTable, ...]) -> ChunkTable:
+    """One table of all chunks, with families and sets renumbered; a single table as it is."""
+    if len(tables) == 1:
+        return tables[0]
     width = max((t.index.shape[1] for t in tables), default=0)
     set_base = np.cumsum([0, *(len(t.sets) for t in tables)])
     family_base = np.cumsum([0, *(len(t.families) for t in tables)])

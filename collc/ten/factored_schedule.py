@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Schedule, Transfers, require_memory_of
+
+MOST_NUMBERED: Final = 2**31
+"""Chunks up to which all can have numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,9 +227,10 @@ class ChunkNumbers:
 class FactoredSchedule(Schedule):
     """Transfers of the chunks of representative NPUs; each translation of one moves its NPUs, its chunk and its link.
 
-    rows: the transfers of representatives, none of which relays what its sender keeps apart. turn: int64[rows],
-    picoseconds; if several translations of a transfer use the same link, they follow each other on it at this
-    distance, in the order of `Translations.phases`. numbers: of the chunks.
+    rows: the transfers of representatives, none of which relays what its sender keeps apart. Their chunks are numbered
+    among those of representatives, by orbit, rank of the NPU that a block is for (All-to-All) and part.
+    turn: int64[rows], picoseconds; if several translations of a transfer use the same link, they follow each other on
+    it at this distance, in the order of `Translations.phases`. numbers: of the chunks.
     """
 
     model: LinkModel
@@ -235,6 +241,11 @@ class FactoredSchedule(Schedule):
 
     def __len__(self) -> int:
         return len(self.rows) * self.translations.count
+
+    @property
+    def row_count(self) -> int:
+        """See Schedule."""
+        return len(self.rows)
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -255,8 +266,26 @@ class FactoredSchedule(Schedule):
         total = network.occupancy(np.array([chunk_size(demand)], np.int64))[:, 0] + network.latencies
         return int((self.last_start + total[network.kind[self.rows.link]]).max())
 
+    @property
+    def representative_chunks(self) -> int:
+        """The chunks of representatives."""
+        return len(self.translations.orbits) * self._chunks_of_one
+
+    @property
+    def _chunks_of_one(self) -> int:
+        """The chunks of one representative."""
+        return (self.numbers.members if self.numbers.pairs else 1) * self.numbers.parts
+
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
-        """See Schedule. If translations take turns, there is one block."""
+        """See Schedule. If translations take turns, there is one block.
+
+        Raises SourceError S0203 if there are more chunks than 32 bits number.
+        """
+        count = self.representative_chunks * self.translations.count
+        if count > MOST_NUMBERED:
+            message = f"the transfers of {count:,} chunks cannot be listed: the limit is {MOST_NUMBERED:,} chunks"
+            hint = "leave out what needs a list of all transfers, such as files"
+            raise SourceError(Diagnostic("S0203", message, hint=hint))
         per = len(self.rows) if bool(self.turn.any()) else max(1, rows // self.translations.count)
         low = 0
         start = self.rows.start
@@ -291,13 +320,13 @@ class FactoredSchedule(Schedule):
         return Transfers.of(chunk.reshape(-1), link.reshape(-1), start.reshape(-1), reduce)
 
     def _chunk_images(self, chunk: int) -> Int32Array:
-        """int32[count]: the chunk to which each element takes a chunk; a number that is no chunk stays."""
-        ranks, numbers = len(self.numbers.rank), self.numbers
-        if not 0 <= chunk < ranks ** (1 + numbers.pairs) * numbers.parts:
-            return np.full(self.translations.count, chunk, np.int32)
-        block, part = divmod(chunk, numbers.parts)
-        first, second = divmod(block, ranks) if numbers.pairs else (block, -1)
-        return numbers.number(self._npus(first), self._npus(second) if second >= 0 else None, part)
+        """int32[count]: the chunk to which each element takes one of a representative; -1 if there is none."""
+        orbit, rest = divmod(chunk, self._chunks_of_one)
+        if not 0 <= orbit < len(self.translations.orbits):
+            return np.full(self.translations.count, -1, np.int32)
+        target, part = divmod(rest, self.numbers.parts)
+        own, other = self.translations.orbits[orbit], self._npus(target) if self.numbers.pairs else None
+        return self.numbers.number(own, other, part)
 
     def _npus(self, rank: int) -> Int32Array:
         """int32[count]: the NPU to which each element takes the NPU of a rank."""

@@ -217,6 +217,9 @@ class Clock:
         return np.where(received >= 0, received - transfers.start, total)
 
 
+MOST_LISTED: Final = 4_000_000
+"""Transfers up to which they are listed for pictures, and to try other numbers of chunks; 512 GPUs have a million."""
+
 TRANSFER_BYTES: Final = 64
 """Bytes that a transfer takes at most while transfers are listed: its row, twice, and its position while sorting."""
 
@@ -252,6 +255,22 @@ class Schedule(ABC):
         """All transfers at once. Raises SourceError U0109 if they need more memory than there is."""
         require_memory_of(len(self))
         return Transfers.concatenate(list(self.blocks()))
+
+    @property
+    def row_count(self) -> int:
+        """Transfers that are kept in memory; fewer than there are if some stand for others."""
+        return len(self)
+
+    def run_times(self, network: Network, demand: Demand) -> Int64Array:
+        """int64[runs]: picoseconds until the last chunk of each run has arrived; 0 if it has no transfers."""
+        if len(demand.runs) == 1:
+            return np.array([self.collective_time(network, demand)], np.int64)
+        clock = Clock.of(network, demand, self.model)
+        times = np.zeros(len(demand.runs), np.int64)
+        for block in self.blocks():
+            run = np.searchsorted(demand.first_chunk, block.chunk, "right") - 1
+            np.maximum.at(times, run, block.start + clock.total_of(block))
+        return times
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """Picoseconds until the last chunk has arrived; 0 if there are no transfers."""

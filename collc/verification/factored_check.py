@@ -41,12 +41,12 @@ def representatives_of(module: Module, schedule: FactoredSchedule) -> Module | N
     hops = _hops(network, schedule, chunk_size(module.demand))
     if hops is None or not _free_of_congestion(schedule, hops) or not _have_one_order(network, schedule.rows, hops):
         return None
-    number, table = _representative_chunks(schedule, standard, chunk_size(module.demand))
-    position = np.minimum(np.searchsorted(number, schedule.rows.chunk), len(number) - 1)
-    if not np.array_equal(number[position], schedule.rows.chunk) or standard.shape.reduces == (standard.op == Op.COPY):
+    rows, count = schedule.rows, schedule.representative_chunks
+    known = count < 2**31 and int(rows.chunk.min()) >= 0 and int(rows.chunk.max()) < count
+    if not known or standard.shape.reduces == (standard.op == Op.COPY):
         return None
-    rows = schedule.rows
-    transfers = Transfers.of(position.astype(np.int32), rows.link, rows.start, rows.reduce)
+    table = _representative_chunks(schedule, standard, chunk_size(module.demand))
+    transfers = Transfers.of(rows.chunk, rows.link, rows.start, rows.reduce)
     demand = Demand((Run("", module.demand.runs[0].group, table, None),))
     return replace(module, demand=demand, schedule=RowSchedule(schedule.model, transfers))
 
@@ -57,23 +57,20 @@ def _have_same_numbers(left: ChunkNumbers, right: ChunkNumbers) -> bool:
     return ranks and (left.pairs, left.parts) == (right.pairs, right.parts)
 
 
-def _representative_chunks(schedule: FactoredSchedule, standard: Standard, size: int) -> tuple[Int32Array, ChunkTable]:
-    """The numbers of the representatives' chunks, ascending, and the chunks."""
+def _representative_chunks(schedule: FactoredSchedule, standard: Standard, size: int) -> ChunkTable:
+    """The representatives' chunks, by orbit, rank of the NPU that a block is for, and part."""
     numbers, first = schedule.numbers, schedule.translations.orbits[:, 0]
     everyone = len(numbers.rank)
-    npus, parts = np.arange(everyone, dtype=np.int32), np.arange(numbers.parts, dtype=np.int32)
-    axes = np.meshgrid(first, npus if numbers.pairs else first[:1], parts, indexing="ij")
-    owner, wanting, part = (axis.reshape(-1) for axis in axes)
-    number = numbers.number(owner, wanting if numbers.pairs else None, part)
-    order = np.argsort(number)
-    owner, wanting = owner[order], wanting[order]
-    every = np.full(len(order), everyone, np.int32)
+    by_rank, npus = np.argsort(numbers.rank).astype(np.int32), np.arange(everyone, dtype=np.int32)
+    axes = np.meshgrid(first, by_rank if numbers.pairs else first[:1], np.arange(numbers.parts), indexing="ij")
+    owner, wanting = (axis.reshape(-1).astype(np.int32) for axis in axes[:2])
+    every = np.full(len(owner), everyone, np.int32)
     pre = every if standard.shape.reduces else owner
     post = every if standard.shape.end == "all" else wanting if numbers.pairs else owner
     sets = HolderSets(np.append(np.arange(everyone + 1), 2 * everyone), np.tile(npus, 2))
-    none, op = np.zeros(len(order), np.int32), np.full(len(order), standard.op, np.int8)
-    sizes, families = np.full(len(order), size, np.int64), (ChunkFamily("x", 1),)
-    return number[order], ChunkTable(sizes, pre, post, op, none, none[:, None], families, sets)
+    none, op = np.zeros(len(owner), np.int32), np.full(len(owner), standard.op, np.int8)
+    sizes, families = np.full(len(owner), size, np.int64), (ChunkFamily("x", 1),)
+    return ChunkTable(sizes, pre, post, op, none, none[:, None], families, sets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +230,11 @@ def _is_automorphism(device: Int32Array, link: Int32Array, network: Network) -> 
 
 
 def _is_permutation(numbers: Int32Array) -> bool:
-    inside = bool(((numbers >= 0) & (numbers < len(numbers))).all())
-    return inside and len(np.unique(numbers)) == len(numbers)
+    if not bool(((numbers >= 0) & (numbers < len(numbers))).all()):
+        return False
+    taken = np.zeros(len(numbers), np.bool_)
+    taken[numbers] = True
+    return bool(taken.all())
 
 
 def _is_identity(permutation: Int32Array, times: int) -> bool:

@@ -1,6 +1,7 @@
 """`verify`: whether a schedule meets its demand, on its network, under its link model (docs/verification.md).
 
-A factored schedule is proved from its representatives; if that fails, its transfers are checked as any others are.
+A factored schedule is proved from its representatives, and a joined one from its parts; if that fails, the transfers
+are checked as any others are.
 Small schedules are replayed exactly, chunk by chunk. In large ones a compiled replay first finds the chunks that are
 right if switches pass on what arrives, the oldest first; the exact check replays the others. Large schedules of nothing
 but copies are replayed first in order of time, in blocks (`copy_replay.py`): All-Gather of 8,192 GPUs, 134 million
@@ -21,12 +22,15 @@ from numpy.typing import NDArray
 from collc.base.units import decimal
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
 from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.joined_schedule import JoinedSchedule
 from collc.ten.limited import Ports, overlaps
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, Transfers
+from collc.ten.schedule import Clock, Schedule, Transfers
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import representatives_of
+from collc.verification.joined_check import is_joined_right
+from collc.verification.trees import trees_are_right
 from collc.verification.valid_transfers import clock_of, valid_transfers
 from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
 
@@ -134,6 +138,8 @@ LARGE = 100_000
 """The number of transfers or chunks from which compiled loops are faster."""
 PIECE = 1 << 21
 """Transfers, about, in one call of a compiled loop, which a signal ends only when it returns: 0.1 s."""
+MOST_STATES = 1 << 29
+"""Representatives' chunks x devices up to which they are replayed."""
 _ENOUGH = 1000
 """How many chunks are replayed at least, before the check ends at a failure."""
 
@@ -147,7 +153,7 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     if schedule is None:
         return uniform_verdict(module.network, "skipped")
     limited = module.network.has_endpoints and len(Ports.of(module.network)) > 0
-    if isinstance(schedule, FactoredSchedule) and not limited and is_proved(module, schedule):
+    if not limited and is_proved(module, schedule):
         return uniform_verdict(module.network, "ok")
     findings = Findings(module.network, module.demand)
     clock = clock_of(module, schedule, findings)
@@ -169,10 +175,24 @@ def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
     return findings.verdict(queued)
 
 
-def is_proved(module: Module, schedule: FactoredSchedule) -> bool:
-    """Whether a factored schedule is right because the chunks of its representatives are."""
-    representatives = representatives_of(module, schedule)
-    return representatives is not None and verify_schedule(representatives).ok
+def is_proved(module: Module, schedule: Schedule) -> bool:
+    """Whether a schedule is right because the chunks of its representatives are, or the parts that it is joined of."""
+    if isinstance(schedule, JoinedSchedule):
+        return is_joined_right(module, schedule, _is_right)
+    representatives = representatives_of(module, schedule) if isinstance(schedule, FactoredSchedule) else None
+    if representatives is None:
+        return False
+    if trees_are_right(representatives):
+        return True
+    # A replay keeps what each device has of each chunk, and of each contribution to it.
+    table = representatives.demand.chunks
+    states = max(len(table), len(table.sets)) * module.network.device_count
+    return states <= MOST_STATES and verify_schedule(representatives).ok
+
+
+def _is_right(part: Module) -> bool:
+    """Whether a part of a schedule is right, and none of its messages queue."""
+    return set(verify_schedule(part).checks.values()) == {"ok"}
 
 
 def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:

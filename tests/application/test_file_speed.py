@@ -62,7 +62,7 @@ def test_a_slow_plan_says_why_and_what_to_try(tmp_path: Path, monkeypatch: pytes
     assert "what it sends over npu[0] -> npu[1] takes " in loads
     (_, packets) = notes_of(module, path, replace(MORE, protocol=Protocol.LL))
     assert "packets have 8 bytes of flag for 8 bytes of data" in packets
-    monkeypatch.setattr(file_times, "MAX_SIMULATED_MESSAGES", 3)
+    monkeypatch.setattr(file_times, "MOST_SIMULATED", 3)
     assert notes_of(module, path) == ("MSCCL++: the plan was not simulated: the schedule has over 3 transfers",)
 
 

@@ -99,7 +99,7 @@ def test_an_output_folder_with_another_name_is_not_warned_about(capsys: pytest.C
 
 def test_sizes_and_times_are_those_of_the_language() -> None:
     assert [size_of(text) for text in ("4.5KiB", "4608", "1e3B", "64MiB")] == [4608, 4608, 1000, 64 << 20]
-    assert [seconds_of(text) for text in ("2s", "2", "500ms", "1e3us", "0.5")] == [2, 2, 0.5, 0.001, 0.5]
+    assert [seconds_of(text) for text in ("2s", "2", "500ms", "1e3us", "0.5", "1.5min")] == [2, 2, 0.5, 0.001, 0.5, 90]
     assert duration_of("0us") == 0
     for text in ("0.5B", "4.5Kib", "2s", "", "-1B", "0", "1e99B", "B"):
         with pytest.raises(ArgumentTypeError, match="a size in whole bytes is expected, as in 64MiB"):

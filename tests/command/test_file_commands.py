@@ -332,6 +332,48 @@ def test_programs_must_be_compiled_first(capsys: pytest.CaptureFixture[str]) -> 
         assert "collc compile p.coll" in result.messages[0]["hint"]
 
 
+TREE = "SwitchName=root Nodes=n[1-2]\n"
+DUMP = '<?xml version="1.0"?>\n<system version="1"></system>\n'
+
+
+@pytest.mark.parametrize("command", ["check", "compile", "fmt", "topology"])
+def test_a_file_that_is_no_program_is_named_with_the_command_for_it(
+    capsys: pytest.CaptureFixture[str], compiled: dict[str, str], command: str
+) -> None:
+    texts = {"s.xml": compiled["s.xml"], "p.json": compiled["s.json"], "t.conf": TREE, "topo.xml": DUMP}
+    for name, text in texts.items():
+        Path(name).write_text(text)
+        code, _, told = in_text(capsys, command, name)
+        assert (code, "X0206" in told) == (2, True), told
+        verb = "import" if name in ("t.conf", "topo.xml") else "verify"
+        assert f"'collc {verb} {name}'" in told
+    Path("wrong.coll").write_text("topology t = \n")
+    assert "E0101" in in_text(capsys, command, "wrong.coll")[2]
+
+
+def test_descriptions_of_machines_are_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("t.conf", TREE), ("topo.xml", DUMP)):
+        Path(name).write_text(text)
+        for command in ("verify", "run", "simulate"):
+            result = Result(capsys, command, name)
+            assert (result.code, result.codes) == (2, ["X0206"])
+            assert f"'collc import {name}'" in result.messages[0]["hint"]
+
+
+def test_a_folder_of_traces_is_named_with_their_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("traces").mkdir()
+    Path("traces/sum.0.et").write_text("")
+    result = Result(capsys, "verify", "traces")
+    assert (result.code, result.codes) == (2, ["U0106"])
+    assert result.messages[0]["hint"] == "for the traces in it: traces/sum"
+
+
+def test_plans_have_the_name_of_their_runtime(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("q.coll").write_text(HEAD + "schedule q on t { run all_gather(t.npus, size: 9MiB) }")
+    code, _, _ = in_text(capsys, "compile", "q.coll", "--emit", "msccl++", "-o", "plans")
+    assert (code, Path("plans/q.mscclpp").is_file()) == (0, True)
+
+
 def test_the_content_of_a_file_decides_its_kind(capsys: pytest.CaptureFixture[str], compiled: dict[str, str]) -> None:
     Path("s.txt").write_text(compiled["s.xml"])
     Path("odd.xml").write_text("\n  " + compiled["s.json"])

@@ -56,7 +56,7 @@ def run(tmp_path, text, **settings):
 
 
 WRONG = [
-    (NODE.replace('version="1"', 'version="2"'), {}, 1, "version '2' of <system>"),
+    (NODE.replace('version="1"', 'version="3"'), {}, 1, "version '3' of <system>"),
     (NODE[:300], {}, 5, "is not XML"),
     (NODE.replace('width="16"', 'width="x"', 1), {}, 3, "'link_width' is a whole number"),
     (NODE.replace('tclass="0x068000"', "", 1).replace('target="fffffff:ffff:ff" ', "", 1), {}, 6, "without target"),
@@ -111,7 +111,7 @@ WRONG = [
     (SIMGRID.replace("1GBps", "1GB"), {}, 3, "is a rate as in 25GBps"),
     (SIMGRID.replace('latency="1us"', 'latency="soon"'), {}, 3, "is a time as in 1us"),
     (SIMGRID.replace('link_ctn id="l"', 'link_ctn id="m"'), {}, 4, "there is no link m"),
-    (SIMGRID.replace("<link ", '<link sharing_policy="FATPIPE" '), {}, 3, "limits each flow and not their sum"),
+    (SIMGRID.replace("<link ", '<link sharing_policy="FATPIPE" '), {}, 4, "limits each flow and not their sum"),
     (SIMGRID.replace('"Full"', '"Vivaldi"'), {}, 1, "routing 'Vivaldi' cannot be imported"),
     (TWO_CLUSTERS, {}, 2, "n0 occurs twice"),
     (TACCL.replace("[[0, 46], [46, 0]]", "[[0, 46]]"), {"chunk": 1000}, 1, "'betas' is a square matrix"),

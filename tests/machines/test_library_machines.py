@@ -127,7 +127,9 @@ SMALL = [
 
 
 def test_each_kind_has_a_small_file_and_a_place_in_the_manual():
-    assert {kind for kind, _, _ in SMALL} == set(import_kinds())
+    assert {kind for kind, _, _ in SMALL} == {
+        kind.name for kind in import_kinds().values() if kind.describes != "model"
+    }
     page = (Path(__file__).parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
     rows = [f"| `{kind.name}` | {kind.file} | {kind.contains} | {kind.options} |" for kind in import_kinds().values()]
     shown = [row for row in page.splitlines() if row.startswith("| `")]

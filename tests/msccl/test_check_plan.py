@@ -163,9 +163,12 @@ KINDS = {
         "contract",
         "X0406",
     ),
-    "17 semaphores": (
+    "17 semaphores of an operation": (
         all_gather,
-        lambda p: p["gpus"][0].update(semaphores=[{"init_value": 0}] * 17),
+        lambda p: (
+            p["gpus"][0].update(semaphores=[{"init_value": 0}] * 17),
+            ops(p).insert(0, {"name": "sem_release", "semaphore_ids": list(range(17))}),
+        ),
         "contract",
         "X0406",
     ),

@@ -150,3 +150,26 @@ def test_a_connection_that_only_one_side_names_hangs_at_setup(tmp_path, side):
     assert told.code == "X0112"
     other = {"send": "receives", "recv": "sends"}[side]
     assert f"no threadblock {other} on this connection" in told.message
+
+
+def test_files_of_msccl_tools_for_the_old_runtime(tmp_path):
+    """They have no outofplace, no range of sizes, and 0 chunks of a buffer that no step names."""
+    text = """<algo name="ag" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1">
+"""
+    for rank in range(2):
+        one, other = (f's="{k}" srcbuf="o" dstbuf="o" cnt="1" depid="-1" deps="-1" hasdep="0"' for k in range(2))
+        text += f'''<gpu id="{rank}" i_chunks="0" o_chunks="2" s_chunks="0">
+<tb id="0" send="{1 - rank}" recv="{1 - rank}" chan="0">
+<step {one} type="s" srcoff="{rank}" dstoff="{rank}"/>
+<step {other} type="r" srcoff="{1 - rank}" dstoff="{1 - rank}"/>
+</tb></gpu>
+'''
+    path = tmp_path / "f.xml"
+    path.write_text(text + "</algo>\n")
+    verdict = check_file(path, profile="old")
+    assert verdict.ok, verdict.diagnostics
+    assert (verdict.summary.inplace, verdict.summary.outofplace) == (True, False)
+    assert all(report.ok for report in run_file(path, profile="old"))
+    assert "X0105" in {told.code for told in check_file(path).diagnostics}
+    path.write_text(path.read_text().replace('i_chunks="0"', 'i_chunks="3"'))
+    assert "X0116" in {told.code for told in check_file(path, profile="old").diagnostics}

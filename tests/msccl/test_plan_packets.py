@@ -18,7 +18,9 @@ from collc.simulation.timing import ExactTiming
 from tests import support
 from tests.emulation.judge import judge_plan
 
-from .hand_plans import buff, plan_file
+from .hand_plans import buff, far, plan_file
+from .hand_plans import gpu as gpu_by_hand
+from .hand_plans import plan as plan_by_hand
 from .lowering import COLLECTIVES, in_switch, linked_nodes, scheduled
 
 LL = MscclOptions(protocol=Protocol.LL)
@@ -161,3 +163,38 @@ def test_what_no_kernel_does(tmp_path, name, change):
     verdict = check_plan(plan_file(tmp_path, mutant))
     assert verdict.checks["contract"] == "failed"
     assert {finding.code for finding in verdict.findings} <= {"X0403", "X0404", "X0405"}
+
+
+def sum_in_place(stray=False):
+    """An All-Reduce of two gpus in place: each adds up one chunk, and unpacks the other one over its own input in
+    another threadblock. stray: whether a packet that nobody passes on is made of that input too.
+    """
+    gpus = []
+    for rank in range(2):
+        memory = {"channel_type": "memory"}
+        first = [
+            {"name": "ppkt", "src_buff": [buff("i", 1 - rank)], "dst_buff": [far(0, 0)], **memory},
+            {
+                "name": "respkt",
+                "src_buff": [buff("i", rank), buff("s", 0)],
+                "dst_buff": [buff("i", rank), far(0, 1)],
+                **memory,
+            },
+        ]
+        if stray:
+            first.append({"name": "ppkt", "src_buff": [buff("i", 1 - rank)], "dst_buff": [far(0, 2)], **memory})
+        second = [{"name": "upkt", "src_buff": [buff("s", 1)], "dst_buff": [buff("i", 1 - rank)]}]
+        gpus.append(gpu_by_hand(rank, 2, (2, 2, 3), [first, second], ["s"]))
+    more = {"protocol": "LL", "use_double_scratch_buffer": True}
+    return plan_by_hand("allreduce", gpus, inplace=True) | more
+
+
+def test_an_input_is_read_before_packets_made_of_it_are_unpacked_over_it(tmp_path):
+    verdict = check_plan(plan_file(tmp_path, sum_in_place()))
+    assert verdict.ok, verdict.diagnostics
+    assert all(report.ok for report in run_plan_file(tmp_path / "plan.json", runs=5))
+
+
+def test_packets_that_do_not_come_back_order_nothing(tmp_path):
+    verdict = check_plan(plan_file(tmp_path, sum_in_place(stray=True)))
+    assert "X0412" in {message.code for message in verdict.diagnostics}

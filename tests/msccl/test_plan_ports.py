@@ -82,7 +82,7 @@ def test_the_report_names_the_nodes():
     alone = MscclOptions(gpus_per_node=4)
     assert not any("nodes" in note for note in remarks_of(plan_of(module, alone), alone, module.network))
     large = scheduled(linked_nodes(2, 9), support.broadcast(list(range(18))))
-    assert "supports 8 InfiniBand devices per node" in remarks_of(plan_of(large), MscclOptions(), large.network)[-1]
+    assert "supports 8 InfiniBand devices per node" in remarks_of(plan_of(large), MscclOptions(), large.network)[-2]
 
 
 @pytest.mark.parametrize(("ranks", "count"), [(8, 3), (32, 16)])

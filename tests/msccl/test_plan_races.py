@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from collc.msccl.check import ExpectedResult, WantedChunk
 from collc.msccl.check_plan import check_plan
 
 from .hand_plans import all_gather, buff, far, gpu, ops, plan
@@ -95,3 +96,31 @@ def test_thousands_of_names_channels_and_semaphores_take_no_thousands_of_looks_e
     path = tmp_path / "names.json"
     path.write_text("{" + ",".join(f'"k{k // 2}": 0' for k in range(80_000)) + "}")
     assert check_plan(path).checks["contract"] == "failed"
+
+
+def hears_and_releases(position, ids):
+    """Gpu 0 waits for two others, which put their chunks to it, and releases a semaphore without a nop; another
+    threadblock copies the chunk of one of them then. position: of that one among the channels. ids: that are released.
+    """
+    both, each = {"channel_type": "memory", "channel_ids": [0, 1]}, {"channel_type": "memory", "channel_ids": [0]}
+    first = [{"name": "signal", **both}, {"name": "wait", **both}, {"name": "sem_release", "semaphore_ids": ids}]
+    acquire = [{"name": "sem_acquire", "semaphore_ids": [number]} for number in ids]
+    copy = {"name": "copy", "src_buff": [buff("s", position)], "dst_buff": [buff("o", 0)]}
+    root = gpu(0, 3, (1, 1, 2), [first, [*acquire, {"name": "nop"}, copy]], [])
+    root["semaphores"] = [{"init_value": 0}] * 2
+    gpus = [root]
+    for rank in (1, 2):
+        put = {"name": "put", "src_buff": [buff("i", 0)], "dst_buff": [far(0, rank - 1)], **each}
+        ops = [{"name": "wait", **each}, {"name": "nop"}, put, {"name": "nop"}, {"name": "signal", **each}]
+        gpus.append(gpu(rank, 3, (1, 1, 0), [ops], ["s"]))
+    return plan("custom", gpus)
+
+
+@pytest.mark.parametrize(("position", "ids", "races"), [(0, [0], False), (1, [0], True), (0, [0, 1], True)])
+def test_a_release_follows_what_its_thread_has_heard(tmp_path, position, ids, races):
+    """Thread k waits on the k-th channel and releases the k-th semaphore."""
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(hears_and_releases(position, ids)))
+    wanted = ExpectedResult({(0, 0): WantedChunk(frozenset({(position + 1, 0)}))})
+    verdict = check_plan(path, expected=wanted)
+    assert ("X0412" in {message.code for message in verdict.diagnostics}) == races, verdict.diagnostics

@@ -19,6 +19,7 @@ from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
+from collc.synthesis import task
 from collc.ten import schedule, transform
 from collc.ten.text import cursor
 
@@ -43,7 +44,7 @@ STATED = [
     problems.MAX_PROBLEMS,
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
-    early_checks.MAX_TRANSFERS,
+    task.MAX_TRANSFERS,
     limits.MAX_ERRORS,
     limits.MAX_BITS,
     transform.MOST_PAIRS,

@@ -9,10 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.auto import compare
+from benchmarks.auto import Comparison, Measured, compare
 from benchmarks.large_programs import large_programs
-from collc.base.diagnostics import CollcError, NoSchedule, SourceError
+from benchmarks.named_programs import SETS, named_programs
+from collc.base.diagnostics import CollcError, NoSchedule, SourceError, SourceFile
 from collc.passes.synthesizers import auto
+from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.bounds import lower_bound
@@ -385,6 +387,36 @@ def test_programs_on_large_networks():
     found = compare(number, {})
     assert found is not None
     assert (found.npus, found.category, found.faults) == (72, "up to 72 NPUs", [])
+
+
+def test_programs_of_sets():
+    """All have different names within a set, and load; the others are compared in processes of their own."""
+    for name in SETS:
+        programs = named_programs(name)
+        assert len({program.kind for program in programs.values()}) == len(programs)
+        for program in programs.values():
+            if program.kind.endswith(("mesh 8", "32 GPUs")) or name == "small":
+                assert load_program(SourceFile(program.kind, program.text())).schedules
+    number = next(number for number, program in named_programs("small").items() if program.kind == "torus 4, an NPU")
+    found = compare(number, singles="shot")
+    assert found is not None
+    assert (found.npus, found.category, found.faults, [*found.others]) == (15, "small", [], ["one_shot"])
+
+
+def test_faults_of_a_comparison():
+    """Against the fastest of those within 3 % of the best, not against the best."""
+    others = {
+        "slow": Measured(1_000, 10.0, True),
+        "fast": Measured(1_020, 0.5, True),
+        "bad": Measured(2_000, 0.1, True),
+    }
+
+    def faults(time: int, cpu: float, right: bool = True) -> list[str]:
+        return Comparison(0, "", 4, "", Measured(time, cpu, right), others).faults
+
+    assert faults(1_029, 3.9) == []
+    assert faults(1_031, 4.1) == ["longer", "cpu"]
+    assert faults(900, 1.0, right=False) == ["wrong"]
 
 
 def test_swarm_is_likely_the_best_where_few_have_what_goes_through_switches():

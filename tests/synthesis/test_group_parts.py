@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
+from collc.verification.schedule_check import is_proved
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, demand_of, grid, network, ring, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, pods, rails
 from tests.synthesis.random_problems import least_steps_of_sums
@@ -34,10 +36,14 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
     module = Module("m", net, demand, model)
     parts = group_parts(module)
     assert parts is not None
-    planned = {part.key: auto(part.module, Effort(unwinds=False)).schedule for part in parts}
+    planned = {part.key: auto(part.module, Effort(unwinds=False)) for part in parts}
     joined = joined_parts(module, parts, planned)
-    assert joined is not None
     assert verify_schedule(joined).ok
+    assert is_proved(joined, joined.schedule) != net.has_endpoints
+    listed = RowSchedule(joined.model, joined.schedule.transfers)
+    assert verify_schedule(joined.with_schedule(listed, "")).ok
+    assert np.array_equal(joined.schedule.run_times(net, demand), listed.run_times(net, demand))
+    assert joined.collective_time() == listed.collective_time(net, demand)
     return joined
 
 
@@ -52,6 +58,11 @@ def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
     assert len({part.key for part in parts}) == 1
     assert [part.module.network.device_count for part in parts] == [5] * 4  # four GPUs and their rail switch
     by_group(net, module.demand, model)
+
+
+def shortest(net: Network, demand: Demand) -> int:
+    """Picoseconds that a demand takes by itself."""
+    return auto(Module("m", net, demand, LinkModel.PIPELINED), Effort(unwinds=False)).collective_time()
 
 
 def multicast(group: list[int], targets: list[int]) -> Demand:
@@ -110,17 +121,14 @@ def test_groups_that_share_spines_take_turns() -> None:
     assert found.collective_time() <= ideal_bound(net, demand).time * 1.1
 
 
-def test_groups_that_would_meet_on_a_link_are_not_joined() -> None:
+def test_groups_that_would_meet_on_a_link_follow_one_another() -> None:
     """Two groups over one link between two switches: no shift by single transfers lets both use it all the time."""
     links = [row for npu in range(4) for row in both(npu, 4 + npu // 2, NIC)] + both(4, 5, NIC)
-    module = Module(
-        "m", network(4, links, switches=2), runs(all_to_all([0, 2], chunks=8), all_to_all([1, 3], chunks=8))
-    )
-    parts = group_parts(module)
-    assert parts is not None
-    planned = {part.key: auto(part.module, Effort()).schedule for part in parts}
-    assert joined_parts(module, parts, planned) is None
-    assert verify_schedule(auto(module, Effort())).ok
+    net = network(4, links, switches=2)
+    found = by_group(net, runs(all_to_all([0, 2], chunks=8), all_to_all([1, 3], chunks=8)), LinkModel.STORE)
+    busy = int(net.occupancy(np.array([MiB]))[0, 0]) + int(net.latencies[0])
+    assert [part.delay.tolist() for part in found.schedule.parts] == [[0, 8 * busy]]
+    assert verify_schedule(auto(Module("m", net, found.demand), Effort())).ok
 
 
 def test_two_transfers_at_once_on_a_shared_link_delay_the_second_group() -> None:
@@ -138,7 +146,6 @@ def test_two_transfers_at_once_on_a_shared_link_delay_the_second_group() -> None
     ("net", "groups"),
     [
         (ring(4, NIC), [[0, 1, 2, 3]]),  # all NPUs: no smaller problem
-        (ring(4, NIC), [[0, 1], [1, 2]]),  # NPU 1 is in both
         (ring(4, NIC), [[0, 2], [1, 3]]),  # no links of their own
         (replace(switched(4, NIC), buffers=np.array([2])), [[0, 1], [2, 3]]),  # the groups share its slots
         (ring(4, NIC), [[0, 1], [2]]),
@@ -147,6 +154,60 @@ def test_two_transfers_at_once_on_a_shared_link_delay_the_second_group() -> None
 def test_what_is_not_planned_group_by_group(net: Network, groups: list[list[int]]) -> None:
     module = Module("m", net, runs(*(all_gather(group) for group in groups)))
     assert group_parts(module) is None
+
+
+def step_of_training(nodes: int, make: Callable[..., Demand] = all_reduce) -> Demand:
+    """Tensor-parallel groups of nodes of four, then data-parallel groups along rails with four times the bytes."""
+    tensor = [all_reduce([4 * node + i for i in range(4)]) for node in range(nodes)]
+    return runs(*tensor, *(make([4 * node + i for node in range(nodes)], chunk=4 * MiB) for i in range(4)))
+
+
+@pytest.mark.parametrize("make", [all_reduce, all_to_all, broadcast])
+def test_groups_with_common_npus_and_no_common_link_are_two_problems(make: Callable[..., Demand]) -> None:
+    """Each kind of group is planned once, and each run ends when it would by itself."""
+    net, demand = rails(3, 4, spine=True), step_of_training(3, make)
+    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
+    assert parts is not None
+    assert [part.runs for part in parts] == [(run,) for run in range(7)]
+    assert len({part.key for part in parts}) == 2
+    found = by_group(net, demand)
+    alone = [by_group(net, Demand(some)).collective_time() for some in (demand.runs[:3], demand.runs[3:])]
+    assert alone[0] < alone[1]
+    assert found.schedule.run_times(net, demand).tolist() == 3 * alone[:1] + 4 * alone[1:]
+
+
+def test_groups_with_common_npus_that_have_limits_are_one_problem() -> None:
+    net = rails(3, 4)
+    limited = replace(net, endpoint=np.zeros(12, np.int32), endpoint_kinds=(Endpoint(inject=NIC.bandwidth),))
+    assert group_parts(Module("m", limited, step_of_training(3))) is None
+
+
+def test_runs_with_common_links_are_planned_together() -> None:
+    """On each rail, what is reduced among three nodes and what the first one sends to the second."""
+    net = rails(3, 4)
+    sums, pairs = (
+        [make(group) for group in groups]
+        for make, groups in (
+            (all_reduce, [[i, 4 + i, 8 + i] for i in range(4)]),
+            (broadcast, [[i, 4 + i] for i in range(4)]),
+        )
+    )
+    demand = runs(*sums, *pairs)
+    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
+    assert parts is not None
+    assert [part.runs for part in parts] == [(i, 4 + i) for i in range(4)]
+    assert len({part.key for part in parts}) == 1
+    by_group(net, demand)
+
+
+def test_runs_that_all_have_links_in_common_follow_one_another() -> None:
+    """The shorter one comes first, whatever the order of the program."""
+    net = switched(3, NIC)
+    demand = runs(all_reduce([0, 1, 2], chunk=4 * MiB), broadcast([0, 1]))
+    found = by_group(net, demand)
+    sums, sent = found.schedule.run_times(net, demand)
+    assert sent == shortest(switched(2, NIC), broadcast([0, 1]))
+    assert sent < sums <= sent + shortest(net, all_reduce([0, 1, 2], chunk=4 * MiB))
 
 
 def test_something_planned_already_is_not_taken_apart() -> None:

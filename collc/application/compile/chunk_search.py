@@ -17,23 +17,20 @@ from collc.base.diagnostics import CheckFailed, CollcError, UsageError
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.source.program import ChunkChoice, ScheduleRequest
-from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Bound, Module
-from collc.ten.schedule import Clock, LinkModel
+from collc.ten.schedule import MOST_LISTED, Clock, LinkModel
 
 NEAR_IDEAL: Final = Fraction(99, 100)
-"""The search ends with a schedule whose time the ideal reaches to this share."""
+"""The search ends with a schedule whose time the ideal reaches to this share. Times that differ by less are alike."""
 
 USELESS: Final = 2
-"""This many consecutive numbers that shorten the schedule by less than LEAST_GAIN end the search among larger ones."""
-
-LEAST_GAIN: Final = Fraction(1, 200)
-
-MOST_TRANSFERS: Final = 4_000_000
-"""No number is tried that would give more transfers to list, in proportion to those of the last schedule."""
+"""This many consecutive numbers that shorten the schedule to no less than NEAR_IDEAL end the search among larger ones.
+"""
 
 SHORT_PART: Final = Fraction(1, 4)
-"""The part of its work that `auto` may spend on each number; in the end it searches with the best one in full."""
+"""The part of the time limit that each number gets, and of its work that `auto` may spend on each; in the end it
+searches with the best one in full.
+"""
 
 ROUND_BEST: Final = (Fraction(2), Fraction(1, 2), Fraction(3, 2), Fraction(3, 4))
 """Multiples of the best number that are tried in the end, or the nearest numbers that divide the sizes."""
@@ -112,7 +109,7 @@ class ChunkSearch:
             self._try_all([number])
             if not self.tried:
                 continue
-            useless = 0 if self.shortest().time * (1 + LEAST_GAIN) <= before or not before else useless + 1
+            useless = 0 if self.shortest().time <= NEAR_IDEAL * before or not before else useless + 1
             if useless == USELESS or self._is_done():
                 return
 
@@ -135,14 +132,14 @@ class ChunkSearch:
         """How many transfers the last schedule lists."""
         schedule = self.tried[-1].module.schedule
         assert schedule is not None
-        return len(schedule.rows if isinstance(schedule, FactoredSchedule) and not self.listed else schedule)
+        return len(schedule) if self.listed else schedule.row_count
 
     def _try_all(self, numbers: Iterable[int]) -> None:
         """Synthesize with each number that was not tried yet and may be of use."""
         for number in numbers:
             if number in self._skipped or any(attempt.number == number for attempt in self.tried):
                 continue
-            most = MOST_TRANSFERS * self.tried[-1].number if self.tried else 0
+            most = MOST_LISTED * self.tried[-1].number if self.tried else 0
             if self.tried and (self._is_done() or self._transfers() * number > most):
                 continue
             try:
@@ -194,14 +191,8 @@ def _rungs(numbers: Sequence[int]) -> list[int]:
 LOWER_BOUND_BY: Final = 0.05
 """The remark is made if the bound, or the estimated time, of another number is lower by more than this share."""
 
-NEAR_LEAST: Final = 1.01
-"""Of several numbers, the smallest is named whose bound is at most this multiple of the least."""
-
 MOST_WORK: Final = 20_000
 """NPUs x links up to which the bounds of other numbers are computed."""
-
-MOST_TIMES: Final = 16
-"""With this multiple of the chunks, waits are short enough."""
 
 UNWOUND: Final = ", with direct links in place of switches"
 """What is added to a bound of a network whose switches are unwound."""
@@ -251,7 +242,7 @@ def _remark_by_bounds(request: ScheduleRequest, module: Module, given: int, boun
     least = min(bounds.values())
     if least >= (1 - LOWER_BOUND_BY) * bound.time:
         return ""
-    number = min(number for number, time in bounds.items() if time <= NEAR_LEAST * least)
+    number = min(number for number, time in bounds.items() if NEAR_IDEAL * time <= least)
     return (
         f"no schedule with {plural(given, 'chunk')} per block takes less than {least_time}, but with "
         f"{number} the bound is {format_time(bounds[number])} ({_less(bounds[number], bound.time)}): try chunks: "
@@ -273,15 +264,15 @@ def _remark_by_time(request: ScheduleRequest, module: Module, given: int, bound:
     other, most = time - bound.time - waiting, int((1 - LOWER_BOUND_BY) * time)
     if ideal.time + other >= most:
         return ""
-    more = [number for number in _powers_of_two(choice.numbers) if given < number <= MOST_TIMES * given]
     estimates = {
         number: _bound(choice.request(number), module, ideal) + waiting * given // number + other
-        for number in more[-2:]
+        for number in _powers_of_two(choice.numbers)
+        if number > given
     }
     least = min(estimates.values(), default=most)
     if least >= most:
         return ""
-    number = min(number for number, estimate in estimates.items() if estimate <= NEAR_LEAST * least)
+    number = min(number for number, estimate in estimates.items() if NEAR_IDEAL * estimate <= least)
     above, estimate = format_time(time - bound.time), estimates[number]
     about = format_time(round(estimate, 3 - len(str(estimate))))
     return (

@@ -21,12 +21,11 @@ from collc.application.compile.proofs import (
     MAX_TIME,
     check_durations,
     check_limit,
-    check_transfer_count,
     placed_at_algorithms,
     prove,
     too_long,
 )
-from collc.application.schedule_times import check_possible, queueing_note, step_count
+from collc.application.schedule_times import check_possible, ends_of_runs, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder, open_draft
 from collc.base.diagnostics import (
@@ -270,9 +269,8 @@ def _with_plan(build: Build, plan: Plan) -> Build:
 
 
 def check_request(build: Build) -> Build:
-    """Raise SourceError if durations, transfers or files make every schedule impossible."""
+    """Raise SourceError if durations or files make every schedule impossible."""
     check_durations(build.given.request)
-    check_transfer_count(build.given.request)
     check_feasible(build.given.request, build.given.emits)
     return build
 
@@ -296,7 +294,8 @@ def measure(build: Build) -> Build:
     assert plan is not None
     build.given.progress(None, "computing the lower bound")
     try:
-        time_ps = schedule.collective_time(module.network, module.demand)
+        times: list[int] = schedule.run_times(module.network, module.demand).tolist()
+        time_ps = max(times, default=0)
         if plan.attempt is not None and plan.attempt.module is module:
             ideal = plan.attempt.ideal
         else:
@@ -317,6 +316,7 @@ def measure(build: Build) -> Build:
         transfer_count=len(schedule),
         steps=step_count(module, time_ps),
         time_ps=time_ps,
+        run_times_ps=tuple(times) if len(times) > 1 else (),
         bound_ps=bound.time,
         bound=bound.name + where,
         ideal_ps=ideal.time,
@@ -324,7 +324,7 @@ def measure(build: Build) -> Build:
         chunks_per_block=numbers.pop() if len(numbers) == 1 else None,
         synthesizer=module.algorithm,
         seed=module.seed,
-        notes=(*module.notes, *plan.notes, *([advice] if advice else [])),
+        notes=(*module.notes, *plan.notes, *filter(None, [advice, ends_of_runs(module.demand, times)])),
         pareto=module.pareto,
         module=module if build.given.settings.keep_modules else None,
     )

@@ -73,6 +73,7 @@ class ScheduleReport:
     transfer_count: number of transfers; "transfers" in `compile --json`.
     steps: None if links or chunks differ, or if the link model is not `store`.
     time_ps: the time of the schedule, in picoseconds.
+    run_times_ps: of several runs, when the last chunk of each has arrived, in picoseconds; else ().
     bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
     ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of node 3".
     chunks_per_block: the `chunks` of all runs, given or picked by collc; None if they differ or have none.
@@ -100,6 +101,7 @@ class ScheduleReport:
     transfer_count: int | None = None
     steps: int | None = None
     time_ps: int | None = None
+    run_times_ps: tuple[int, ...] = ()
     bound_ps: int | None = None
     bound: str | None = None
     ideal_ps: int | None = None
@@ -160,6 +162,7 @@ class ScheduleReport:
             "checks": dict(self.checks),
             "files": [str(path) for path in self.files],
             "notes": list(self.notes),
+            **({"run_times_ps": list(self.run_times_ps)} if self.run_times_ps else {}),
             **({"ranks": [run.as_json() for run in self.ranks]} if self.ranks else {}),
             **({"optimal": self.optimal.as_json()} if self.optimal else {}),
             **({"pareto": [asdict(point) for point in self.pareto]} if self.pareto else {}),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, cast
 
-from collc.application.compile.chunk_search import Attempt, ChunkSearch
+from collc.application.compile.chunk_search import SHORT_PART, Attempt, ChunkSearch
 from collc.application.compile.output_files import check_feasible, emits_of, stays_in_groups, switch_options
 from collc.application.compile.ring_order import RINGS, along_links
 from collc.application.settings import Progress, Settings
@@ -40,9 +40,6 @@ from collc.synthesis.task import Effort
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
-
-NUMBERS_IN_TIME: Final = 4
-"""With `chunks: auto`, the equal parts of the time limit of which each number of chunks gets one."""
 
 
 @dataclass(slots=True)
@@ -141,7 +138,7 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     def synthesize(request: ScheduleRequest, number: int, work: Fraction) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
-        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds / NUMBERS_IN_TIME)
+        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * float(SHORT_PART))
         text: list[str] = []
         module = _synthesize(replace(given, request=request, module_text=text.append), share, work)
         texts.append((module, text))

@@ -167,9 +167,6 @@ MAX_TIME: Final = 2**62
 MAX_PATH: Final = 2**60
 """Picoseconds that a path may take: from these on, synthesizers take a device for one that cannot be reached."""
 
-MAX_TRANSFERS: Final = 5_000_000_000
-"""Transfers that a schedule may have; schedules by symmetry of clusters do not list theirs."""
-
 LISTED: Final = 100_000
 """Chunks of a standard collective up to which they are listed for this."""
 
@@ -198,18 +195,6 @@ def check_durations(request: ScheduleRequest) -> None:
             f"{network.device_count:,} devices may take longer than {MAX_PATH // 10**12 // 86400} days"
         )
         raise SourceError(Diagnostic("C0204", message, request.span, hint=_HINT))
-
-
-def check_transfer_count(request: ScheduleRequest) -> None:
-    """Raise SourceError S0203 if every schedule of the request has more than MAX_TRANSFERS transfers."""
-    least = 0
-    for run in request.demand.runs:
-        to_all = run.standard is not None and run.standard.shape.phases > 0
-        least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
-    if least > MAX_TRANSFERS:
-        message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
-        hint = "use fewer NPUs or chunks: if a large network repeats itself, a part of it gives the same information"
-        raise SourceError(Diagnostic("S0203", message, request.span, hint=hint))
 
 
 def too_long(request: ScheduleRequest) -> SourceError:

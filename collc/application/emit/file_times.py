@@ -31,7 +31,7 @@ from collc.msccl.plans.plan import plans_of
 from collc.msccl.simulating import plan_time
 from collc.msccl.slots import slot_bytes
 from collc.passes.registry import Invert, PassContext, Synthesize
-from collc.simulation.engine import Deadlock, Simulation, simulate
+from collc.simulation.engine import MOST_SIMULATED, Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import ExactTiming
@@ -159,8 +159,8 @@ def plan_speed_notes(path: Path, module: Module, options: MscclOptions) -> tuple
     schedule = module.schedule
     if schedule is None or not len(schedule):
         return ()
-    if len(schedule) > MAX_SIMULATED_MESSAGES:
-        return (f"MSCCL++: the plan was not simulated: the schedule has over {MAX_SIMULATED_MESSAGES:,} transfers",)
+    if len(schedule) > MOST_SIMULATED:
+        return (f"MSCCL++: the plan was not simulated: the schedule has over {MOST_SIMULATED:,} transfers",)
     found, taken = simulated_file(path, "mscclpp", module.network, module.demand, options), module.collective_time()
     notes = [f"MSCCL++: simulated {format_time(found.time_ps)} (schedule: {format_time(taken)})"]
     if found.time_ps > TOLERATED_SLOWDOWN * taken:
@@ -192,7 +192,7 @@ def switched_notes(
 
     paths: of the files, by run. network: with its switches.
     """
-    if network.unwound or (module.schedule is not None and len(module.schedule) > MAX_SIMULATED_MESSAGES):
+    if network.unwound or (module.schedule is not None and len(module.schedule) > MOST_SIMULATED):
         return ()
     found = communicators_of(network, module.demand, joint=options.custom)
     parts = communicators_of(module.network, module.demand, joint=options.custom)
@@ -345,10 +345,6 @@ class _Comparison:
         return f"at {format_bytes(SIZES[place])} it takes {times:.2f} times as long as {fastest[1]}"
 
 
-MAX_SIMULATED_MESSAGES: Final = 20_000
-"""Messages of a schedule up to which its plans are simulated."""
-
-
 def fastest_plan(module: Module, options: MscclOptions) -> Json:
     """The plan that takes least time for the buffer of the module, of equally fast ones the first.
 
@@ -356,7 +352,7 @@ def fastest_plan(module: Module, options: MscclOptions) -> Json:
     """
     plans = plans_of(module, options)
     first = next(plans)
-    if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
+    if module.schedule is None or len(module.schedule) > MOST_SIMULATED:
         return first
     others = list(plans)
     return min([first, *others], key=lambda plan: plan_time(plan, module, options.instances)) if others else first
@@ -394,7 +390,7 @@ def faster_plan(
 
 def _time(module: Module, network: Network, options: MscclOptions) -> int | None:
     """Picoseconds of the plan of a module over a network; None if it has none or is too large to simulate."""
-    if module.schedule is None or len(module.schedule) > MAX_SIMULATED_MESSAGES:
+    if module.schedule is None or len(module.schedule) > MOST_SIMULATED:
         return None
     try:
         return plan_time(fastest_plan(module, options), replace(module, network=network), options.instances)

@@ -21,14 +21,16 @@ from collc.machines.fabrics import (
     fabric_without_file,
     join_of,
     machine_of,
+    part_of_fabric,
     switched_groups,
 )
 from collc.machines.hosts import MODELS, Host, HostGpu, HostNic, Hosts, Inside, Kinds, inside_of
 from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of, kinds_of
-from collc.machines.machine import LinkKind, Machine, with_domains
+from collc.machines.machine import LinkKind, Machine, unjoined_parts, with_domains
 from collc.machines.program import program_text
-from collc.machines.reading import MAX_BYTES, ImportOptions, check_devices, option_error, usage_error
+from collc.machines.reading import MAX_BYTES, MAX_HOSTS, ImportOptions, check_devices, option_error, usage_error
 from collc.source.formatting.format import format_source
+from collc.source.host_lists import expanded_hosts
 
 FABRICS: Final = ("rails", "switch")
 """Fabrics that need no file."""
@@ -42,17 +44,14 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     Raises SourceError X0601, X0603 and as `read_text` for files, UsageError X0602 for what no file says, U0150 for
     arguments that do not fit.
     """
-    if _NAME.fullmatch(options.name) is None:
-        raise usage_error(f"'{options.name}' is not a valid name for a topology", "letters, digits and _")
-    if options.gpu is not None and options.gpu not in MODELS:
-        hint = did_you_mean(options.gpu, MODELS, f"there are {phrase(MODELS)}")
-        raise usage_error(f"there is no GPU model '{options.gpu}'", hint)
-    files = [_open(options.kind, path) for path in options.files]
+    given = [_open(options.kind, path) for path in options.files]
+    options = _completed_options(options, given)
+    files = [file for file in given if file.kind.describes != "model"]
     whole = next((file for file in files if file.kind.describes != "node"), None)
     if whole is not None and len(files) > 1:
         raise usage_error(f"{whole.source.name} ({whole.kind.name}) describes all of a network", "import it alone")
     named = [options.node, None if options.fabric in FABRICS else options.fabric]
-    read = [*files, *(_open_named(text) for text in named if text is not None)]
+    read = [*given, *(_open_named(text) for text in named if text is not None)]
     names = [in_one_line(f"{Path(file.source.name).name} ({file.kind.name})") for file in read]
     shown = names if len(names) <= 8 else [*names[:7], f"{len(names) - 7} more"]
     origin = f"Imported by 'collc import' from {phrase(shown)}."
@@ -72,6 +71,9 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
         assert isinstance(machine, Machine)
     else:
         machine = _machine_of_nodes(options, files)
+    if parted := unjoined_parts(machine):
+        remark(parted)
+        machine = replace(machine, taken=(*machine.taken, parted))
     names = [name for kind in machine.kinds for name in (kind.name, f"{kind.name}_latency")]
     if unknown := next((name for name in options.definitions if name not in names), ""):
         hint = did_you_mean(unknown, names, f"there are {phrase(names)}")
@@ -82,6 +84,31 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     for text in _remarks(values, machine.kinds):
         remark(text)
     return program_text(machine, options.name, origin, paths, values)
+
+
+def _completed_options(options: ImportOptions, files: Sequence[_File]) -> ImportOptions:
+    """The options with the model that files name, and host lists expanded. Raises UsageError U0150 for wrong values."""
+    if _NAME.fullmatch(options.name) is None:
+        raise usage_error(f"'{options.name}' is not a valid name for a topology", "letters, digits and _")
+    if options.gpu is not None and options.gpu not in MODELS:
+        hint = did_you_mean(options.gpu, MODELS, f"there are {phrase(MODELS)}")
+        raise usage_error(f"there is no GPU model '{options.gpu}'", hint)
+    models = [str(file.read(options)) for file in files if file.kind.describes == "model"]
+    if len(set(models)) > 1:
+        raise usage_error(f"files of several models: {phrase(sorted(set(models)))}", "import the nodes one by one")
+    model = options.gpu or next(iter(models), None)
+    return replace(options, gpu=model, nodes=_expanded_nodes(options.nodes))
+
+
+def _expanded_nodes(lists: Sequence[str]) -> tuple[str, ...]:
+    """The names of host lists as c[01-17]. Raises UsageError U0150 for others and for more than MAX_HOSTS names."""
+    names: list[str] = []
+    for text in lists:
+        try:
+            names += expanded_hosts(text, MAX_HOSTS - len(names))
+        except (ValueError, OverflowError) as error:
+            raise usage_error(f"--nodes: {error}", "as in --nodes node[01-16],login") from None
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +154,8 @@ def _machine_of_nodes(options: ImportOptions, files: Sequence[_File]) -> Machine
             if name not in known:
                 hint = did_you_mean(name, known, "see the file")
                 raise usage_error(f"no host of the fabric is called '{name}'", hint)
-        wanted = set(options.nodes) or known
-        fabric = replace(fabric, attachments=tuple(one for one in fabric.attachments if one.host in wanted))
+        if options.nodes:
+            fabric = part_of_fabric(fabric, set(options.nodes))
     with_ports = fabric is not None or options.fabric is not None or join == "nic"
     hosts = hosts or [_plain_host(options, in_domain=join == "nvlink")]
     insides = [inside_of(host, kinds, with_ports=with_ports) for host in hosts]

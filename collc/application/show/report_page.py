@@ -26,6 +26,7 @@ from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten
 from collc.simulation.bandwidth import bandwidths
 from collc.ten.module import Module
 from collc.ten.network import Network
+from collc.ten.schedule import MOST_LISTED
 from collc.version import __version__
 
 if TYPE_CHECKING:
@@ -208,9 +209,6 @@ def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
 
 MOST_NPUS: Final = 64
 """NPUs up to which alternatives are simulated: 3 s of CPU time; All-Reduce over 128 takes 11 s."""
-
-MOST_LISTED: Final = 4_000_000
-"""Transfers of a schedule up to which they are listed for the pictures; 512 GPUs have about a million."""
 
 Fact = tuple[str, str, str]
 """Name, value and remark."""

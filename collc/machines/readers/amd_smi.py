@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final, cast
 
 from collc.base.diagnostics import SourceFile
-from collc.machines.hosts import Hop, Host, HostGpu, Hosts
+from collc.machines.hosts import Hop, Host, HostGpu, Hosts, Peer
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import (
     GIGA,
@@ -45,13 +45,13 @@ def read_amd(source: SourceFile, options: ImportOptions) -> Hosts:
     names, pairs, megabytes = _read_json(source) if is_json else _read_tables(source)
     rate = Fraction(min(megabytes), 1000) * GIGA if megabytes and min(megabytes) > 0 else None
     xgmi = options.rates.get("xgmi", rate)
-    if xgmi is None:
+    if xgmi is None and pairs:
         hint = "give that of one direction: -D xgmi=50GB/s"
         raise option_error(f"{source.name} does not say the bandwidth of XGMI", hint)
-    peers: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    peers: dict[int, list[Peer]] = defaultdict(list)
     for a, b in pairs:
-        peers[a].append((names[b], 1))
-    gpus = tuple(HostGpu(name, _PCIE, xgmi, 0, tuple(peers[number])) for number, name in enumerate(names))
+        peers[a].append(Peer(names[b], 1))
+    gpus = tuple(HostGpu(name, _PCIE, xgmi or Fraction(0), 0, tuple(peers[k])) for k, name in enumerate(names))
     said = "the least bandwidth that the file gives"
     host = Host(gpus, (), link="xgmi", rate_source=said, assumed_pcie="assumed: 16 lanes of PCIe Gen4")
     return Hosts([host], ["what leads over other GPUs or PCIe is not a link of its own"])

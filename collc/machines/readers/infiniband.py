@@ -1,12 +1,13 @@
-"""InfiniBand fabrics, as `ibnetdiscover` and `iblinkinfo` print them (rdma-core)."""
+"""InfiniBand fabrics, as `ibnetdiscover` and `iblinkinfo` print them (rdma-core) and ibsim reads them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from collc.base.diagnostics import SourceFile
 from collc.machines.fabrics import Attachment, Fabric
@@ -32,75 +33,104 @@ _SIGNALLED: Final = (
 )  # fmt: skip
 """Gb/s that iblinkinfo prints for a lane."""
 
-_RECORD: Final = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-fA-F]{16})"\s*#\s*"([^"]*)"')
+_RECORD: Final = re.compile(r'(Switch|Ca|Hca|Rt)\s+\d+\s+"([^"]{1,256})"(?:\s*#\s*"([^"]*)")?')
 _PORT: Final = re.compile(
-    r'\[(\d{1,9})\](?:\[ext \d+\])?\s*(?:\([0-9a-fA-F]+\))?\s+"([SHR]-[0-9a-fA-F]{16})"\[(\d{1,9})\](?:\[ext \d+\])?'
+    r'\[(\d{1,9})\](?:\[ext \d+\])?\s*(?:\([0-9a-fA-F]+\))?\s+"([^"]{1,256})"\s*\[(\d{1,9})\](?:\[ext \d+\])?'
     r"(?:\([0-9a-fA-F]+\))?(.*)"
 )
+_BY_DRIVER: Final = re.compile(r"MT\d+\b|.*Mellanox Technologies")
+"""How descriptions begin that the driver made, since nobody named the host."""
+
 _WIDTH: Final = re.compile(r"(?<!\d)(\d{1,9})x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
 
 End = tuple[str, int]
 """A guid and a port."""
 
 
+class _Record(NamedTuple):
+    """A device. is_switch, is_router: what it is. description: the host and its NIC, or the name of the switch."""
+
+    is_switch: bool
+    is_router: bool
+    description: str
+
+
 @dataclass(slots=True)
 class _Cables:
-    """What was read. names: by guid, "S-..." of switches. cables: both ends -> bytes per second and line."""
+    """What was read. records: by guid. cables: both ends -> bytes per second (None: not said) and line."""
 
     source: SourceFile
-    names: dict[str, str] = field(default_factory=dict[str, str])
-    cables: dict[tuple[End, End], tuple[Fraction, int]] = field(
-        default_factory=dict[tuple[End, End], tuple[Fraction, int]]
+    records: dict[str, _Record] = field(default_factory=dict[str, _Record])
+    cables: dict[tuple[End, End], tuple[Fraction | None, int]] = field(
+        default_factory=dict[tuple[End, End], tuple[Fraction | None, int]]
     )
 
-    def add(self, one: End, other: End, rate: Fraction, line: int) -> None:
+    def add(self, one: End, other: End, rate: Fraction | None, line: int) -> None:
         first, second = sorted((one, other))
         known = self.cables.setdefault((first, second), (rate, line))
         if known[0] != rate:
             message = f"both ends of a cable differ: here and in line {known[1]}"
             raise flaw(message, line_span(self.source, line), "is the file put together from two runs?")
 
-    def fabric(self) -> Fabric:
+    def fabric(self, dropped: Sequence[str] = ()) -> Fabric:
         """Switches, their cables and the hosts. Raises SourceError X0601 for ends without a record."""
-        dropped: list[str] = []
-        count = Counter(self.names.values())
-        named = {guid: name if count[name] == 1 else f"{name} {guid[2:]}" for guid, name in self.names.items()}
-        cables: list[tuple[str, str, Fraction]] = []
+        lost = list(dropped)
+        count = Counter(record.description for record in self.records.values())
+        named = {
+            guid: record.description if count[record.description] == 1 else f"{record.description} {guid[2:]}"
+            for guid, record in self.records.items()
+        }
+        cables: list[tuple[str, str, Fraction | None]] = []
         attachments: list[Attachment] = []
-        plugged: dict[End, int] = {}
-        for (one, other), (rate, line) in self.cables.items():
-            for guid, port in (one, other):
-                known = plugged.setdefault((guid, port), line)
-                if known != line:
-                    message = f"port {port} of {self.names.get(guid, guid)} has two cables: here and in line {known}"
-                    raise flaw(message, line_span(self.source, line), "are there two devices of one name?")
-                if guid not in self.names:
-                    message = f"{guid} has no record of its own in {self.source.name}"
-                    raise flaw(message, line_span(self.source, line), "is the file cut off?")
-            switches = [end for end in (one, other) if end[0].startswith("S")]
+        self._check_ends()
+        by_driver: dict[str, None] = {}
+        for (one, other), (rate, _) in self.cables.items():
+            switches = [end for end in (one, other) if self.records[end[0]].is_switch]
             if len(switches) == 2:
                 cables.append((named[one[0]], named[other[0]], rate))
             elif len(switches) == 1:
-                device = other if switches[0] == one else one
-                text = self.names[device[0]]
-                if "Aggregation Node" in text or device[0].startswith("R"):
-                    dropped.append("aggregation nodes (SHARP) and routers")
+                guid, number = other if switches[0] == one else one
+                text = self.records[guid].description
+                if "Aggregation Node" in text or self.records[guid].is_router:
+                    lost.append("aggregation nodes (SHARP) and routers")
                     continue
-                host, *words = text.split() or device[:1]  # "node01 mlx5_0", "node01 HCA-1"
-                port = words[0] if words else f"port{device[1]}"
-                attachments.append(Attachment(host, port, named[switches[0][0]], rate))
+                if _BY_DRIVER.match(text):
+                    text = guid[2:]
+                    by_driver[text] = None
+                host, *words = text.split() or [guid]  # "node01 mlx5_0", "node01 HCA-1"
+                attachments.append(
+                    Attachment(host, words[0] if words else f"port{number}", named[switches[0][0]], rate)
+                )
             else:
-                dropped.append("cables between two hosts")
-        switches = tuple(named[guid] for guid in self.names if guid.startswith("S"))
+                lost.append("cables between two hosts")
         if not attachments:
             message = f"{self.source.name} has no cable from a switch to a host"
             raise flaw(message, hint="import the output of all of the fabric, with the records of its hosts (Ca)")
-        return Fabric(switches, tuple(cables), tuple(attachments), tuple(dict.fromkeys(dropped)))
+        names = tuple(named[guid] for guid, record in self.records.items() if record.is_switch)
+        lists = tuple(cables), tuple(attachments), tuple(dict.fromkeys(lost))
+        return Fabric(names, *lists, unnamed=tuple(by_driver))
+
+    def _check_ends(self) -> None:
+        """Raise SourceError X0601 for a port with two cables and an end without a record."""
+        plugged: dict[End, int] = {}
+        for ends, (_, line) in self.cables.items():
+            for guid, port in ends:
+                if guid not in self.records:
+                    message = f"{guid} has no record of its own in {self.source.name}"
+                    raise flaw(message, line_span(self.source, line), "is the file cut off?")
+                known = plugged.setdefault((guid, port), line)
+                if known != line:
+                    name = self.records[guid].description
+                    message = f"port {port} of {name} has two cables: here and in line {known}"
+                    raise flaw(message, line_span(self.source, line), "are there two devices of one name?")
 
 
 def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
-    """The fabric. Raises SourceError X0601 with the line of what is wrong."""
+    """The fabric. In a file of ibsim, no link has a speed. Raises SourceError X0601 with the line of what is wrong."""
     cables, guid = _Cables(source), ""
+    is_ibsim = (
+        re.search(r'^(Switch|Hca)[ \t]++\d+[ \t]++"(?![SHR]-[0-9a-fA-F]{16}")', source.text, re.MULTILINE) is not None
+    )
     for line, text in enumerate(source.text.split("\n"), 1):
         stripped = text.strip()
         if not stripped:
@@ -110,23 +140,24 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
             if port is None or not guid:
                 message = 'a port is expected: [1] "S-<16 hex digits>"[2]  # ... 4xHDR, below its Switch or Ca'
                 raise flaw(message, line_span(source, line), "is the file cut off?")
-            found = _WIDTH.findall(port[4])
-            if not found:
+            speeds = _WIDTH.findall(port[4])
+            if not speeds and not is_ibsim:
                 message = "a width and speed as in '4xHDR' is expected at the end of the line"
                 raise flaw(message, line_span(source, line), "an end that is not up has '???'; remove its lines")
-            rate = int(found[-1][0]) * _LANE[found[-1][1]] / 8 * GIGA
+            rate = int(speeds[-1][0]) * _LANE[speeds[-1][1]] / 8 * GIGA if speeds else None
             cables.add((guid, int(port[1])), (port[2], int(port[3])), rate, line)
-        elif stripped.startswith(("Switch", "Ca", "Rt")):
+        elif stripped.startswith(("Switch", "Ca", "Hca", "Rt")):
             record = _RECORD.match(stripped)
             if record is None:
                 message = 'a record is expected: Switch 41 "S-<16 hex digits>"  # "name"'
                 raise flaw(message, line_span(source, line))
             guid = record[2]
-            cables.names[guid] = record[3]
+            cables.records[guid] = _Record(record[1] == "Switch", record[1] == "Rt", record[3] or guid)
         elif not stripped.startswith("#") and not re.match(r"\w+=", stripped):
             message = "a line of ibnetdiscover is expected"
             raise flaw(message, line_span(source, line), "as ibnetdiscover prints them without -p or -g")
-    return cables.fabric()
+    widths = "widths of links (w=), since the file does not say the speed of a lane"
+    return cables.fabric([widths] if is_ibsim and re.search(r"\bw=\d", source.text) else [])
 
 
 _HEADER: Final = re.compile(r"(Switch|CA):\s*+(?:(0x[0-9a-fA-F]++)\s++)?(.*?):\s*+$")
@@ -177,7 +208,7 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
     for name, port, other, other_port, rate, line in links:
         ends = [(devices.get(one, f"H-{one}"), at) for one, at in ((name, port), (other, other_port))]
         for guid, _ in ends:
-            cables.names.setdefault(guid, guid[2:])
+            cables.records.setdefault(guid, _Record(guid.startswith("S-"), False, guid[2:]))
         cables.add(ends[0], ends[1], rate, line)
     return cables.fabric()
 
@@ -187,10 +218,10 @@ KINDS: Final = (
         "ibnetdiscover",
         "fabric",
         read_ibnetdiscover,
-        file="the output of 'ibnetdiscover'",
+        file="the output of 'ibnetdiscover'; net files of ibsim",
         contains="switches, cables, rates, hosts",
-        options="'--node' or '--gpus-per-node'",
-        text=r'^(Switch|Ca|Rt)[ \t]++\d+[ \t]++"[SHR]-[0-9a-f]{16}"',
+        options="'--node' or '--gpus-per-node'; for ibsim '-D nic=', '-D uplink='",
+        text=r'^(Switch|Ca|Hca|Rt)[ \t]++\d+[ \t]++"',
     ),
     ImportKind(
         "iblinkinfo",

@@ -1,4 +1,4 @@
-"""The matrix of GPUs and NICs that `nvidia-smi topo -m` prints."""
+"""The matrix of GPUs and NICs that `nvidia-smi topo -m` prints, and the models of GPUs of `nvidia-smi -L` and `-q`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.diagnostics import SourceFile
+from collc.base.diagnostics import SourceFile, Span
 from collc.graph.digraph import Digraph, weakly_connected
-from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, links_of, nvlink_rate, with_mesh
+from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, Peer, links_of, nvlink_rate, with_mesh
 from collc.machines.kinds import ImportKind
 from collc.machines.reading import GIGA, ImportOptions, flaw, line_span, option_error
 
@@ -45,16 +45,17 @@ class _Matrix:
 def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     """The host of `nvidia-smi topo -m`.
 
-    Raises SourceError X0601 with the line, UsageError X0602 without `options.gpu`.
+    Raises SourceError X0601 with the line, UsageError X0602 if neither `options.gpu` nor the file names the model.
     """
     matrix = _nvidia_matrix(source)
     gpus = [name for name in matrix.columns if name.startswith("GPU")]
     if not gpus:
         raise flaw(f"{source.name} has no row of a GPU", line_span(source, 1))
-    if options.gpu is None:
-        hint = f"give the model: --gpu {'|'.join(MODELS)}"
+    model = options.gpu or (read_models(source, options) if _PRODUCT.search(source.text) else None)
+    if model is None:
+        hint = f"give the output of nvidia-smi -L as a file too, or the model: --gpu {'|'.join(MODELS)}"
         raise option_error("a matrix of nvidia-smi does not say which GPUs these are", hint)
-    sm = MODELS[options.gpu]
+    sm = MODELS[model]
     links: dict[str, dict[str, int]] = {row: {} for row in gpus}
     for row, column in permutations(gpus, 2):
         code, back = matrix.cell(row, column), matrix.cell(column, row)
@@ -67,7 +68,7 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     found: list[HostGpu] = []
     for row in gpus:
         direct = sum(links[row].values()) <= links_of(sm)
-        peers = tuple((other, count) for other, count in links[row].items() if count) if direct else ()
+        peers = tuple(Peer(other, count) for other, count in links[row].items() if count) if direct else ()
         switch = 0 if direct else max(links[row].values())
         if options.switch_links is not None and not peers:
             switch = options.switch_links
@@ -77,8 +78,35 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
     between = tuple((a, b, Fraction(width)) for a, b in combinations(cpus, 2))
-    said = f"assumed: 16 lanes of PCIe of {options.gpu} as NCCL counts"
-    return Hosts([Host(tuple(found), tuple(nics), between, assumed_pcie=said)], [])
+    said = f"assumed: 16 lanes of PCIe of {model} as NCCL counts"
+    return Hosts(
+        [Host(tuple(found), tuple(nics), between, assumed_pcie=said)], [f"the GPUs are {model} (--gpu {model})"]
+    )
+
+
+_PRODUCT: Final = re.compile(r"^(?:GPU \d{1,9}: ([^\n]*?) \(UUID: |[ \t]*+Product Name[ \t]*+: ([^\n]*))", re.MULTILINE)
+
+
+def read_models(source: SourceFile, _options: ImportOptions) -> str:
+    """The model of the GPUs that `nvidia-smi -L` or `-q` lists, of `hosts.MODELS`.
+
+    Raises SourceError X0601 for several models, UsageError X0602 for one that is not known.
+    """
+    known: dict[str, re.Match[str]] = {}
+    for match in _PRODUCT.finditer(source.text):
+        name = (match[1] or match[2]).strip()
+        found = next((key for key in MODELS if re.search(rf"\bG?{key}\b", name, re.IGNORECASE)), None)
+        if found is None:
+            message = f"{source.name} names {name[:60]}, whose NVLinks are not known"
+            raise option_error(message, f"give the model that it is like: --gpu {'|'.join(MODELS)}")
+        known.setdefault(found, match)
+    if len(known) > 1:
+        match = list(known.values())[1]
+        message = f"GPUs of several models: {', '.join(known)}"
+        raise flaw(message, Span(source, match.start(), match.end()), "write the machine in .coll")
+    if not known:
+        raise flaw(f"{source.name} names no GPU", line_span(source, 1))
+    return next(iter(known))
 
 
 _AFFINITY: Final = frozenset(("CPU", "NUMA"))
@@ -156,5 +184,14 @@ KINDS: Final = (
         contains="NVLinks and distances on PCIe",
         options="'--gpu', '-D nic='",
         text=r"^[ \t]*+GPU0[ \t]++X\b",
+    ),
+    ImportKind(
+        "nvidia-smi-models",
+        "model",
+        read_models,
+        file="'nvidia-smi -L', 'nvidia-smi -q'",
+        contains="the model of the GPUs of another file",
+        options="",
+        text=r"^GPU \d{1,9}: [^\n]*\(UUID: |^[ \t]*+Product Name[ \t]*+:",
     ),
 )

@@ -1,18 +1,22 @@
-"""SimGrid platforms (XML, version 4): hosts, routers, links, routes and clusters of one zone or of nested ones."""
+"""SimGrid platforms (XML, version 4): hosts, routers, links, routes and clusters of zones, and routes between zones."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations, product
+from math import comb, prod
 from typing import Final
 
 from collc.base.diagnostics import SourceFile, Span
 from collc.base.disjoint_sets import DisjointSets
 from collc.base.wording import did_you_mean
+from collc.machines.fabrics import neighbours
 from collc.machines.kinds import ImportKind
 from collc.machines.machine import Edge, Machine, first_names, graph_machine
-from collc.machines.reading import Element, ImportOptions, check_devices, element_span, flaw, parse_xml
+from collc.machines.reading import Element, ImportOptions, check_devices, check_links, element_span, flaw, parse_xml
 from collc.source.limits import MAX_HOST_LETTERS
 
 _PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
@@ -29,7 +33,10 @@ _Route = tuple[str, str, tuple[str, ...], bool, Span]
 class _Platform:
     """What was read; hosts and routers in order. links: by name, bytes per second and seconds.
 
-    shared: links whose bandwidth both directions share in SimGrid (sharing_policy SHARED).
+    shared: links whose bandwidth both directions share in SimGrid (sharing_policy SHARED). fat_pipes: links with
+    policy FATPIPE, which limit each flow. gateways: the routers of clusters with a backbone, with the devices before
+    and behind it and its bytes per second. shared_edges: edges of `edges` that are shared, with the name of their
+    link. dropped: sentences on what is left out.
     """
 
     source: SourceFile
@@ -39,6 +46,10 @@ class _Platform:
     shared: set[str] = field(default_factory=set[str])
     edges: list[Edge] = field(default_factory=list[Edge])
     routes: list[_Route] = field(default_factory=list[_Route])
+    fat_pipes: set[str] = field(default_factory=set[str])
+    gateways: dict[str, tuple[str, str, Fraction]] = field(default_factory=dict[str, tuple[str, str, Fraction]])
+    shared_edges: dict[int, str] = field(default_factory=dict[int, str])
+    dropped: list[str] = field(default_factory=list[str])
 
 
 def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
@@ -52,10 +63,18 @@ def read_simgrid(source: SourceFile, options: ImportOptions) -> Machine:
     if not platform.hosts:
         hint = "each NPU is a <host>: import the platform with its hosts"
         raise flaw(f"{source.name} has no host", element_span(source, root), hint)
+    ends = {end for source, target, *_ in platform.routes for end in (source, target)}
+    for router, (up, down, rate) in platform.gateways.items():
+        if router in ends:
+            # What enters by the router of a cluster crosses its backbone, and what leaves has crossed it.
+            platform.edges += [(router, up, rate, Fraction(0), 1), (down, router, rate, Fraction(0), 1)]
+            platform.routers[router] = None
     switches = list(platform.routers)
-    shared = _join_routes(platform, switches)
+    _join_routes(platform, switches)
+    shared = platform.shared_edges
     names = list(dict.fromkeys(shared.values()))
     machine = graph_machine(list(platform.hosts), switches, platform.edges, options, "in the file", shared)
+    machine = replace(machine, dropped=(*machine.dropped, *dict.fromkeys(platform.dropped)))
     if not names:
         return machine
     taken = f"both directions share the bandwidth of links with policy SHARED: {first_names(names)}"
@@ -69,7 +88,7 @@ def _zone(platform: _Platform, zone: Element) -> None:
         return
     if zone.tag not in {"zone", "AS"}:
         raise flaw(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
-    if zone.get("routing", "") not in _ZONES:
+    if zone.get("routing", "") not in _ZONES and len(zone.children) > 1:
         raise flaw(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd and Dijkstra can")
     for child in zone:
         at = element_span(platform.source, child)
@@ -80,24 +99,36 @@ def _zone(platform: _Platform, zone: Element) -> None:
             (platform.hosts if child.tag == "host" else platform.routers)[name] = None
         elif child.tag == "link":
             _link(platform, child)
-        elif child.tag == "route":
-            hops = tuple(str(hop.get("id")) for hop in child if hop.tag == "link_ctn")
-            both = child.get("symmetrical", "YES").upper() != "NO"
-            for hop in hops:
-                if hop not in platform.links:
-                    raise flaw(f"there is no link {hop}", at)
-            platform.routes.append((child.get("src"), child.get("dst"), hops, both, at))
+        elif child.tag in {"route", "zoneRoute", "ASroute"}:
+            _route(platform, child, at)
         elif child.tag not in {"prop", "backbone", "disk"}:
             raise flaw(f"<{child.tag}> cannot be imported", at)
 
 
+def _route(platform: _Platform, element: Element, span: Span) -> None:
+    """Adds a route between two devices; one between zones joins their gateways."""
+    ends = ("src", "dst") if element.tag == "route" else ("gw_src", "gw_dst")
+    source, target = (element.get(end) for end in ends)
+    hops = tuple(str(hop.get("id")) for hop in element if hop.tag == "link_ctn")
+    if source == target and element.tag == "route":
+        platform.dropped.append("routes from a host to itself")
+        return
+    for hop in hops:
+        if hop in platform.fat_pipes:
+            message = f"{hop} is a FATPIPE link, which limits each flow and not their sum, as no link of a network does"
+            raise flaw(message, span)
+        if hop not in platform.links:
+            raise flaw(f"there is no link {hop}", span)
+    both = element.get("symmetrical", "YES").upper() != "NO"
+    platform.routes.append((source, target, hops, both, span))
+
+
 def _link(platform: _Platform, element: Element) -> None:
     policy = element.get("sharing_policy", "SHARED")
-    if policy == "FATPIPE":
-        message = "a FATPIPE link limits each flow and not their sum, which no link of a network does"
-        raise flaw(message, element_span(platform.source, element))
     name = _new_name(platform, element)
     platform.links[name] = _rate(platform, element, "bandwidth"), _time(platform, element, "latency")
+    if policy == "FATPIPE":
+        platform.fat_pipes.add(name)
     if policy == "SHARED":
         platform.shared.add(name)
 
@@ -130,11 +161,11 @@ def _time(platform: _Platform, element: Element, key: str) -> Fraction:
 
 
 def _cluster(platform: _Platform, element: Element) -> None:
-    """Hosts with a private link each to a switch; over the backbone, all that they send."""
+    """Adds hosts and what joins them: a switch, a torus, a fat tree or a dragonfly."""
     span = element_span(platform.source, element)
-    name = element.get("id", "cluster")
-    if element.get("topology", "FLAT") != "FLAT":
-        raise flaw(f"a cluster with topology {element.get('topology')} cannot be imported", span)
+    shape = element.get("topology", "FLAT")
+    if shape not in {"FLAT", *_SHAPES}:
+        raise flaw(f"a cluster with topology {shape} cannot be imported", span, f"FLAT, {', '.join(_SHAPES)} can")
     if len(element.get("prefix") + element.get("suffix")) > MAX_HOST_LETTERS:
         raise flaw(f"the hosts have names of more than {MAX_HOST_LETTERS} characters", span)
     numbers = _radical(platform, element)
@@ -143,16 +174,129 @@ def _cluster(platform: _Platform, element: Element) -> None:
     if twice is not None:
         raise flaw(f"{twice} occurs twice", span)
     platform.hosts |= dict.fromkeys(hosts)
+    if element.get("limiter_link"):
+        platform.dropped.append("limiter_link, which bounds what a node sends and receives together")
+    if shape == "FLAT":
+        _flat_cluster(platform, element, hosts)
+        return
+    rate, latency = _rate(platform, element, "bw"), _time(platform, element, "lat")
+    policy = element.get("sharing_policy", "SPLITDUPLEX")
+    if policy == "FATPIPE":
+        raise flaw("FATPIPE links limit each flow and not their sum, as no link of a network does", span)
+    name = element.get("id", "cluster")
+    cables, count = _SHAPES[shape](hosts, _topology_parameters(platform, element), name, span)
+    for a, b, times, lanes in cables:
+        platform.routers |= dict.fromkeys(device for device in (a, b) if device not in platform.hosts)
+        for pair in ((a, b), (b, a)):
+            if policy == "SHARED":
+                platform.shared_edges[len(platform.edges)] = f"the links of cluster {name}"
+            platform.edges.append((*pair, rate * times, latency, lanes))
+    if count != len(hosts):
+        raise flaw(f"topo_parameters is for {count:,} hosts, and there are {len(hosts):,}", span)
+
+
+def _flat_cluster(platform: _Platform, element: Element, hosts: Sequence[str]) -> None:
+    """Hosts with a private link each to a router; over the backbone, all that they send and receive."""
+    name = element.get("id", "cluster")
     private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
-    up = down = f"{name} switch"
-    platform.routers[up] = None
+    router = element.get("router_id") or f"{element.get('prefix')}{name}_router{element.get('suffix')}"
+    up = down = router
     if element.get("bb_bw"):
-        down = f"{name} switch behind the backbone"
-        platform.routers[down] = None
+        up, down = f"{name} before the backbone", f"{name} behind the backbone"
+    platform.routers |= {up: None, down: None}
+    if up != down:
         rate = _rate(platform, element, "bb_bw")
         platform.edges.append((up, down, rate, _time(platform, element, "bb_lat"), 1))
+        platform.gateways[router] = up, down, rate
     for host in hosts:
         platform.edges += [(host, up, *private, 1), (down, host, *private, 1)]
+
+
+_Cables = tuple[list[tuple[str, str, int, int]], int]
+"""Pairs of devices, each with the multiple of the rate of a link and the number of lanes; and the number of hosts."""
+
+
+def _topology_parameters(platform: _Platform, element: Element) -> list[list[int]]:
+    """The numbers of topo_parameters, as in 2;4,4;1,2;1,2."""
+    text = element.get("topo_parameters")
+    if not re.fullmatch(r"\s*\d{1,6}(\s*[,;]\s*\d{1,6}){0,63}\s*", text):
+        message = f"'topo_parameters' is numbers as in 2;4,4;1,2;1,2, not '{text[:40]}'"
+        raise flaw(message, element_span(platform.source, element))
+    lists = [[int(number) for number in part.split(",")] for part in text.split(";")]
+    if not all(number for numbers in lists for number in numbers):
+        raise flaw("a number of topo_parameters is 0", element_span(platform.source, element))
+    return lists
+
+
+def _torus(hosts: Sequence[str], parameters: list[list[int]], _name: str, span: Span) -> _Cables:
+    if len(parameters) != 1:
+        raise flaw("topo_parameters of a TORUS are its sizes, as in 3,2,2", span)
+    count = prod(parameters[0])
+    check_devices(count)
+    pairs = neighbours(parameters[0]) if count == len(hosts) else []
+    return [(hosts[a], hosts[b], 1, 1) for a, b in pairs], count
+
+
+def _fat_tree(hosts: Sequence[str], parameters: list[list[int]], name: str, span: Span) -> _Cables:
+    """Levels; children, parents and cables of each. A device of level i has the digits of its parents below i, of its
+    children from i on; a parent differs from a child in the digit of the child's level.
+    """
+    levels, *lists = parameters
+    if len(lists) != 3 or any(len(numbers) != levels[0] for numbers in lists):
+        raise flaw("topo_parameters of a FAT_TREE are levels;children;parents;cables, as in 2;4,4;1,2;1,2", span)
+    children, parents, cables = lists
+    count = prod(children)
+    check_devices(count)
+    sizes = [[*parents[:level], *children[level:]] for level in range(levels[0] + 1)]
+    check_devices(sum(map(prod, sizes)))
+    check_links(sum(prod(size) * above for size, above in zip(sizes, parents, strict=False)))
+    if count != len(hosts):
+        return [], count
+
+    def device(level: int, digits: Sequence[int]) -> str:
+        position = 0
+        for size, digit in zip(reversed(sizes[level]), reversed(digits), strict=True):
+            position = position * size + digit
+        return f"{name} level {level} switch {position}" if level else hosts[position]
+
+    found: list[tuple[str, str, int, int]] = []
+    for level, lanes in enumerate(cables):
+        for reverse in product(*(range(size) for size in reversed(sizes[level]))):
+            digits = reverse[::-1]
+            above = ((*digits[:level], parent, *digits[level + 1 :]) for parent in range(parents[level]))
+            found += [(device(level, digits), device(level + 1, parent), 1, lanes) for parent in above]
+    return found, count
+
+
+def _dragonfly(hosts: Sequence[str], parameters: list[list[int]], name: str, span: Span) -> _Cables:
+    """Groups of chassis of blades of nodes. In a chassis all blades are linked, between chassis those of one number,
+    and blade j of the first chassis of group i to blade i of group j.
+    """
+    if [len(numbers) for numbers in parameters] != [2, 2, 2, 1]:
+        message = "topo_parameters of a DRAGONFLY are groups, chassis, blades, each with links, and nodes"
+        raise flaw(message, span, "as in 3,4;4,3;5,1;2")
+    (groups, blue), (chassis, black), (blades, green), (nodes,) = parameters
+    count = groups * chassis * blades * nodes
+    check_devices(count)
+    check_links(groups * (chassis * comb(blades, 2) + blades * comb(chassis, 2)) + comb(groups, 2))
+    if count != len(hosts):
+        return [], count
+    if groups > chassis * blades:
+        raise flaw(f"{groups} groups need as many blades in each, and there are {chassis * blades}", span)
+    routers = [f"{name} router {number}" for number in range(groups * chassis * blades)]
+    group = chassis * blades
+    found = [(host, routers[at // nodes], 1, 1) for at, host in enumerate(hosts)]
+    for first in range(0, len(routers), blades):
+        found += [(a, b, green, 1) for a, b in combinations(routers[first : first + blades], 2)]
+    for first in range(0, len(routers), group):
+        for blade in range(blades):
+            found += [(a, b, black, 1) for a, b in combinations(routers[first + blade : first + group : blades], 2)]
+    for a, b in combinations(range(groups), 2):
+        found.append((routers[a * group + b], routers[b * group + a], blue, 1))
+    return found, count
+
+
+_SHAPES: Final = {"TORUS": _torus, "FAT_TREE": _fat_tree, "DRAGONFLY": _dragonfly}
 
 
 def _radical(platform: _Platform, element: Element) -> list[int]:
@@ -178,10 +322,9 @@ class _Junctions(DisjointSets[tuple[str, int]]):
         super().join(keeper, other)
 
 
-def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
-    """The links of all routes as edges; if links meet that no router joins, a switch is added.
-
-    Returns the edges of shared links that are used in both directions, and the names of these links.
+def _join_routes(platform: _Platform, switches: list[str]) -> None:
+    """Adds the links of all routes as edges, shared ones if both directions are used; if links meet that no router
+    joins, a switch is added.
     """
     junctions, directions = _Junctions(), dict[tuple[str, bool], None]()
     spans: dict[str, Span] = {}
@@ -211,21 +354,19 @@ def _join_routes(platform: _Platform, switches: list[str]) -> dict[int, str]:
             switches.append(names[found])
         return names[found]
 
-    shared: dict[int, str] = {}
     for hop, forward in directions:
         ends = device((hop, 0)), device((hop, 1))
         rate, latency = platform.links[hop]
         a, b = ends if forward else ends[::-1]
         if a != b:
             if hop in platform.shared and (hop, not forward) in directions:
-                shared[len(platform.edges)] = hop
+                platform.shared_edges[len(platform.edges)] = hop
             platform.edges.append((a, b, rate, latency, 1))
     seen: dict[tuple[str, int], str] = {}
     for name in (*platform.hosts, *platform.routers):
         other = seen.setdefault(junctions.root((name, -1)), name)
         if other != name:
             raise flaw(f"the routes join {other} and {name} without a link", hint="write the links in .coll")
-    return shared
 
 
 KINDS: Final = (
@@ -233,7 +374,7 @@ KINDS: Final = (
         "simgrid",
         "network",
         read_simgrid,
-        file="XML platform: hosts, routers, links, routes, flat clusters",
+        file="XML platform: hosts, routers, links, routes, zones, clusters",
         contains="everything; SHARED links are explained below",
         xml="<platform",
     ),

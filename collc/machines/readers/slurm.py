@@ -25,7 +25,7 @@ from collc.machines.reading import (
     yaml_fields,
     yaml_items,
 )
-from collc.source.host_lists import expanded_hosts
+from collc.source.host_lists import expanded_hosts, split_host_list
 
 MAX_YAML: Final = 4 << 20
 
@@ -149,7 +149,7 @@ class _HostLists:
     def hosts(self, text: str, span: Span) -> tuple[str, ...]:
         """The names of a list. Raises SourceError X0603 for more than MAX_HOSTS in the file, before they are made."""
         names: list[str] = []
-        for part in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
+        for part in split_host_list(text):
             try:
                 names += expanded_hosts(part, MAX_HOSTS - self.count - len(names))
             except ValueError as error:

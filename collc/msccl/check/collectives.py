@@ -88,11 +88,15 @@ def buffer_sizes(coll: str, ranks: int, total: int) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, eq=False)
 class MemoryLayout:
-    """The buffers of all gpus in one flat memory. base: int64[gpus, 3], first slots of i, o, s. size: slots in all."""
+    """The buffers of all gpus in one flat memory. base: int64[gpus, 3], first slots of i, o, s. size: slots in all.
+
+    offset: int64[gpus, 3], where they begin in their allocations; not 0 if input and output share one.
+    """
 
     base: Int64Array
     size: int
     inplace: bool
+    offset: Int64Array
 
 
 def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, root: int = 0) -> MemoryLayout:
@@ -103,6 +107,7 @@ def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, r
     gpus = len(chunks)
     ends = np.cumsum(chunks.reshape(-1))
     base = np.concatenate(([0], ends[:-1])).reshape(gpus, 3)
+    offset = np.zeros_like(base)
     if inplace:
         rank = np.arange(gpus)
         share = total // gpus
@@ -117,7 +122,8 @@ def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, r
             longer_input = chunks[:, 0] > chunks[:, 1]
             shared = np.where(longer_input, base[:, 0], base[:, 1])
             base[:, 0] = base[:, 1] = shared
-    return MemoryLayout(base, int(ends[-1]) if gpus else 0, inplace)
+        offset[:, :2] = np.where(np.reshape(joined, (-1, 1)), base[:, :2] - base[:, :2].min(axis=1, keepdims=True), 0)
+    return MemoryLayout(base, int(ends[-1]) if gpus else 0, inplace, offset)
 
 
 def wanted_output(coll: str, rank: int, ranks: int, total: int, root: int) -> tuple[Sequence[int], range] | None:

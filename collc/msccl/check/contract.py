@@ -226,7 +226,8 @@ class _Contract:
                 continue
             free = coll == ("scatter", "gather")[buffer]
             exact = program.old and not free
-            self.report_buffer((declared != size) if exact else (declared > size), buffer, what, rule)
+            wrong = (declared != size) & (declared != 0) if exact else declared > size
+            self.report_buffer(wrong, buffer, what, rule)
             if not (exact or free):
                 short, what = (declared < size) & (declared > 0), f"less than the {size} that {coll} has"
                 self.report_buffer(short, buffer, what, str(size), warning=True)

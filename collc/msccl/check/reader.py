@@ -162,6 +162,9 @@ class Reader:
         for name in ("proto", "coll", *(("name",) if self.profile == "old" else ())):
             self._word(tag, name)
         for name in ("nchunksperloop", "nchannels", "ngpus", "inplace", "outofplace"):
+            if self.profile == "old" and name == "outofplace" and name not in tag.attributes:  # it reads only inplace
+                self.numbers[name] = int(self.numbers["inplace"] == 0)
+                continue
             self.numbers[name] = self._number(tag, name)
         for name, default in OLD_DEFAULTS.items():
             missing = self.profile == "old" and name not in tag.attributes

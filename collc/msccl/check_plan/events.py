@@ -68,8 +68,9 @@ def run_plan(plan: Plan) -> History:
 class _EventInterpreter(PlanInterpreter[list[int]]):
     """Makes events of operations. A signal carries the events that precede the wait for it.
 
-    sync: by threadblock, the events before its last `nop`; since: its events after that. flying: by threadblock and
-    channel, the puts over ports.
+    sync: by threadblock, the events before its last `nop`; since: its events after that. heard: those that its first
+    thread, which takes the first channel and the first semaphore of an operation, has waited for since. flying: by
+    threadblock and channel, the puts over ports.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -78,6 +79,7 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
         self.history.begins = [self._event([]) for _ in plan.chunks]
         self.sync: list[list[int]] = [[self.history.begins[gpu]] for gpu in plan.gpu_of]
         self.since: list[list[int]] = [[] for _ in plan.threadblocks]
+        self.heard: list[list[int]] = [[] for _ in plan.threadblocks]
         self.flying: dict[tuple[int, Channel], list[int]] = defaultdict(list)
         self.initial: dict[Semaphore, int] = dict(self.transport.initial)
         self.released: dict[Semaphore, list[int]] = defaultdict(list)
@@ -112,6 +114,7 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
         before = list(self.sync[op.tb])
         if op.name == "wait":
             before += [event for events in received for event in events]
+            self.heard[op.tb] += received[0] if received else []
         elif op.name == "rlxwait":
             before += [self.history.begins[channel[1]] for channel in op.waits]
         elif op.name == "sem_acquire":
@@ -120,8 +123,11 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
         elif op.name == "flush":
             for channel in op.over:
                 before += self.flying[op.tb, channel]
+        elif op.name == "sem_release" and len(op.semaphores) == 1:
+            before += self.heard[op.tb]
         elif op.name == "nop":
             before += self.since[op.tb]
+            self.heard[op.tb] = []
         event = self._event(before)
         if op.name == "nop":
             self.sync[op.tb], self.since[op.tb] = [event], []
@@ -165,7 +171,7 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
         """See PlanInterpreter."""
         event = self._event([e for tb in threadblocks for e in self.sync[tb] + self.since[tb]])
         for tb in threadblocks:
-            self.sync[tb], self.since[tb] = [event], []
+            self.sync[tb], self.since[tb], self.heard[tb] = [event], [], []
             self.history.done.append((self.plan.threadblocks[tb][self.position[tb]], event))
 
     def _is_mutex(self, op: Operation, number: int) -> bool:

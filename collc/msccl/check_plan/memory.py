@@ -8,7 +8,7 @@ import numpy as np
 
 from collc.msccl.check.collectives import TOTAL, MemoryLayout, buffer_sizes, memory_layout
 from collc.msccl.check.findings import FileLocation, Finding, Findings
-from collc.msccl.check_plan.model import Plan, SlotRange
+from collc.msccl.check_plan.model import Operation, Plan, SlotRange
 
 
 def total_chunks(plan: Plan, coll: str) -> int:
@@ -54,10 +54,51 @@ def memory_of(plan: Plan, coll: str, root: int) -> MemoryLayout:
         chunks[:, 0], chunks[:, 1] = np.maximum(chunks[:, 0], sizes[0]), np.maximum(chunks[:, 1], sizes[1])
     layout = memory_layout(coll, chunks, total, inplace=plan.inplace, root=max(0, root))
     packets = layout.size + np.cumsum(chunks[:, 2]) - chunks[:, 2]
-    base = np.column_stack([layout.base, packets])
-    return replace(layout, base=base, size=layout.size + int(chunks[:, 2].sum()))
+    base, offset = np.column_stack([layout.base, packets]), np.column_stack([layout.offset, np.zeros_like(packets)])
+    return replace(layout, base=base, size=layout.size + int(chunks[:, 2].sum()), offset=offset)
 
 
 def address(layout: MemoryLayout, slots: SlotRange) -> int:
-    """The position of the first of the slots in the memory of all gpus."""
-    return int(layout.base[slots.gpu, slots.buffer]) + slots.index
+    """The position of the first of the slots in the memory of all gpus, as the runtime finds it.
+
+    To the allocation of another gpu, a gpu adds where its own buffer begins in its own allocation
+    (docs/msccl-contract.md, section 6.1).
+    """
+    begin = int(layout.base[slots.gpu, slots.buffer]) + slots.index
+    return begin + _shift(layout, slots) if slots.remote and layout.inplace else begin
+
+
+def _shift(layout: MemoryLayout, slots: SlotRange) -> int:
+    return int(layout.offset[slots.caller, slots.buffer] - layout.offset[slots.gpu, slots.buffer])
+
+
+def check_addresses(plan: Plan, layout: MemoryLayout, findings: Findings) -> bool:
+    """Whether all operations stay in the buffers that they name.
+
+    Adds to the findings X0404 for those that, in place, leave them, and one X0123 that warns of others which reach
+    other chunks than they name.
+    """
+    if not layout.inplace:
+        return True
+    ends = layout.base + np.array([(*chunks, 0) for chunks in plan.chunks], np.int64).reshape(-1, 4)
+    shifted: list[Operation] = []
+    for op in plan.operations:
+        for slots in (slots for move in op.moves for slots in move.sources + move.targets if slots.remote):
+            shift = _shift(layout, slots)
+            if not shift:
+                continue
+            first, last = layout.base[slots.gpu, :2], ends[slots.gpu, :2]
+            own = slice(None) if bool(np.all(first < last[::-1])) else slice(slots.buffer, slots.buffer + 1)
+            begin = address(layout, slots)
+            if begin < int(first[own].min()) or begin + slots.size > int(last[own].max()):
+                name = "io"[slots.buffer]
+                text = f"reaches {name}[{slots.index + shift}] of gpu {slots.gpu}, outside of the buffer: a gpu adds "
+                text += f"the offset of its own {name} in the buffer that input and output share in place"
+                findings.add(Finding("contract", "X0404", text, op.location, "scratch"), breaks=True)
+                return False
+            shifted.append(op)
+    if shifted:
+        text = f"{len(shifted)} operations reach chunks of other gpus beside those that they name: in place, a gpu "
+        text += "adds the offset of its own buffer in the one that input and output share"
+        findings.add(Finding("contract", "X0123", text, shifted[0].location, "scratch", warning=True))
+    return True

@@ -54,14 +54,19 @@ class SwitchChannel:
 class SlotRange:
     """`size` chunks of a buffer (0: input, 1: output, 2: scratch, 3: packets) of a gpu, from `index` on.
 
-    remote: whether the operation reaches them as a buffer of another gpu.
+    caller: the gpu whose operation reaches them as a buffer of another gpu; -1 if they are its own.
     """
 
     gpu: int
     buffer: int
     index: int
     size: int
-    remote: bool = False
+    caller: int = -1
+
+    @property
+    def remote(self) -> bool:
+        """Whether another gpu reaches them."""
+        return self.caller >= 0
 
 
 @dataclass(frozen=True, slots=True)

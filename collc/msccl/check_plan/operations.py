@@ -175,7 +175,7 @@ class OperationReader:
         channel = item_at(references.switches, item.values.get("switch_channel_id"), "switch channel", op.location)
         index, size = item.number("index"), item.number("size")
         ranges = [self._check_bounds(SlotRange(rank, channel.buffer, index, size), op) for rank in channel.ranks]
-        return [replace(slots, remote=slots.gpu != op.location.gpu) for slots in ranges]
+        return [replace(slots, caller=op.location.gpu if slots.gpu != op.location.gpu else -1) for slots in ranges]
 
     def _slots(self, entry: object, op: Operation, references: References) -> SlotRange:
         """The slots that an entry of src_buff or dst_buff names, inside their buffer (else X0405)."""
@@ -187,7 +187,7 @@ class OperationReader:
             owner, buffer = item_at(buffers, item.values["buffer_id"], "remote buffer of the threadblock", op.location)
         else:
             owner, buffer = op.location.gpu, BUFFERS.index(item.choice("type", BUFFERS))
-        return self._check_bounds(SlotRange(owner, buffer, index, size, remote), op)
+        return self._check_bounds(SlotRange(owner, buffer, index, size, op.location.gpu if remote else -1), op)
 
     def _check_bounds(self, slots: SlotRange, op: Operation) -> SlotRange:
         """The slots, if they are inside their buffer (else X0405)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,8 +28,9 @@ def find_races(plan: Plan, history: History, layout: MemoryLayout, findings: Fin
     for op, _ in history.done:
         _check_overlap(op, layout, findings)
     order = EventOrder.of(history.before)
-    accesses = _accesses_of_pieces(plan, history, layout)
-    _find_unordered_accesses(order, accesses, findings)
+    accesses, sizes = _accesses_of_pieces(plan, history, layout)
+    ordered = _reads_before_writes(history, layout)
+    _find_unordered_accesses(order, accesses, sizes, ordered, findings)
     _find_launch_races(plan, history, layout, accesses, findings)
     for shared_use in history.shared_uses:
         _find_contests(order, shared_use, findings)
@@ -65,8 +67,10 @@ def _is_idle(move: DataMove, layout: MemoryLayout) -> bool:
     return len(move.sources) == 1 and all(address(layout, target) == first for target in move.targets)
 
 
-def _accesses_of_pieces(plan: Plan, history: History, layout: MemoryLayout) -> dict[int, list[_Access]]:
-    """The accesses of each piece of the memory in order of events, by where the piece begins.
+def _accesses_of_pieces(
+    plan: Plan, history: History, layout: MemoryLayout
+) -> tuple[dict[int, list[_Access]], dict[int, int]]:
+    """The accesses of each piece of the memory in order of events, and its size, by where the piece begins.
 
     All chunks of a piece have the same accesses: it lies between two positions at which accesses or scratch buffers
     begin or end. Packets are no part of the memory.
@@ -96,16 +100,56 @@ def _accesses_of_pieces(plan: Plan, history: History, layout: MemoryLayout) -> d
         written = pieces_of(slots for move in op.moves if not _is_idle(move, layout) for slots in move.targets)
         for piece in read | written:
             accesses[piece].append((event, op, piece in written))
-    return accesses
+    return accesses, {piece: end - piece for piece, end in pairwise(pieces)}
 
 
-def _find_unordered_accesses(order: EventOrder, accesses: dict[int, list[_Access]], findings: Findings) -> None:
-    """Report accesses of one piece of memory, one of them writing, that nothing orders (X0412)."""
+def _reads_before_writes(history: History, layout: MemoryLayout) -> set[tuple[int, int, int]]:
+    """(event of the read, event of the write, position) of chunks that are read before they are overwritten, since the
+    data that overwrites them was made of packets that carry what was read, element by element.
+    """
+    found: set[tuple[int, int, int]] = set()
+    carried: dict[tuple[int, int], frozenset[tuple[int, int]]] = {}
+    for op, event in history.done:
+        for move in (move for move in op.moves if op.packets_read or op.packets_written):
+            for k in range(move.sources[0].size):
+                reads = frozenset[tuple[int, int]]()
+                for slots in move.sources:
+                    own = frozenset({(event, address(layout, slots) + k)})
+                    reads |= carried.get((slots.gpu, slots.index + k), frozenset()) if slots.buffer == PACKETS else own
+                for slots in move.targets:
+                    if slots.buffer == PACKETS:
+                        carried[slots.gpu, slots.index + k] = reads
+                    else:
+                        written = address(layout, slots) + k
+                        found.update((before, event, written) for before, position in reads if position == written)
+    return found
+
+
+def _find_unordered_accesses(
+    order: EventOrder,
+    accesses: dict[int, list[_Access]],
+    sizes: dict[int, int],
+    ordered: set[tuple[int, int, int]],
+    findings: Findings,
+) -> None:
+    """Report accesses of one piece of memory, one of them writing, that nothing orders (X0412).
+
+    accesses, sizes: as from `_accesses_of_pieces`. ordered: as from `_reads_before_writes`.
+    """
     rows = [(piece, event, op, write) for piece, uses in sorted(accesses.items()) for event, op, write in uses]
     slots, writes = np.array([row[0] for row in rows], np.int64), np.array([row[3] for row in rows], np.bool_)
     conflicts: list[list[int]] = conflicting_accesses(slots, writes).T.tolist()
     ops = {event: op for _, event, op, _ in rows}
-    pairs = sorted({(rows[first][1], rows[second][1]) for first, second in conflicts})
+
+    def by_data(first: int, second: int) -> bool:
+        """Whether each chunk of a piece is read before it is written, since data says so."""
+        piece, event, _, writes = rows[first]
+        if writes or not ordered:
+            return False
+        other = rows[second][1]
+        return all((event, other, position) in ordered for position in range(piece, piece + sizes[piece]))
+
+    pairs = sorted({(rows[a][1], rows[b][1]) for a, b in conflicts if not by_data(a, b)})
     for number in order.unordered_pairs(pairs):
         op, other = (ops[event] for event in pairs[number])
         text = f"nothing orders {op.name} and {other.name}, which touch the same chunk of memory, one writing"

@@ -24,7 +24,7 @@ from collc.msccl.check_plan.json_text import (
     locate,
 )
 from collc.msccl.check_plan.model import Channel, Nodes, Plan, RemoteBuffer, SwitchChannel
-from collc.msccl.check_plan.operations import MAX_SEMAPHORES, OperationReader, References
+from collc.msccl.check_plan.operations import OperationReader, References
 from collc.msccl.check_plan.rules import RULES
 
 MAX_OPS: Final = 64
@@ -142,7 +142,6 @@ class _PlanReader:
         plan.chunks.append((inputs, outputs, scratch))
         semaphores = gpu.objects("semaphores", "semaphore", optional=True)
         plan.semaphores.append([semaphore.number("init_value") for semaphore in semaphores])
-        self.operations.limit(len(semaphores), MAX_SEMAPHORES, "semaphores of a gpu", location)
         channels: dict[str, list[Channel]] = {kind: [] for kind in CHANNEL_TYPES}
         counts: Counter[tuple[str, int]] = Counter()
         plan.switches.append([])

@@ -11,7 +11,7 @@ from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, V
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
 from collc.msccl.check_plan.events import History, run_plan
 from collc.msccl.check_plan.json_text import locate
-from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
+from collc.msccl.check_plan.memory import address, check_addresses, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import Nodes, Plan
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, parse_plan
@@ -84,6 +84,8 @@ def _check_execution(plan: Plan, call: CollectiveCall, root: int | None, finding
     elif root is None:
         root = find_root(call, lambda tried: execute_plan(plan, history, tried), len(plan.operations))
     call = replace(call, root=root)
+    if not check_addresses(plan, memory_of(plan, call.coll, root), findings):
+        return root
     state = execute_plan(plan, history, call)
     ran.add("race")
     find_races(plan, history, state.layout, findings)
@@ -96,6 +98,8 @@ def _check_execution(plan: Plan, call: CollectiveCall, root: int | None, finding
 def execute_plan(plan: Plan, history: History, call: CollectiveCall) -> SymbolicState:
     """Execute the operations on symbols. Returns the memory after them."""
     layout = memory_of(plan, call.coll, call.root)
+    if not check_addresses(plan, layout, Findings()):
+        history = replace(history, done=[])
     sizes = (call.expected is None and buffer_sizes(call.coll, call.ranks, call.total)) or (0, 0)
     inputs, outputs = ([max(chunks[side], sizes[side]) for chunks in plan.chunks] for side in (0, 1))
     state = SymbolicState.initial(call, layout, inputs, outputs)

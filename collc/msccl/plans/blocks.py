@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collc.base.disjoint_sets import DisjointSets
-from collc.msccl.limits import PLAN_CHANNELS
+from collc.msccl.limits import PLAN_CHANNELS, PLAN_OPERATIONS
 from collc.msccl.lowering.fuse import FusablePair, fusable_pairs
 from collc.msccl.options import Placement
 from collc.msccl.program import COPIES, LOCAL, Gpu, Op, Program, Slot, Step, Threadblock
 
-_LONG: Final = 12
-"""Most steps that a threadblock can hold whatever they are."""
+_LONG: Final = PLAN_OPERATIONS // 5
+"""Most steps that a threadblock can hold whatever they are: each takes at most five operations."""
 
 _FUSED: Final = {True: Op.RECEIVE_REDUCE_COPY_SEND, False: Op.RECEIVE_REDUCE_SEND}
 """Operation of a fused sum and send, by whether the sum is used again on its GPU."""

@@ -395,6 +395,8 @@ def _move(block: BlockWriter, step: Step) -> None:
     routes, held = block.plan.routes, held_slot(step)
     adds = step.receive >= 0 and step.op not in RECEIVED_UNCHANGED
     port = step.send >= 0 and routes.over[step.send].kind == "port"
+    if step.receive >= 0 and not adds and step.dst is not None and routes.landing[step.receive] != step.dst:
+        copy(block, routes.landing[step.receive], step.dst, step.count)
     if adds and step.src is not None:
         _reduce(block, step, step.src, fused=step.send >= 0 and not port)
     if port:

@@ -22,6 +22,7 @@ from collc.msccl.limits import (
     MOST_CHUNKS,
     PLAN_CHANNELS,
     PLAN_OPERATIONS,
+    PLAN_PACKETS,
     PLAN_PORTS,
     PLAN_REGIONS,
     PLAN_SEMAPHORES,
@@ -54,9 +55,6 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 
 _NAME: Final = "MSCCL++ plan"
-_PACKETS: Final = 2 << 20
-"""The largest message of a plan of packets in bytes, unless it is given: as in the plans of MSCCL++."""
-
 _OFFSETS: Final = 2**32 - 1
 """Largest offset in a buffer in bytes."""
 
@@ -117,20 +115,22 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     node = nodes_of_ranks(module.network, options)
     start = _select_program(module, options, node)
     closest: LimitUse | None = None
-    last: LimitUse | None = None
     found = False
-    for form in _block_forms(start):
-        if found and not form.another:
+    for semaphores in (PLAN_SEMAPHORES, None):  # few first: each hand between threadblocks takes time
+        last: LimitUse | None = None
+        for form in _block_forms(start):
+            if found and not form.another:
+                return
+            if form.fewer and last is not None and last.what == _LONGEST:
+                continue
+            plan, last = _fit_plan(form, options, node, semaphores)
+            if plan is not None:
+                found = True
+                yield plan
+            closest = _closer(closest, last)
+        if found:
             return
-        if form.fewer and last is not None and last.what == _LONGEST:
-            continue
-        plan, last = _fit_plan(form, options, node)
-        if plan is not None:
-            found = True
-            yield plan
-        closest = _closer(closest, last)
-    if not found:
-        raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
 
 
 def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None) -> list[str]:
@@ -149,6 +149,10 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
                 "MSCCL++ has no operation that loads a sum from a switch for one GPU alone: "
                 "in this plan switches add nothing"
             )
+    if any(remote["type"] != "s" for gpu in plan["gpus"] for remote in gpu["remote_buffers"]):
+        notes.append(
+            "MSCCL++: tensors must begin at one offset in their allocations on all ranks, or use 'same_offsets: false'"
+        )
     if plan["collective"] not in _SELECTED:
         notes.append(
             f"only the Executor of MSCCL++ runs a plan for {plan['collective']}: "
@@ -167,6 +171,9 @@ def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...]
     if module.relays:  # a schedule for switches that only pass on, whatever they can do
         module = replace(module, network=passing_on(module.network))
     if uses_switches(module):
+        if not options.same_offsets:
+            message = "switches that add and multicast need tensors at one offset in their allocations on all ranks"
+            raise SourceError(Diagnostic("M0107", message, hint="leave 'same_offsets' out"))
         if options.protocol is Protocol.LL:
             hint = "leave 'protocol' out, or let collc plan it for 'emit mscclpp' with packets"
             raise SourceError(Diagnostic("M0107", "packets do not go over switches that add and multicast", hint=hint))
@@ -191,7 +198,7 @@ def _is_all_to_all(module: Module) -> bool:
 
 def _block_forms(start: Program) -> Iterator[_BlockForm]:
     """Forms in the order in which they are tried: by flow, then by chunk; with merged steps, then with single ones."""
-    if is_large(start.messages) and large_groups_fit(start.messages, start.instances):
+    if is_large(start.messages) and large_groups_fit(start.messages):
         yield _BlockForm(lambda _: with_helpers(start), 1, 1)
         return
     if any(message.switch for message in start.messages):
@@ -228,20 +235,25 @@ def _usual_operations(program: Program) -> Fraction:
     return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
 
 
-def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int]) -> tuple[Json | None, LimitUse | None]:
-    """The plan with the fewest shares that keep the limits; or None, and the limit that it exceeds least."""
+def _fit_plan(
+    form: _BlockForm, options: MscclOptions, node: Sequence[int], most: int | None
+) -> tuple[Json | None, LimitUse | None]:
+    """The plan with the fewest shares that keep the limits; or None, and the limit that it exceeds least.
+
+    most: semaphores of a GPU; None: any number.
+    """
     closest: LimitUse | None = None
     shares, shortest, idle = form.least, 1 << 62, 0
     while True:
         plan = _plan(depend(repeat(form.divide(shares))), options, node)
-        broken = _exceeded_limits(plan)
+        broken = _exceeded_limits(plan, most)
         if not broken:
             return plan, None
         closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
-        longest, semaphores = _longest(plan), _semaphores(plan)
+        longest, semaphores = _longest(plan), 0 if most is None else _semaphores(plan)
         idle = 0 if longest < shortest else idle + 1
         more = min(max(shares * 5 // 4 + 1, -(-shares * longest // PLAN_OPERATIONS)), form.most)
-        if longest <= PLAN_OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * PLAN_SEMAPHORES:
+        if longest <= PLAN_OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * (most or 1):
             return None, closest
         shares, shortest = more, min(shortest, longest)
 
@@ -261,7 +273,7 @@ def _semaphores(plan: Json) -> int:
     return max((len(gpu["semaphores"]) for gpu in plan["gpus"]), default=0)
 
 
-def _exceeded_limits(plan: Json) -> list[LimitUse]:
+def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
     channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
     refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
@@ -272,7 +284,7 @@ def _exceeded_limits(plan: Json) -> list[LimitUse]:
     hint = "emit msccl, or use fewer chunks if a block has several"
     found = [
         LimitUse(_LONGEST, _longest(plan), PLAN_OPERATIONS, hint),
-        LimitUse("semaphores on one GPU", _semaphores(plan), PLAN_SEMAPHORES, hint),
+        LimitUse("semaphores on one GPU", _semaphores(plan), _semaphores(plan) if most is None else most, hint),
         LimitUse("channels of one threadblock", channels, PLAN_CHANNELS, hint),
         LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), PLAN_CHANNELS, hint),
         LimitUse("port channels of one GPU", max(ports, default=0), PLAN_PORTS, hint),
@@ -299,7 +311,8 @@ def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:
         most = max((gpu["scratch_chunks"] for gpu in made), default=0)
         gpus = [gpu | {"scratch_chunks": most} for gpu in made]
     else:
-        gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, routes_of(program, node))]
+        routes = routes_of(program, node, options.same_offsets)
+        gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, routes)]
     low, high = _sizes(program, options, [inputs, outputs, *(_room(gpu, options) for gpu in gpus)])
     return {
         "name": program.name.replace(" ", "_"),
@@ -327,7 +340,7 @@ def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[
     """
     kind, ranks = program.collective.kind, len(program.gpus)
     low = smallest_message(kind, ranks, options)
-    most = _PACKETS if options.sizes[1] is None and options.protocol is Protocol.LL else options.sizes[1]
+    most = PLAN_PACKETS if options.sizes[1] is None and options.protocol is Protocol.LL else options.sizes[1]
     high = None if most is None else most * (ranks if kind == "scatter" else 1)
     counted = max(1, chunks[1] if kind == "all_gather" else chunks[0])
     largest = _OFFSETS * counted // max(1, *chunks)

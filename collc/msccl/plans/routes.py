@@ -51,13 +51,15 @@ class Routes:
         return self.scratch[rank][slot.offset] if slot.buffer == "s" else slot.offset
 
 
-def routes_of(program: Program, node: Sequence[int]) -> Routes:
+def routes_of(program: Program, node: Sequence[int], same_offsets: bool = True) -> Routes:
     """Channels and target slots for all messages of a program with threadblocks.
 
     A message lands in the slot of its receiver for it. An operand of a sum lands in the slot of the sum if that is
-    empty, else in a scratch slot of its own. Ports join GPUs of two nodes. They are safe from scratch only, since the
-    runtime leaves out where an input or output begins in its allocation (docs/msccl-contract.md, section 6.2). node: by
-    rank.
+    empty, else in a scratch slot of its own; scratch, too, if the buffers of sender and receiver do not begin at one
+    offset in their allocations (docs/msccl-contract.md, section 6.1). Ports join GPUs of two nodes. They are safe from
+    scratch only, since the runtime leaves out where an input or output begins in its allocation (section 6.2). node: by
+    rank. same_offsets: whether inputs and outputs begin at one offset in their allocations on all GPUs; else all
+    messages land in scratch.
     """
     routes = Routes(connections_of(program, node))
     every = (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps)
@@ -71,7 +73,10 @@ def routes_of(program: Program, node: Sequence[int]) -> Routes:
         last = gpu.scratch_chunks
         for step in (step for step in steps if step.receive >= 0):
             routes.target[step.receive] = gpu.rank
-            if step.dst is not None and (step.op in RECEIVED_UNCHANGED or _is_fresh(program, step)):
+            ends = gpu.rank, program.messages[step.receive].source
+            lands = step.op in RECEIVED_UNCHANGED or _is_fresh(program, step)
+            lands = lands and not _begins_apart(program, step.dst, ends)
+            if step.dst is not None and lands and (same_offsets or step.dst.buffer == "s"):
                 routes.landing[step.receive] = step.dst
                 continue
             routes.landing[step.receive] = Slot("s", last)
@@ -108,6 +113,17 @@ def _stage(program: Program, gpu: Gpu, routes: Routes, last: int) -> int:
 def held_slot(step: Step) -> Slot | None:
     """Where that lies which a step sends; None if it is only added up in the slot in which it landed."""
     return step.src if step.op is Op.SEND else step.dst
+
+
+_APART: Final = {"all_gather": "i", "gather": "i", "reduce_scatter": "o", "scatter": "o"}
+"""The buffer that, in place, is a part of the other one: of each rank, or of the root."""
+
+
+def _begins_apart(program: Program, slot: Slot | None, ends: tuple[int, int]) -> bool:
+    """Whether, in place, the buffers of two GPUs that a slot is in begin at different offsets."""
+    root = program.collective.root
+    inside = program.placement.in_place and slot is not None and slot.buffer == _APART.get(program.collective.kind)
+    return inside and (root < 0 or root in ends)
 
 
 def _is_fresh(program: Program, step: Step) -> bool:

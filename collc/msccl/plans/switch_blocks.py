@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from collc.msccl.limits import PLAN_CHANNELS, PLAN_SEMAPHORES
+from collc.msccl.limits import PLAN_CHANNELS
 from collc.msccl.program import ARRIVES, LEAVES, Gpu, Message, Op, Program, Slot, Step, Threadblock
 
 _MOST_STORES: Final = 6
@@ -27,7 +27,7 @@ def is_large(messages: Sequence[Message]) -> bool:
     return any(message.switch is not None and len(message.switch.ranks) > PLAN_CHANNELS + 1 for message in messages)
 
 
-def large_groups_fit(messages: Sequence[Message], instances: int) -> bool:
+def large_groups_fit(messages: Sequence[Message]) -> bool:
     """Whether all messages go over switch channels of the same GPUs, few enough, and are few enough operations."""
     groups = {message.switch.ranks for message in messages if message.switch is not None}
     stores: dict[int, set[tuple[int, int]]] = defaultdict(set)
@@ -36,8 +36,6 @@ def large_groups_fit(messages: Sequence[Message], instances: int) -> bool:
     return (
         len(groups) == 1
         and all(message.switch is not None for message in messages)
-        # each threadblock that signals takes a semaphore in either direction
-        and len(next(iter(groups))) <= PLAN_CHANNELS * (PLAN_SEMAPHORES // 2 // instances) + 1
         and max(map(len, stores.values()), default=0) <= _MOST_STORES
     )
 

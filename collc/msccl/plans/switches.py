@@ -233,7 +233,7 @@ def switch_program(module: Module, options: MscclOptions, placement: Placement, 
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
     messages, sums = switch_messages(module)
     messages = _inputs_at_once(messages, layout, {(one.rank, one.chunk) for one in sums})
-    _check_groups(messages, sums, node, options.instances)
+    _check_groups(messages, sums, node)
     cut = cut_messages(_with_equal_slots(messages, layout), module.demand)
     program = replace(blank_program(module, options, collective, cut), placement=placement)
     numbers = {(one.rank, one.chunk): number for number, one in enumerate(sums)}
@@ -266,20 +266,20 @@ def has_plan(module: Module, options: MscclOptions) -> bool:
     """Whether what a schedule does in switches has operations in MSCCL++."""
     try:
         if uses_switches(module):
-            _check_groups(*switch_messages(module), nodes_of_ranks(module.network, options), options.instances)
+            _check_groups(*switch_messages(module), nodes_of_ranks(module.network, options))
     except SourceError:
         return False
     return True
 
 
-def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[int, ...], instances: int) -> None:
+def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[int, ...]) -> None:
     groups = {message.switch.ranks for message in messages if message.switch is not None}
     for ranks in sorted(groups | {one.access.ranks for one in sums}):
         if len({node[rank] for rank in ranks}) > 1:
             message = "a switch that adds and multicasts joins GPUs of several nodes"
             raise SourceError(Diagnostic("M0117", message, hint="use a larger 'gpus_per_node', or leave it out"))
         most = PLAN_CHANNELS + 1
-        if len(ranks) > most and (sums or not large_groups_fit(messages, instances)):
+        if len(ranks) > most and (sums or not large_groups_fit(messages)):
             hint = "declare the switch with 'reduce: false'"
             raise LimitUse("GPUs of one switch channel", len(ranks), most, hint).error("MSCCL++ plan")
 

@@ -26,16 +26,13 @@ from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
-from collc.msccl.check_plan.memory import address, check_counts, memory_of, total_chunks
+from collc.msccl.check_plan.memory import address, check_addresses, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import OPS, Array, RunData, RunReport, check_choices, chunk_elements, unknown_result
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
-
-PROXY_SHARE: Final = 0.3
-"""How often a proxy moves on instead of a threadblock."""
 
 
 def run_plan_file(
@@ -77,6 +74,9 @@ def run_plan_file(
     elements = chunk_elements(count, coll, len(plan.chunks), max(1, total), 2)
     call = CollectiveCall(coll, len(plan.chunks), total, root, plan.inplace)
     layout = memory_of(plan, coll, root)
+    if not check_addresses(plan, layout, findings := Findings()):
+        locate(findings, path)
+        raise CheckFailed(*errors_of(findings, path))
     least = (buffer_sizes(coll, call.ranks, total) or (0, 0))[INPUT]
     inputs, launches = [max(least, chunks[INPUT]) for chunks in plan.chunks], LAUNCHES[plan.protocol]
     return [
@@ -169,7 +169,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         active = self._unfinished_threadblocks()
         progress = False
         while active or queues:
-            if queues and (not active or self.random.random() < PROXY_SHARE):
+            if queues and (not active or self.random.getrandbits(1)):
                 channel = self.random.choice(list(queues))
                 part = self.ports.dequeue(channel)
                 if part is not None:

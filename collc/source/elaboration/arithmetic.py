@@ -7,6 +7,7 @@ computed as Python integers, and divisions yield Fractions: nothing overflows, a
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
@@ -24,7 +25,7 @@ from collc.source.types import BYTES, FLOAT, INT, Kind, Type
 ALIGNMENT: Final = 16
 """Bytes that a GPU thread loads at once; copies are fastest where chunks begin at multiples of it."""
 
-LOG_BITS: Final = 52
+LOG_BITS: Final = sys.float_info.mant_dig - 1
 """Binary digits of a logarithm after the point."""
 
 _COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})

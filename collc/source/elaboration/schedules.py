@@ -224,8 +224,10 @@ class ScheduleBuilder:
         chunks = LazyChunks(count or 0, lambda: expand_collective(collective, bound, owner), span)
         if count is None:
             chunks.count = len(chunks.named_chunks.table)
-        elif self.count + count >= 2**31:
-            raise fail("E0803", f"{self.count + count:,} chunks exceed the limit of {2**31:,}", span)
+        elif self.count + count >= (2**31 if self.runs else 2**62):
+            raise fail(
+                "E0803", f"{self.count + count:,} chunks exceed the limit of {2**31 if self.runs else 2**62:,}", span
+            )
         return Run(name, ranks, chunks if standard is not None else chunks.named_chunks.table, standard), chunks
 
     def _algorithm(self, name: Identifier, collective: s.Collective) -> FoundDeclaration:

@@ -21,7 +21,7 @@ from collc.source.types import BYTES, NUMBERS, TIME
 from collc.ten import training
 from collc.ten.training import LOOP_TIMES, LOOPS, LoopNode
 
-COLUMNS: Final = 12
+COLUMNS: Final = 3 + 3 * len(training.PHASES)
 _KINDS: Final = {
     "ALLREDUCE": "all_reduce",
     "ALLGATHER": "all_gather",

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.synthesis.auto.kinds import ProblemKind, in_network_applies
+from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
 from collc.synthesis.auto.textbook import textbook_algorithms
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
-from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
 from collc.ten.limited import Ports
@@ -173,24 +172,28 @@ class _Builders:
 
         suffix: of their names.
         """
-        planners: dict[str, PhasePlanner | ModulePlanner] = {
-            "in-network": ModulePlanner(self._in_network, in_network_applies)
-        }
-        for synthesizer in self._synthesizers:
-            if synthesizer.load is not None:
-                planners[synthesizer.name] = synthesizer.load()
-        applying = [name for name, one in planners.items() if one.applies is not None and one.applies(self._problem)]
-        likely = [name for name in self._problem.likely_best if name in applying]
-        listed: list[Candidate] = []
-        for name in dict.fromkeys([*likely, *applying]):
-            planner = planners[name]
-            build = self._by_phase(planner) if isinstance(planner, PhasePlanner) else self._whole_module(planner)
-            listed.append(Candidate(name + suffix, self._module.network, build, ahead + (name in likely)))
-        return listed
+        problem = self._problem
+        loaders: dict[str, Callable[[], PhasePlanner | ModulePlanner]] = {}
+        if problem.is_reduced_in_switches:
+            loaders["in-network"] = lambda: ModulePlanner(self._in_network)
+        for one in self._synthesizers:
+            if one.load is not None and one.applies is not None and one.applies(problem):
+                loaders[one.name] = one.load
+        likely = [name for name in problem.likely_best if name in loaders]
+        network = self._module.network
+        return [
+            Candidate(name + suffix, network, self._build(loaders[name]), ahead + (name in likely))
+            for name in dict.fromkeys([*likely, *loaders])
+        ]
 
-    def _whole_module(self, planner: ModulePlanner) -> Callable[[WorkMeter], Module]:
+    def _build(self, load: Callable[[], PhasePlanner | ModulePlanner]) -> Callable[[WorkMeter], Module]:
+        """A synthesizer as a function from a work meter to a schedule; it is loaded when it is called first."""
+
         def build(meter: WorkMeter) -> Module:
+            planner = load()
             effort = self._effort.with_work(meter)
+            if isinstance(planner, PhasePlanner):
+                return self._plan_phases(planner, meter)
             if planner.takes_bound:
                 effort = replace(effort, bound=self._whole.of(self._module.network, self._module))
             return join(planner.plan(self._module, effort, {}))
@@ -198,35 +201,33 @@ class _Builders:
         return build
 
     def _in_network(self, module: Module, effort: Effort, _options: IntOptions) -> Module:
+        from collc.synthesis.in_network.synthesizer import in_network
+
         return in_network(module, effort, lambda inner: self._search(inner, effort.work))
 
-    def _by_phase(self, planner: PhasePlanner) -> Callable[[WorkMeter], Module]:
+    def _plan_phases(self, planner: PhasePlanner, meter: WorkMeter) -> Module:
         """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""
         calls = 2 * len(split(self._module)) - 1
+        unfinished: list[bool] = []
 
-        def build(meter: WorkMeter) -> Module:
-            unfinished: list[bool] = []
+        def plan(task: Task) -> Schedule:
+            limit = None if meter.limit is None else max(1, meter.limit // calls)
+            part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
+            effort = self._effort.with_work(part)
+            if planner.takes_bound:
+                effort = replace(effort, bound=self._bound(task))
+            try:
+                return planner.plan(task, effort)
+            finally:
+                meter.compiles = part.compiles
+                meter.add_setup(part.setup)
+                meter.add(part.spent - part.setup)
+                unfinished.append(part.is_used_up)
 
-            def plan(task: Task) -> Schedule:
-                limit = None if meter.limit is None else max(1, meter.limit // calls)
-                part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
-                effort = self._effort.with_work(part)
-                if planner.takes_bound:
-                    effort = replace(effort, bound=self._bound(task))
-                try:
-                    return planner.plan(task, effort)
-                finally:
-                    meter.compiles = part.compiles
-                    meter.add_setup(part.setup)
-                    meter.add(part.spent - part.setup)
-                    unfinished.append(part.is_used_up)
-
-            solved = join(solve(self._module, plan))
-            if not any(unfinished):
-                meter.finish()
-            return solved
-
-        return build
+        solved = join(solve(self._module, plan))
+        if not any(unfinished):
+            meter.finish()
+        return solved
 
     def _bound(self, task: Task) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""

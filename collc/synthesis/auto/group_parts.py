@@ -1,6 +1,8 @@
-"""Runs over disjoint groups, or over some of the NPUs: each on the links of its own NPUs, as a problem of its own.
+"""Runs on links that no other run can use are problems of their own; those that are alike are planned once.
 
-Such as data-parallel groups along rails and tensor-parallel groups in nodes. Groups that are alike are planned once.
+Such as data-parallel groups along rails and tensor-parallel groups in nodes, which have all GPUs in common and no link.
+A run can use the links between its own NPUs. Runs that have some of these in common are planned together, and one after
+another on these links; the shorter schedule is taken.
 """
 
 from __future__ import annotations
@@ -9,25 +11,27 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Final
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.digraph import Digraph, strongly_connected
+from collc.graph.digraph import Digraph, strongly_connected, weakly_connected
 from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.demand import ChunkTable, Demand, HolderSets, Run
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.demand import Demand, HolderSets, Run
+from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
-from collc.ten.schedule import Clock, RowSchedule, Schedule, Transfers
+from collc.ten.schedule import Clock, RowSchedule
 
 
 def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) -> Candidate | None:
-    """The candidate; None if groups share NPUs, or are neither alike nor symmetric on their own links: then others
-    are more likely to be better.
+    """The candidate; None if the module has no parts, or not several that share nothing and some are not simple: then
+    others are more likely to be better.
 
     plan: a module with a schedule, and the work of that, given a module and how many there are.
     """
@@ -35,89 +39,141 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
     if parts is None:
         return None
     kinds: dict[Hashable, GroupPart] = {part.key: part for part in parts}
-    alike = len(kinds) == 1 < len(parts)
-    if not alike and not all(is_symmetric(part.module) for part in kinds.values()):
+    divided = len(parts) > 1 and parts[0].is_alone
+    if not divided and not all(part.is_simple for part in kinds.values()):
         return None
 
     def build(meter: WorkMeter) -> Module:
-        schedules: dict[Hashable, Schedule] = {}
+        planned: dict[Hashable, Module] = {}
         for kind, part in kinds.items():
-            planned, work = plan(part.module, len(kinds))
-            assert planned.schedule is not None
+            planned[kind], work = plan(part.module, len(kinds))
             meter.add_setup(work)
-            schedules[kind] = planned.schedule
-        joined = joined_parts(module, parts, schedules)
-        if joined is None:
-            raise NoSchedule(Diagnostic("S0201", "two groups would use a link at the same time"))
-        return joined
+        return joined_parts(module, parts, planned)
 
-    return Candidate("group by group", module.network, build)
-
-
-LATEST: Final = 1 << 62
-"""Picoseconds, later than anything."""
+    return Candidate("group by group", module.network, build, 2 if divided else 0)
 
 
 @dataclass(frozen=True, eq=False)
 class GroupPart:
-    """A run on the links of its own NPUs.
+    """Some runs on links of their own.
 
-    module: the run alone; its network has the NPUs of the group and switches between them, numbered anew in the same
-    order. link: int32, the link of the whole network for each of its links. first_chunk: of the run in the whole
-    demand.
+    whole: the module of all runs. runs: numbers of the runs. device, link: int32, ascending, what the part has of the
+    network. is_alone: whether no other part has the same links at NPUs.
     """
 
-    module: Module
+    whole: Module
+    runs: tuple[int, ...]
+    device: Int32Array
     link: Int32Array
-    first_chunk: int
+    is_alone: bool
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether a schedule is found by symmetry, or there is little choice."""
+        return len(self.whole.demand.runs[self.runs[0]].group) == 2 or is_symmetric(self.module)
+
+    @cached_property
+    def ends(self) -> tuple[Int32Array, Int32Array]:
+        """The sources and targets of the links, as rows of `device`."""
+        network = self.whole.network
+        found = (np.searchsorted(self.device, ends[self.link]) for ends in (network.source, network.target))
+        source, target = (ends.astype(np.int32) for ends in found)
+        return source, target
 
     @cached_property
     def key(self) -> Hashable:
         """Equal for parts that are the same problem: the same links between devices, and the same chunks."""
-        network, run = self.module.network, self.module.demand.runs[0]
-        table = self.module.demand.chunks
-        ends = network.source, network.target, network.kind, network.endpoint
-        switches = network.buffers, network.multicast, network.reduces
-        chunks = table.size, table.pre, table.post, table.op, table.sets.offsets, table.sets.members
-        digests = tuple(blake2b(column.tobytes()).digest() for column in (*ends, *switches, run.group, *chunks))
-        return network.npu_count, run.standard, digests
+        network, demand = self.whole.network, self.whole.demand
+        npus = self.device[self.device < network.npu_count]
+        switches = self.device[len(npus) :] - network.npu_count
+        columns: list[NDArray[Any]] = [*self.ends, network.kind[self.link]]
+        columns += [network.multicast[switches], network.reduces[switches]]
+        if network.has_endpoints:
+            columns.append(network.endpoint[npus])
+        standards: list[Hashable] = []
+        for run in map(demand.runs.__getitem__, self.runs):
+            standards.append(run.standard)
+            columns.append(np.searchsorted(self.device, run.group))
+            if run.standard is None or not run.standard.shape.by_rule:
+                table = run.pattern.expand()
+                members = np.searchsorted(self.device, table.sets.members)
+                columns += [table.size, table.pre, table.post, table.op, table.sets.offsets, members]
+        digests = tuple(blake2b(column.tobytes()).digest() for column in columns)
+        return len(npus), tuple(standards), digests
+
+    @cached_property
+    def module(self) -> Module:
+        """The runs alone. Its network has the NPUs and switches of the part, numbered anew in the same order."""
+        whole = self.whole
+        demand = Demand(tuple(_renumber(whole.demand.runs[run], self.device) for run in self.runs))
+        own = _network(whole.network, self.device, self.link, self.ends)
+        return replace(whole, network=own, demand=demand, bound=None, notes=(), phases=(), planned=None)
 
 
 def group_parts(module: Module) -> list[GroupPart] | None:
-    """The runs of a module, each on the links of its own NPUs; None if that is no smaller problem, groups overlap,
-    or the links of a group do not join it.
+    """The runs of a module, divided by the links that they can use; each run by itself if they cannot be divided.
 
-    If there are several groups, links between switches are left out if no group needs them; else each group gets one
-    of switches that do the same, in turn.
+    None if that is no smaller problem, or the links of a group do not join it. If there are several groups, links
+    between switches are left out if no group needs them; else each group gets one of switches that do the same, in
+    turn, and parts may have links between switches in common.
     """
     runs, network = module.demand.runs, module.network
     members = np.concatenate([run.group for run in runs]) if runs else np.empty(0, np.int32)
     whole = len(runs) == 1 and len(members) == len(network.npus)
-    if module.schedule is not None or whole or len(np.unique(members)) < len(members):
+    if module.schedule is not None or network.has_limited_buffers or whole or any(len(run.group) < 2 for run in runs):
         return None
-    if network.has_limited_buffers or any(len(run.group) < 2 for run in runs):
-        return None
-    for usable in _usable_links(network, len(runs)):
-        parts = [part for number, links in enumerate(usable) if (part := _part(module, number, links)) is not None]
-        if len(parts) == len(runs):
-            return parts
+    for between in _links_between_switches(network, len(runs)):
+        links = [_own_links(network, run.group, more) for run, more in zip(runs, between, strict=True)]
+        usable = [own for own in links if own is not None]
+        if len(usable) == len(runs):
+            divided = _components(network, usable, [run.group for run in runs])
+            if len(divided) > 1 or len(runs) == 1:
+                return [_part(module, numbers, usable, is_alone=True) for numbers in divided]
+            if not network.has_endpoints:
+                return [_part(module, [run], usable, is_alone=False) for run in range(len(runs))]
     return None
 
 
-def _usable_links(network: Network, groups: int) -> Iterator[list[BoolArray]]:
-    """bool[links] for each group: the links of the network that it may use, in the order in which to try them."""
+def _part(module: Module, runs: list[int], links: list[Int32Array], *, is_alone: bool) -> GroupPart:
+    """Some runs on their links."""
+    network = module.network
+    link = np.unique(np.concatenate([links[run] for run in runs]))
+    ends = network.source[link], network.target[link], *(module.demand.runs[run].group for run in runs)
+    return GroupPart(module, tuple(runs), np.unique(np.concatenate(ends)), link, is_alone)
+
+
+def _components(network: Network, links: list[Int32Array], groups: list[Int32Array]) -> list[list[int]]:
+    """The runs that have links at NPUs in common, directly or by others, or NPUs if these have limits."""
+    at_npus = (network.source < network.npu_count) | (network.target < network.npu_count)
+    shared = [own[at_npus[own]] for own in links]
+    if network.has_endpoints:
+        shared = [np.append(own, network.link_count + group) for own, group in zip(shared, groups, strict=True)]
+    run = np.repeat(np.arange(len(links), dtype=np.int32), [len(own) for own in shared])
+    target = (len(links) + np.concatenate(shared)).astype(np.int32)
+    count = len(links) + network.link_count + network.npu_count
+    label = weakly_connected(Digraph(count, run, target))[: len(links)]
+    found: dict[int, list[int]] = {}
+    for number, component in enumerate(label.tolist()):
+        found.setdefault(component, []).append(number)
+    return list(found.values())
+
+
+def _links_between_switches(network: Network, groups: int) -> Iterator[list[Int32Array]]:
+    """int32 for each group: the links between switches that it may use, in the order in which to try them."""
+    between = (network.source >= network.npu_count) & (network.target >= network.npu_count)
     if groups == 1:
-        yield [np.ones(network.link_count, np.bool_)]
+        yield [np.flatnonzero(between).astype(np.int32)]
         return
-    yield [(network.source < network.npu_count) | (network.target < network.npu_count)] * groups
+    yield [np.empty(0, np.int32)] * groups
     equal = _equal_switches(network)
-    usable: list[BoolArray] = []
+    usable: list[Int32Array] = []
     for group in range(groups):
         left_out = np.zeros(network.device_count, np.bool_)
         for switches in equal:
             left_out[switches] = True
             left_out[switches[group % len(switches)]] = False
-        usable.append(~left_out[network.source] & ~left_out[network.target])
+        kept = between & ~left_out[network.source] & ~left_out[network.target]
+        usable.append(np.flatnonzero(kept).astype(np.int32))
     yield usable
 
 
@@ -139,43 +195,76 @@ def _equal_switches(network: Network) -> list[list[int]]:
     return list(equal.values())
 
 
-def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashable, Schedule]) -> Module | None:
-    """The module with the schedules of its parts; None if two groups would use a link at the same time.
+def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashable, Module]) -> Module:
+    """The module with the schedules of its parts.
 
-    If groups share links between switches, each begins as many transfers on such a link later as it must.
-    planned: a schedule of each kind of part.
+    If parts have links in common, each begins as many transfers on such a link later as it must, or when the others
+    have ended there; the shortest ones come first. Raises NoSchedule if messages of a part queue.
+    planned: each kind of part with its schedule.
     """
-    schedules = [_transfers_of(part, planned[part.key].transfers) for part in parts]
-    if any(rows.messages is not None for rows in schedules):
-        return None
-    clock = Clock.of(module.network, module.demand, module.model)
+    of_kind: dict[Hashable, list[GroupPart]] = {}
+    for part in parts:
+        of_kind.setdefault(part.key, []).append(part)
+    repeated = [
+        RepeatedPart(
+            planned[kind],
+            np.stack([part.device for part in alike]),
+            np.stack([part.link for part in alike]),
+            np.array([part.runs for part in alike], np.int32),
+            np.zeros(len(alike), np.int64),
+        )
+        for kind, alike in of_kind.items()
+    ]
+    if any(isinstance(one.schedule, RowSchedule) and one.schedule.rows.messages is not None for one in repeated):
+        raise NoSchedule(Diagnostic("S0201", "messages of a group queue at links"))
     users = np.zeros(module.network.link_count, np.int64)
-    for rows in schedules:
-        users[np.unique(rows.link)] += 1
+    for one in repeated:
+        np.add.at(users, one.link[:, one.used_links], 1)
+    if int(users.max(initial=0)) > 1:
+        _delay(repeated, users)
+    schedule = JoinedSchedule(module.model, module.demand, tuple(repeated))
+    return replace(module, schedule=schedule, phases=(), planned=None)
+
+
+def _delay(repeated: list[RepeatedPart], users: Int64Array) -> None:
+    """Sets delays of parts so that no two use a link at the same time. users: int64[links], how many use each link."""
     taken = _TakenTimes()
-    for number, rows in enumerate(schedules):
-        shared = users[rows.link] > 1
-        link, start, busy = rows.link[shared].astype(np.int64), rows.start[shared], clock.busy_of(rows)[shared]
-        step = int(busy.min(initial=LATEST))
-        delay = next((k * step for k in range(len(schedules)) if taken.are_free(link, start + k * step, busy)), None)
-        if delay is None:
-            return None
-        taken.add(link, start + delay, busy)
-        schedules[number] = replace(rows, start=rows.start + delay)
-    return replace(
-        module, schedule=RowSchedule(module.model, Transfers.concatenate(schedules)), phases=(), planned=None
-    )
+    for one in sorted(repeated, key=lambda one: one.module.collective_time()):
+        shared = (users[one.link] > 1) & one.used_links
+        if not shared.any():
+            continue
+        rows = one.schedule.transfers
+        busy = Clock.of(one.module.network, one.module.demand, one.module.model).busy_of(rows)
+        for image in range(len(one.delay)):
+            on_shared = shared[image, rows.link]
+            link = one.link[image, rows.link[on_shared]].astype(np.int64)
+            times = rows.start[on_shared], busy[on_shared]
+            one.delay[image] = taken.find_delay(link, *times, int(users[link].max(initial=0)))
+            taken.add(link, times[0] + one.delay[image], times[1])
 
 
 class _TakenTimes:
     """When links are busy."""
 
     def __init__(self) -> None:
-        self._link, self._start, self._end = (np.empty(0, np.int64) for _ in range(3))
+        self._link: Int64Array = np.empty(0, np.int64)
+        self._start: Int64Array = np.empty(0, np.int64)
+        self._end: Int64Array = np.empty(0, np.int64)
 
-    def are_free(self, link: Int64Array, start: Int64Array, busy: Int64Array) -> bool:
+    def find_delay(self, link: Int64Array, start: Int64Array, busy: Int64Array, tries: int) -> int:
+        """Picoseconds after which links are free for some times: as long as some of the shortest transfers last, or
+        until all others have ended on these links.
+        """
+        if not len(link):
+            return 0
+        step, ends = int(busy.min()), self._end[np.isin(self._link, link)]
+        after = max(0, int(ends.max(initial=0)) - int(start.min()))
+        delays = (number * step for number in range(tries) if number * step < after)
+        return next((delay for delay in delays if self._are_free(link, start + delay, busy)), after)
+
+    def _are_free(self, link: Int64Array, start: Int64Array, busy: Int64Array) -> bool:
         """Whether some links are free for some times."""
-        if not len(link) or not len(self._link):
+        if not len(self._link):
             return True
         last = max(int(self._end.max()), int((start + busy).max())) + 1
         known = self._link * last + self._start
@@ -193,80 +282,62 @@ class _TakenTimes:
         self._link, self._start, self._end = link[order], start[order], end[order]
 
 
-def _transfers_of(part: GroupPart, rows: Transfers) -> Transfers:
-    """The transfers of a part in the numbers of the whole network and demand."""
-    relayed = rows.relayed
-    if relayed is not None:
-        relayed = np.where(relayed >= 0, part.link[relayed], -1).astype(np.int32)
-    chunk = (rows.chunk.astype(np.int64) + part.first_chunk).astype(np.int32)
-    return Transfers.of(chunk, part.link[rows.link], rows.start, rows.reduce, relayed, rows.messages, rows.kept)
-
-
-def _part(module: Module, run_number: int, usable: BoolArray) -> GroupPart | None:
-    """A run on its own links; None if they do not join its NPUs. usable: bool[links], those that it may use."""
-    network, run = module.network, module.demand.runs[run_number]
-    inside = np.zeros(network.device_count, np.bool_)
-    inside[run.group] = True
-    inside[network.npu_count :] = network.present[network.npu_count :]
-    kept = _inner_links(network, inside, usable)
-    used = np.zeros(network.device_count, np.bool_)
-    used[run.group] = True
-    used[network.source[kept]] = used[network.target[kept]] = True
-    number = np.cumsum(used) - 1
-    link = np.flatnonzero(kept).astype(np.int32)
-    own = _network(network, used, number, link)
-    component = strongly_connected(Digraph.of(own))
-    if len(np.unique(component[: own.npu_count])) > 1:
-        return None
-    demand = Demand((_renumber_run(run, module.demand.tables[run_number], number),))
-    part = replace(module, network=own, demand=demand, bound=None, notes=(), phases=(), planned=None)
-    return GroupPart(part, link, int(module.demand.first_chunk[run_number]))
-
-
-def _inner_links(network: Network, inside: BoolArray, usable: BoolArray) -> BoolArray:
-    """bool[links]: the usable links between devices inside, without switches that are linked to one device only."""
-    npus = network.npu_count
-    kept = inside[network.source] & inside[network.target] & usable
+def _own_links(network: Network, group: Int32Array, between: Int32Array) -> Int32Array | None:
+    """int32: the links between NPUs of a group and switches, without switches that are linked to one device only;
+    None if they do not join the group. between: the links between switches that count too.
+    """
+    at_group = [links[offsets[npu] : offsets[npu + 1]] for offsets, links in _ends(network) for npu in group.tolist()]
+    link = np.unique(np.concatenate([*at_group, between]))
+    inside = np.append(group, np.arange(network.npu_count, network.device_count))
+    kept = np.isin(network.source[link], inside) & np.isin(network.target[link], inside)
     while True:
-        pairs = np.unique(np.stack([network.source[kept], network.target[kept]], axis=1), axis=0)
-        into = np.bincount(pairs[:, 1], minlength=network.device_count)
-        out = np.bincount(pairs[:, 0], minlength=network.device_count)
-        idle = (into < 2) & (out < 2)
-        idle[:npus] = False
-        fewer = kept & ~idle[network.source] & ~idle[network.target]
-        if np.array_equal(fewer, kept):
-            return kept
-        kept = fewer
+        link = link[kept]
+        device, number = np.unique(
+            np.concatenate([group, network.source[link], network.target[link]]), return_inverse=True
+        )
+        source, target = number[len(group) : len(group) + len(link)], number[len(group) + len(link) :]
+        pairs = np.unique(np.stack([source, target], axis=1), axis=0)
+        into, out = (np.bincount(ends, minlength=len(device)) for ends in (pairs[:, 1], pairs[:, 0]))
+        idle = (into < 2) & (out < 2) & (device >= network.npu_count)
+        kept = ~idle[source] & ~idle[target]
+        if kept.all():
+            break
+    component = strongly_connected(Digraph(len(device), source.astype(np.int32), target.astype(np.int32)))
+    return link if len(np.unique(component[number[: len(group)]])) == 1 else None
 
 
-def _network(network: Network, used: BoolArray, number: Int64Array, link: Int32Array) -> Network:
-    """The network of some devices and links, numbered anew."""
-    npus, all_npus = int(used[: network.npu_count].sum()), network.npu_count
-    devices = int(used.sum())
-    families = [DeviceFamily("npu", (npus,), 0, (1,))]
-    if devices > npus:
-        families.append(DeviceFamily("switch", (devices - npus,), npus, (1,)))
-    switches = used[all_npus:]
+def _ends(network: Network) -> tuple[tuple[Int32Array, Int32Array], ...]:
+    """The links at each device."""
+    return network.out_links, network.in_links
+
+
+def _network(network: Network, device: Int32Array, link: Int32Array, ends: tuple[Int32Array, Int32Array]) -> Network:
+    """The network of some devices and links, numbered anew. ends: the sources and targets of the links."""
+    npus = device[device < network.npu_count]
+    switches = device[len(npus) :] - network.npu_count
+    families = [DeviceFamily("npu", (len(npus),), 0, (1,))]
+    if len(switches):
+        families.append(DeviceFamily("switch", (len(switches),), len(npus), (1,)))
     return Network(
         name=network.name,
-        npu_count=npus,
+        npu_count=len(npus),
         families=tuple(families),
-        present=np.ones(devices, np.bool_),
+        present=np.ones(len(device), np.bool_),
         buffers=network.buffers[switches],
         multicast=network.multicast[switches],
         reduces=network.reduces[switches],
-        source=number[network.source[link]].astype(np.int32),
-        target=number[network.target[link]].astype(np.int32),
+        source=ends[0],
+        target=ends[1],
         kind=network.kind[link],
         kinds=network.kinds,
         unwound=network.unwound,
-        endpoint=network.endpoint[used[:all_npus]] if network.has_endpoints else network.endpoint,
+        endpoint=network.endpoint[npus] if network.has_endpoints else network.endpoint,
         endpoint_kinds=network.endpoint_kinds,
     )
 
 
-def _renumber_run(run: Run, table: ChunkTable, number: Int64Array) -> Run:
-    """A run over devices that are numbered anew. table: its chunks."""
-    members = number[table.sets.members].astype(np.int32)
-    pattern = replace(table, sets=HolderSets(table.sets.offsets, members))
-    return replace(run, group=number[run.group].astype(np.int32), pattern=pattern)
+def _renumber(run: Run, device: Int32Array) -> Run:
+    """A run over devices that are numbered anew. device: int32, ascending, their numbers before."""
+    table = run.pattern.expand()
+    sets = HolderSets(table.sets.offsets, np.searchsorted(device, table.sets.members).astype(np.int32))
+    return replace(run, group=np.searchsorted(device, run.group).astype(np.int32), pattern=replace(table, sets=sets))

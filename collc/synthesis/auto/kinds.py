@@ -5,22 +5,15 @@ No decision here concerns how long a synthesizer takes: that is counted as it go
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from collc.graph.coordinates import find_dimensions
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
-from collc.synthesis.exchange.synthesizer import MOST_RELAYED_IN_FILES
-from collc.synthesis.exchange.synthesizer import obstacle as obstacle_to_exchange
-from collc.synthesis.in_network.synthesizer import has_reducing_switch
-from collc.synthesis.one_shot.synthesizer import obstacle as obstacle_to_one_shot
-from collc.synthesis.reductions.compose import has_reductions
-from collc.synthesis.symmetric import is_symmetric
+from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, has_reductions, obstacle_to_shared_sums
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
@@ -133,7 +126,50 @@ class ProblemKind:
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether one collective over all NPUs runs on a network whose NPUs are all alike."""
+        if self.module.schedule is not None or self.module.demand.standard is None:
+            return False
+        from collc.synthesis.symmetric import is_symmetric
+
         return is_symmetric(self.module)
+
+    @cached_property
+    def has_dimensions(self) -> bool:
+        """Whether the network is a product. Not if `symmetric` applies: it uses the dimensions, and is never longer."""
+        from collc.graph.coordinates import find_dimensions
+
+        return not self.is_symmetric and find_dimensions(self.module.network) is not None
+
+    @cached_property
+    def shares_sums(self) -> bool:
+        """Whether all contributors to a sum get it."""
+        return not obstacle_to_shared_sums(self.module)
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether it is about sums so small that latencies decide, and in files only about few partials."""
+        module = self.module
+        if not self.shares_sums or module.network.has_limited_buffers or not self.is_latency_bound_one_shot:
+            return False
+        return not module.relays or self.pairs <= 2 * MOST_RELAYED_IN_FILES
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether one run gathers to, or reduces from, all of its group, and nothing is planned or limited."""
+        module, run = self.module, self.module.demand.runs[0]
+        if module.schedule is not None or module.network.has_limited_buffers or len(module.demand.runs) > 1:
+            return False
+        collective = None if run.standard is None else run.standard.shape
+        return collective is not None and (collective.phases > 0 or (collective.pairs and len(run.group) == 2))
+
+    @property
+    def is_reduced_in_switches(self) -> bool:
+        """Whether switches can form sums, and nothing is planned."""
+        module = self.module
+        if not self.reduces or module.schedule is not None or module.relays or not module.network.reduces.any():
+            return False
+        from collc.synthesis.in_network.synthesizer import has_reducing_switch
+
+        return has_reducing_switch(module.network)
 
     @property
     def likely_best(self) -> tuple[str, ...]:
@@ -150,39 +186,3 @@ class ProblemKind:
             ("pccl", not self.is_shared),
         )
         return tuple(name for name, holds in table if holds)
-
-
-Predicate = Callable[[ProblemKind], bool]
-"""Whether a synthesizer applies."""
-
-
-def in_network_applies(problem: ProblemKind) -> bool:
-    """Reductions in switches, if any switch reduces."""
-    module = problem.module
-    is_free = module.schedule is None and not module.relays
-    return problem.reduces and is_free and has_reducing_switch(module.network)
-
-
-def dimensions_apply(problem: ProblemKind) -> bool:
-    """Not if `symmetric` applies: it uses the same dimensions, and was never the longer one."""
-    return not problem.is_symmetric and find_dimensions(problem.module.network) is not None
-
-
-def forest_applies(problem: ProblemKind) -> bool:
-    """One run that gathers to, or reduces from, all of its group."""
-    module, run = problem.module, problem.module.demand.runs[0]
-    if module.schedule is not None or module.network.has_limited_buffers or len(module.demand.runs) > 1:
-        return False
-    collective = None if run.standard is None else run.standard.shape
-    return collective is not None and (collective.phases > 0 or (collective.pairs and len(run.group) == 2))
-
-
-def exchange_applies(problem: ProblemKind) -> bool:
-    """Sums that all contributors get, on direct links."""
-    return not obstacle_to_exchange(problem.module)
-
-
-def one_shot_applies(problem: ProblemKind) -> bool:
-    """Only for buffers so small that latencies decide, and in files only of few partials."""
-    many = problem.module.relays and problem.pairs > 2 * MOST_RELAYED_IN_FILES
-    return not many and not obstacle_to_one_shot(problem.module) and problem.is_latency_bound_one_shot

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from collc.base.options import Options
 
 if TYPE_CHECKING:
-    from collc.synthesis.auto.kinds import Predicate
+    from collc.synthesis.auto.kinds import ProblemKind
     from collc.synthesis.task import Effort, Task
     from collc.ten.module import Module
     from collc.ten.schedule import Schedule
@@ -22,12 +22,10 @@ IntOptions = Mapping[str, int]
 class PhasePlanner:
     """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases.
 
-    applies: whether `auto` tries it on a problem; None: never. takes_bound: whether its search ends at `Effort.bound`,
-    if that is given.
+    takes_bound: whether its search ends at `Effort.bound`, if that is given.
     """
 
     plan: Callable[[Task, Effort], Schedule]
-    applies: Predicate | None = None
     takes_bound: bool = False
 
 
@@ -35,11 +33,10 @@ class PhasePlanner:
 class ModulePlanner:
     """A synthesizer of whole modules: it returns the module with a schedule, or with one of each phase.
 
-    applies, takes_bound: as in PhasePlanner.
+    takes_bound: as in PhasePlanner.
     """
 
     plan: Callable[[Module, Effort, IntOptions], Module]
-    applies: Predicate | None = None
     takes_bound: bool = False
 
 
@@ -49,6 +46,7 @@ class Synthesizer:
 
     supports: the problems that it is for, as in docs/language.md. options: with types, defaults and help.
     load: imports and returns the planner; None: for schedules whose runs all use handwritten algorithms.
+    applies: whether `auto` tries it on a problem, asked before it is loaded; None: never.
     chooses_others: whether it runs others, so that it counts limits of NPUs itself and names the one that it chose.
     is_optimal: whether it promises the optimum, so that its schedules cannot be retimed for limits of NPUs.
     """
@@ -57,5 +55,6 @@ class Synthesizer:
     supports: str
     options: Options
     load: Callable[[], PhasePlanner | ModulePlanner] | None = None
+    applies: Callable[[ProblemKind], bool] | None = None
     chooses_others: bool = False
     is_optimal: bool = False

@@ -42,11 +42,9 @@ from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
-from collc.synthesis.exact import NoShorter, exact, exact_sums
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retime
-from collc.synthesis.symmetric import is_cluster, symmetric_module
-from collc.synthesis.task import Effort, WorkMeter
+from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports
 from collc.ten.module import Module
@@ -105,6 +103,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     factored = _without_listing(module, effort)
     if factored is not None:
         return factored
+    check_transfer_count(module.demand)
     search = _Search(module, effort, synthesizers)
     tried = search.tried
     try:
@@ -126,14 +125,19 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
-    """The module with a schedule by symmetry if it has more than MOST_LISTED_CHUNKS chunks and needs no list."""
+    """The module with a schedule by symmetry if it has too many chunks or transfers to list them."""
     chunks = sum(len(run.pattern) for run in module.demand.runs)
-    if chunks <= MOST_LISTED_CHUNKS or module.schedule is not None or not is_cluster(module):
+    transfers = module.demand.least_transfers
+    if (chunks <= MOST_LISTED_CHUNKS and transfers <= MAX_TRANSFERS) or module.schedule is not None:
+        return None
+    from collc.synthesis.symmetric import is_symmetric, symmetric_module
+
+    if not is_symmetric(module):
         return None
     planned = symmetric_module(module, effort)
     if not isinstance(planned.schedule, FactoredSchedule):
         return None
-    note = f"auto: chose symmetric; the others would list all of the {chunks:,} chunks"
+    note = f"auto: chose symmetric; the others would list at least {transfers:,} transfers"
     return replace(planned, algorithm="symmetric", seed=effort.seed, notes=(*module.notes, note))
 
 
@@ -208,7 +212,6 @@ class TriedCandidates:
             elif before is None:
                 self.failed.add(name)
                 self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
-                self.proved |= isinstance(error, NoShorter)
             else:
                 self.attempts[name] = replace(before, unfinished=False)
             return
@@ -288,6 +291,7 @@ class _Search:
         self._first = first
         self.most = int(effort.trials * effort.work_part * MOST_WORK)
         self.spare = effort.trials * SPARE_WORK
+        self._divided = False
         if effort.time_limit is not None:
             self.most = self.spare = int(effort.time_limit * WORK_PER_SECOND)
 
@@ -306,6 +310,7 @@ class _Search:
         """Plans each group on the links of its own NPUs, as a problem of its own."""
         candidate = None if self._effort.stop() else by_group(self._module, self._plan_part)
         if candidate is not None:
+            self._divided = candidate.ahead > 1
             self._take(candidate)
 
     def _plan_part(self, module: Module, parts: int) -> tuple[Module, int]:
@@ -385,6 +390,9 @@ class _Search:
         pipelined = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
         if not pipelined or tried.best is None or tried.is_met(self._module.network) or self._effort.stop():
             return
+        schedule = tried.best[1].schedule
+        if schedule is not None and schedule.row_count < len(schedule):  # then it takes too long to list them
+            return
         module = replace(self._module, model=LinkModel.STORE)
         effort = replace(self._effort, library=None, time_limit=None)
         nested = _Search(module, effort, self._synthesizers)
@@ -406,7 +414,7 @@ class _Search:
         gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
         leads = tried.best is not None and tried.best[0] == candidate.name and attempt is not None and attempt.improved
         share = min(Fraction(1), LARGE_GAIN * max(gain, Fraction(0)))
-        if share == 1 and (candidate.ahead > 1 or leads):
+        if share == 1 and not self._divided and (candidate.ahead > 1 or leads):
             return all_left
         return min(all_left, tried.work_of_best + int(share * (self.spare + 2 * tried.work_of_best)) - tried.spent)
 
@@ -457,13 +465,16 @@ def _exact_candidates(module: Module, effort: Effort, tried: TriedCandidates) ->
     if len(module.demand.chunks) * network.link_count * (time // step) > (TINY_TERMS_WITH_SUMS if sums else TINY_TERMS):
         return
     most = time // step - 1
-    if not sums:
 
-        def build() -> Module:
+    def build() -> Module:
+        from collc.synthesis.exact import NoShorter, exact, exact_sums
+
+        try:
+            if sums:
+                return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF_WORK))
             return join(solve(module, lambda task: exact(task, effort, most=most, work=PROOF_WORK)))
-    else:
-
-        def build() -> Module:
-            return replace(module, schedule=exact_sums(module, effort, most, 2 * PROOF_WORK))
+        except NoShorter:
+            tried.proved = True
+            raise
 
     yield Candidate("exact", network, lambda _: build())

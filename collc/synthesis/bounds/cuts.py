@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 import numpy as np
@@ -15,26 +15,54 @@ from collc.ten.arrays import BoolArray, Int64Array
 from collc.ten.demand import Demand, Run
 from collc.ten.network import Network
 
+MOST_SEARCHED: Final = 300_000
+"""Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s."""
+
 EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
+
+CUT_WORK: Final = 4_000_000
+"""Sets x links that are looked at for each sort of sets; at least a few sets are tried on any network."""
+
+
+def most_sets(network: Network, most: int) -> int:
+    """How many sets of a sort are tried: `most`, or fewer on a large network, but two at least."""
+    return min(most, max(2, CUT_WORK // max(1, network.link_count)))
 
 
 def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
     """bool[devices]: single NPUs, and all devices but one NPU, those with the most bytes for their bandwidth first."""
     for received in (True, False):
-        for npu in fluid.busiest(received, FEW_SETS):
+        for npu in fluid.busiest(received, most_sets(fluid.network, FEW_SETS)):
             inside = np.arange(fluid.network.device_count) == npu
             yield inside if received else ~inside
 
 
 def narrow_sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
-    """bool[devices]: the narrowest sets of each run, and the cuts of the network from both sides."""
-    for run in demand.runs:
+    """bool[devices]: the narrowest sets of runs, and the cuts of the network from both sides."""
+    for run in searched_runs(fluid, demand):
         yield from narrowest_sets(fluid, run)
     network = fluid.network
     for cut in cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies):
         yield cut
         yield ~cut
+
+
+def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:
+    """The runs for each of which the worst set and partition are sought: of those with the same arguments and as many
+    members, at least one and as many as MOST_SEARCHED allows, those first of which an NPU has the slowest links.
+    """
+    alike: dict[Hashable, list[Run]] = {}
+    for run in demand.runs:
+        alike.setdefault((run.standard, len(run.group)), []).append(run)
+    width = np.zeros(fluid.network.device_count)
+    for ends in (fluid.network.source, fluid.network.target):
+        np.add.at(width, ends, fluid.capacity)
+    found: list[Run] = []
+    for runs in alike.values():
+        most = max(1, MOST_SEARCHED // max(1, len(runs[0].group) * fluid.network.link_count))
+        found += runs if len(runs) <= most else sorted(runs, key=lambda run: float(width[run.group].min()))[:most]
+    return found
 
 
 def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
@@ -56,11 +84,16 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
 
 
 def _component_cuts(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
-    """For each link cost but the least, the components of the graph of all cheaper links."""
+    """For each link cost but the least, the components of the graph of all cheaper links, the narrowest first."""
+    rates = np.array([float(kind.bandwidth or 0) for kind in network.kinds])
     for price in np.unique(cost[network.kind])[1:].tolist():
         component = weakly_connected(Digraph.of(network).with_edges(cost[network.kind] < price))
         labels, sizes = np.unique(component[network.present], return_counts=True)
-        for label in labels[sizes > 1][:MOST_CUTS].tolist():
+        into, out = component[network.target], component[network.source]
+        width = np.bincount(into, np.where(into != out, rates[network.kind], 0), network.device_count)
+        labels = labels[sizes > 1]
+        order = np.argsort(width[labels], kind="stable")[: most_sets(network, MOST_CUTS)]
+        for label in labels[order].tolist():
             inside = component == label
             if not inside[network.present].all():
                 yield inside
@@ -75,10 +108,11 @@ def _axis_cuts(network: Network) -> Iterator[BoolArray]:
         index = np.empty((len(family.shape), family.count), np.int64)
         for axis in sorted(range(len(family.shape)), key=lambda a: -family.strides[a]):
             index[axis], rest = np.divmod(rest, family.strides[axis])
+        most = most_sets(network, FEW_SETS)
         for axis, size in enumerate(family.shape):
             limits = range(1, size)
-            if size > FEW_SETS:
-                limits = sorted({1, size - 1, *(size * part // FEW_SETS for part in range(1, FEW_SETS))})
+            if size > most:
+                limits = sorted({1, size - 1, *(size * part // most for part in range(1, most))})
             for limit in limits:
                 labels = np.where(np.arange(network.device_count) < network.npu_count, 0, -1)
                 labels[family.first : family.first + family.count] = index[axis] < limit
@@ -89,20 +123,24 @@ def with_switches(network: Network, labels: Int64Array) -> Int64Array:
     """Labels of devices, int64[devices], in which a switch without one (-1) gets that of more than half of the devices
     at its links, if any.
     """
+    if not (labels < 0).any():
+        return labels
     ends = np.concatenate([network.source, network.target]), np.concatenate([network.target, network.source])
-    open_ = labels[ends[0]] < 0
-    pairs, counts = np.unique(np.stack([ends[0], labels[ends[1]]], axis=1)[open_], axis=0, return_counts=True)
+    open_, width = labels[ends[0]] < 0, int(labels.max(initial=0)) + 2
+    keys, counts = np.unique(ends[0][open_].astype(np.int64) * width + labels[ends[1]][open_] + 1, return_counts=True)
+    switch, label = np.divmod(keys, width)
     degree = np.bincount(ends[0], minlength=network.device_count)
+    most = 2 * counts > degree[switch]
     joined = labels.copy()
-    for (switch, label), count in zip(pairs.tolist(), counts.tolist(), strict=True):
-        if 2 * count > degree[switch]:
-            joined[switch] = label
+    joined[switch[most]] = label[most] - 1
     return joined
 
 
 def _switch_cuts(network: Network) -> Iterator[BoolArray]:
     """Each switch with the NPUs on it."""
-    for switch in range(network.npu_count, min(network.device_count, network.npu_count + MOST_CUTS)):
+    for switch in range(
+        network.npu_count, min(network.device_count, network.npu_count + most_sets(network, MOST_CUTS))
+    ):
         inside = np.zeros(network.device_count, np.bool_)
         inside[network.target[network.source == switch]] = True
         inside[network.npu_count :] = False
@@ -117,7 +155,8 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
     For All-Gather that is the bottleneck of ForestColl (Zhao et al., 2024).
     """
     standard, group = run.standard, run.group.tolist()
-    if standard is None or len(group) < 2:
+    large = most_sets(fluid.network, FEW_SETS) < FEW_SETS  # a maximum flow for each NPU
+    if standard is None or len(group) < 2 or large:
         return
     shape, root = standard.shape, group[standard.root]
     for backward, members in ((False, shape.end), (True, shape.start)):

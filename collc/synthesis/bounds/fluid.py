@@ -24,7 +24,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds.timing import Delays, links_between, slots_for_each
 from collc.synthesis.bounds.traffic import Traffic
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import BoolArray, Int64Array, unique_rows
 from collc.ten.network import Network
 
 T = TypeVar("T")
@@ -132,9 +132,9 @@ class Fluid:
         if not work:
             return 0
         network, lag, used = self.network, self._lag, self._lag < UNREACHABLE
-        keys, number = np.unique(np.stack([lag, network.kind], axis=1)[used], axis=0, return_inverse=True)
+        keys, number = unique_rows([lag[used], network.kind[used]])
         total = np.zeros(len(keys), np.int64)
-        np.add.at(total, number.reshape(-1), price[used])
+        np.add.at(total, number, price[used])
         pairs: list[tuple[int, int]] = keys.tolist()
         groups = [(wait, int(prices) * self.rates[kind]) for (wait, kind), prices in zip(pairs, total, strict=True)]
         return _time_to_deliver(work, sorted(groups))
@@ -159,7 +159,8 @@ class Fluid:
         everywhere = np.ones(network.switch_count, np.bool_)
         limited, groups = self._slot_limits(numbers, lag, everywhere if together is None else together)
         free = ~limited & (lag < UNREACHABLE)
-        rows, counts = np.unique(np.stack([lag, kind], axis=1)[free], axis=0, return_counts=True)
+        rows, number = unique_rows([lag[free], kind[free]])
+        counts = np.bincount(number, minlength=len(rows))
         pairs: list[tuple[int, int]] = rows.tolist()
         groups += [(least, int(count) * self.rates[row]) for (least, row), count in zip(pairs, counts, strict=True)]
         return _time_to_deliver(volume, sorted(groups))

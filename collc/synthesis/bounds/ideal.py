@@ -24,7 +24,7 @@ import numpy as np
 
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
-from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
+from collc.synthesis.bounds.cuts import narrow_sets, npu_sets, searched_runs
 from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
@@ -199,7 +199,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
             best = time
             yield Bound(time, name_of_links_into(fluid.network, inside))
     yield from _slot_bounds(fluid)
-    for run in demand.runs:
+    for run in searched_runs(fluid, demand):
         yield from partition_bounds(fluid, run)
     yield from several_runs_bounds(fluid, demand)
     loads = PathLoads.of(fluid, demand)

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from collc.synthesis.bounds.timing import MOST_CUTS
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.network import DeviceFamily, Network
 
@@ -43,7 +44,8 @@ def name_of_links_between(network: Network, group: Int32Array, parts: Sequence[i
     smallest = part(int(labels[int(sizes.argmin())]))
     if len(labels) == 2:
         return f"the links between {smallest.name} and all other NPUs"
-    if len(group) == len(network.npus) and all(part(number).node for number in labels.tolist()):
+    named = len(group) == len(network.npus) and len(labels) <= MOST_CUTS
+    if named and all(part(number).node for number in labels.tolist()):
         return f"the links between the {len(labels)} nodes"
     return f"the links between {len(labels)} parts of the NPUs, such as {smallest.name}"
 

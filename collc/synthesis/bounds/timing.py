@@ -17,7 +17,7 @@ import numpy as np
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.distances import UNREACHABLE, distances_from, two_nearest
 from collc.synthesis.bounds.traffic import Traffic
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
@@ -152,9 +152,9 @@ class Delays:
         lag = self.head[source] + self.tail[target]
         long_lag = (self.sum_head if summed else self.head)[source] + (self.fork_tail if forked else self.tail)[target]
         columns = [network.kind, np.minimum(lag, UNREACHABLE), np.minimum(long_lag, UNREACHABLE)]
-        found, number = np.unique(np.stack(columns, axis=1).astype(np.int64), axis=0, return_inverse=True)
+        found, number = unique_rows(columns)
         keys: list[list[int]] = found.tolist()
-        return LinkClasses([(kind, lag, long_lag) for kind, lag, long_lag in keys], number.reshape(-1))
+        return LinkClasses([(kind, lag, long_lag) for kind, lag, long_lag in keys], number)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
-from collc.ten.demand import ChunkTable, Demand, Op
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
+from collc.ten.demand import ChunkTable, Demand, Op, Run, join_tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,32 +25,30 @@ class Crossing:
 
 
 def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, list[Traffic]]:
-    """(sizes int64, ascending; the traffic of each run) of a demand, or of some of its chunks taken as copies."""
-    sizes: set[int] = set()
-    rows_of_runs: list[Int32Array | None] = []
+    """(sizes int64, ascending; the traffic of each All-to-All, and of all other runs together) of a demand, or of some
+    of its chunks taken as copies.
+    """
+    exchanges: list[tuple[Run, int]] = []
+    tables: list[ChunkTable] = []
+    listed: list[Int64Array] = []
     for run, entry in enumerate(demand.runs):
         low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
-        rows = None if chunks is None else (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int32)
+        rows = None if chunks is None else (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int64)
         members = len(entry.group)
         standard = entry.standard if entry.standard and entry.standard.kind == "all_to_all" and members > 1 else None
         # All of it, or all but the chunks that stay where they are.
         if standard and (rows is None or len(rows) in (len(entry.pattern), members * (members - 1) * standard.chunks)):
-            sizes.add(standard.size // (members * standard.chunks))
-            rows_of_runs.append(None)
+            exchanges.append((entry, standard.size // (members * standard.chunks)))
             continue
-        rows = np.arange(high - low, dtype=np.int32) if rows is None else rows
-        sizes.update(np.unique(demand.tables[run].size[rows]).tolist())
-        rows_of_runs.append(rows)
-    ordered = np.array(sorted(sizes), np.int64)
-    traffic: list[Traffic] = []
-    for run, rows in enumerate(rows_of_runs):
-        entry = demand.runs[run]
-        if rows is not None:
-            traffic.append(_TableTraffic(demand.tables[run], rows, ordered, chunks is not None))
-        elif entry.standard is not None:
-            size = entry.standard.size // (len(entry.group) * entry.standard.chunks)
-            number = int(np.searchsorted(ordered, size))
-            traffic.append(_AllToAllTraffic(entry.group, entry.standard.chunks, number, len(ordered)))
+        listed.append((np.arange(high - low) if rows is None else rows) + sum(map(len, tables)))
+        tables.append(demand.tables[run])
+    table, rows = join_tables(tuple(tables)), np.concatenate([np.empty(0, np.int64), *listed])
+    ordered = np.unique(np.append(table.size[rows], np.array([size for _, size in exchanges], np.int64)))
+    traffic: list[Traffic] = [_TableTraffic(table, rows, ordered, chunks is not None)] if len(rows) else []
+    for entry, size in exchanges:
+        assert entry.standard is not None
+        number = int(np.searchsorted(ordered, size))
+        traffic.append(_AllToAllTraffic(entry.group, entry.standard.chunks, number, len(ordered)))
     return ordered, traffic
 
 
@@ -113,17 +111,17 @@ class _AllToAllTraffic:
 
 
 class _TableTraffic:
-    """The chunks of one run. Those with equal conditions, operation and size are one row with a count.
+    """The chunks of some runs. Those with equal conditions, operation and size are one row with a count.
 
     Sizes are numbers in the ascending list of the sizes of all runs. pairwise: whether some chunk has one holder and
     one NPU that wants it, so that the length of its path counts.
     """
 
-    def __init__(self, table: ChunkTable, rows: Int32Array, sizes: Int64Array, copies: bool) -> None:
+    def __init__(self, table: ChunkTable, rows: Int64Array, sizes: Int64Array, copies: bool) -> None:
         reduced = (table.op[rows] != Op.COPY) & (table.sets.sizes[table.pre[rows]] > 1) & (not copies)
         size = np.searchsorted(sizes, table.size[rows])
-        keys = np.stack([table.pre[rows], table.post[rows], reduced.astype(np.int64), size], axis=1).astype(np.int64)
-        unique, counts = np.unique(keys, axis=0, return_counts=True)
+        unique, number = unique_rows([table.pre[rows], table.post[rows], reduced.astype(np.int64), size])
+        counts = np.bincount(number, minlength=len(unique))
         self._sets = table.sets
         self._pre, self._post, self._size = unique[:, 0], unique[:, 1], unique[:, 3]
         self._reduced = unique[:, 2] == 1

@@ -23,8 +23,8 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import rates_required
 from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
-from collc.synthesis.reductions.compose import invert_schedule, obstacle_to_shared_sums
-from collc.synthesis.retiming import shifted_left
+from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, invert_schedule, obstacle_to_shared_sums
+from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Run
@@ -40,26 +40,15 @@ MOST_PLACEMENTS = 8
 MOST_MESSAGES = 300_000
 """Messages of all placements together after which nothing more is tried."""
 
-MOST_RELAYED_IN_FILES = 128
-"""Chunks x NPUs up to which partials are kept apart and relayed if files for runtimes are wanted."""
-
-MOST_SHIFTED = 40_000
-"""Transfers up to which the schedule is shifted to the left if not all take equal time."""
-
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
 
 MESSAGE_WORK = 8
-"""Work for each message of a placement, as WorkMeter counts it; planning copies adds its own."""
+"""Work for each message of a placement, and for starting it anew, as WorkMeter counts it; planning copies adds its own.
+"""
 
 MESSAGE_BYTES = 80
 """Memory for each message of a placement; planning copies needs its own."""
-
-SHIFT_WORK = 20
-"""Work of starting a transfer anew."""
-
-BOUND_WORK = 10_000
-"""Work of the lower bound of the copies of a phase; the bound of the whole takes three times as much."""
 
 
 def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
@@ -113,7 +102,6 @@ class _ExchangePlanner:
         self._into = np.bincount(network.target, minlength=network.npu_count)
         bound = effort.bound
         if bound is None:
-            effort.work.add_setup(3 * BOUND_WORK)
             bound = lower_bound(network, module.demand, module.model).time
         self._bound = bound
         self._back = opposite_links(network)
@@ -213,8 +201,8 @@ class _ExchangePlanner:
             rows = down.transfers
             parts.append(replace(rows, start=rows.start + end))
         rows = Transfers.concatenate(parts)
-        if not self._step and len(rows) <= MOST_SHIFTED:
-            self._effort.work.add(SHIFT_WORK * len(rows))
+        if not self._step and len(rows) <= MOST_TRANSFERS:
+            self._effort.work.add(MESSAGE_WORK * len(rows))
             rows = shifted_left(module.network, module.demand, module.model, rows) or rows
         return int((rows.start + self._clock.total_of(rows)).max(initial=0)), rows
 
@@ -231,7 +219,7 @@ class _ExchangePlanner:
         meter = WorkMeter(most=work.remainder, compiles=work.compiles)
         schedule = self._spread(task, replace(self._effort.with_work(meter), bound=None))
         work.compiles = meter.compiles
-        work.add(meter.spent + BOUND_WORK)
+        work.add(meter.spent)
         return schedule
 
 

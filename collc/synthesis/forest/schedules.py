@@ -13,48 +13,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import SourceError
-from collc.kernels.compiled import is_long
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
-from collc.synthesis.forest.trees import Candidate
-from collc.synthesis.list_schedule import TASK_TIME, TASK_WORK, Tasks, best_starts
-from collc.synthesis.task import Effort
+from collc.synthesis.forest.trees import ENOUGH, Candidate
+from collc.synthesis.list_schedule import TASK_WORK, TURNS, Tasks, best_starts
+from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import Translations
 from collc.ten.schedule import Transfers
 
-GROWN = 60
-"""Edges that rerouting looks at in the time in which one transfer is scheduled."""
+STEPS = (64, 16, 1 << 20, 4, 128, 32, 256, 8, 1)
+"""The steps (see list_schedule) in which each forest is scheduled first, and those in which the best ones are then."""
 
-FIRST_STEPS = 64
-"""The steps (see list_schedule) in which each forest is scheduled first."""
-
-OTHER_STEPS = (16, 1 << 20, 4, 128, 32, 256, 8, 1)
-"""Those in which the best one is scheduled then."""
-
-WORK = 3_000_000
-"""Work of each trial at most, in transfers that are scheduled by compiled code; each takes about a microsecond."""
-
-WORK_AT_LEAST, WORK_EACH = 600_000, 20
-"""Work of each trial for small problems: so much, and so much for each transfer of a schedule."""
-
-PLAIN = 4
-"""How many times as long plain Python takes."""
-
-FORESTS = Fraction(3, 5)
-"""The part of the work after which no more trees are built."""
+WORK = 2_000_000
+"""Work of each trial at most, as WorkMeter counts it."""
 
 IMPROVED = 3
-"""How many of the best schedules are improved at the end, each TURNS times at most."""
-
-TURNS = 3
-
-MET = 1.001
-"""The search ends at a schedule whose time is at most this multiple of what its links need."""
+"""How many of the best schedules are tried in other steps, and then backwards and forwards (see best_starts)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,87 +55,95 @@ class Portfolio:
 
     def __init__(self, problem: ForestProblem, effort: Effort, least: Fraction, summed: bool = False) -> None:
         self._problem, self._effort, self._least, self._summed = problem, effort, float(least), summed
-        transfers = sum(problem.demand) * len(problem.members) * (1 + summed)
-        self._all = self._work = min(WORK, WORK_AT_LEAST + WORK_EACH * transfers) * effort.trials
+        self._work = WORK * effort.trials + effort.work.spent - effort.work.setup
         self._seen = set[tuple[Forest, int, int]]()
         self._runs: list[tuple[int, Forest, int]] = []
-        self._leader = Forest((), None)
         self.best: tuple[int, Transfers] | None = None
 
     def run(self, candidates: Iterable[Candidate]) -> None:
         """Schedules all candidates, then the best one in other orders, until the work or the time is used up.
 
-        Raises SourceError if the memory limit leaves no room for the trees of any candidate.
+        Each stage may take half of the work that is left, the last one all. A candidate that takes more is built only
+        if all do, and it takes the least. Raises SourceError if the memory limit leaves no room for any trees.
         """
-        unit = self._problem.unit
+        unit, reserve = self._problem.unit, self._work_left // 2
         refused: SourceError | None = None
-        for grown, count, shallow in candidates:
-            if self._is_over(self._all * (1 - FORESTS)):
+        smallest: tuple[int, Candidate] | None = None
+        for candidate in candidates:
+            if self._is_over(reserve):
                 break
-            work = grown.work(count) // GROWN
-            if self.best is not None and (count.time * unit >= self.best[0] or work > self._work):
+            work = candidate[0].work(candidate[1]) // COMPILED_TIMES
+            if self.best is not None and candidate[1].time * unit >= self.best[0]:
                 continue
-            self._spend(work)
-            if self._effort.work.is_exceeded:
-                break
-            try:
-                trees, time = grown.trees(count, shallow)
-            except SourceError as error:
-                refused = error
+            if work > self._work_left:
+                smallest = (work, candidate) if smallest is None or work < smallest[0] else smallest
                 continue
-            if self.best is None or time * unit < self.best[0]:
-                batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
-                forest = Forest(batches, grown.translations)
-                if self._schedule(forest, FIRST_STEPS):
-                    self._leader = forest
+            refused = self._build(candidate, work) or refused
+        if self.best is None and smallest is not None and not self._effort.stop():
+            refused = self._build(smallest[1], smallest[0]) or refused
         if self.best is None and refused is not None:
             raise refused
-        for steps in OTHER_STEPS:
-            if self._is_over(self._all // 4):
+        reserve = self._work_left // 2
+        for (_, forest, _), steps in product(self._best_runs(), STEPS[1:]):
+            if self._is_over(reserve):
                 break
-            self._schedule(self._leader, steps)
-        self._runs.sort(key=lambda run: run[0])
-        for _, forest, steps in self._runs[:IMPROVED]:
+            self._schedule(forest, steps)
+        for _, forest, steps in self._best_runs():
             if self._is_over(0):
                 break
             self._schedule(forest, steps, TURNS)
+
+    def _best_runs(self) -> list[tuple[int, Forest, int]]:
+        return sorted(self._runs, key=lambda run: run[0])[:IMPROVED]
+
+    def _build(self, candidate: Candidate, work: int) -> SourceError | None:
+        """Grows the trees of a candidate and schedules them; the error if memory leaves no room for them.
+
+        work: of growing them.
+        """
+        grown, count, shallow = candidate
+        self._effort.work.add(work)
+        if self._effort.work.is_exceeded:
+            return None
+        try:
+            trees, time = grown.trees(count, shallow)
+        except SourceError as error:
+            return error
+        if self.best is None or time * self._problem.unit < self.best[0]:
+            batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
+            self._schedule(Forest(batches, grown.translations), STEPS[0])
+        return None
 
     def _chunks_for(self, batches: Sequence[TreeBatch]) -> ForestProblem:
         """The problem with chunks at the roots of trees; copies begin at their holders."""
         return spread_chunks(self._problem, batches) if self._summed else self._problem
 
-    def _spend(self, work: int) -> None:
-        self._work -= work
-        self._effort.work.add(work)
+    @property
+    def _work_left(self) -> int:
+        """The work that is left."""
+        return self._work - self._effort.work.spent + self._effort.work.setup
 
-    def _is_over(self, reserve: Fraction | int) -> bool:
+    def _is_over(self, reserve: int) -> bool:
         """Whether the search is over; not before there is a schedule, unless it is stopped."""
         if self._effort.stop():
             return True
-        used_up = self._work <= reserve or self._effort.work.is_used_up
-        return self.best is not None and (used_up or self.best[0] <= MET * self._least)
+        used_up = self._work_left <= reserve or self._effort.work.is_used_up
+        return self.best is not None and (used_up or self.best[0] <= ENOUGH * self._least)
 
-    def _schedule(self, forest: Forest, steps: int, turns: int = 0) -> bool:
-        """Whether trees that were not scheduled so before give the shortest schedule so far."""
+    def _schedule(self, forest: Forest, steps: int, turns: int = 0) -> None:
+        """Schedules trees, if they were not scheduled so before, and keeps the shortest schedule."""
         if (forest, steps, turns) in self._seen:
-            return False
+            return
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
         self._effort.work.add(TASK_WORK * len(forest.batches) * len(problem.members) * (1 + self._summed))
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
-        self._spend(len(transfers) * (1 + 2 * turns) * (1 if is_long(TASK_TIME * len(transfers)) else PLAIN))
-        if self._effort.work.is_exceeded:
-            return False
-        found, end = list_schedule(problem, transfers, steps, turns)
-        self._runs.append((end, forest, steps))
-        self._effort.progress(min(1.0, max(0.0, 1 - self._work / self._all)), "forest: schedules")
-        if self.best is not None and self.best[0] <= end:
-            return False
-        self.best = end, found
-        return True
-
-
-_ONE = 1 << 30
+        rows, end = list_schedule(problem, transfers, steps, turns, self._effort)
+        if not self._effort.work.is_exceeded:
+            self._runs.append((end, forest, steps))
+            self._effort.progress(min(1.0, max(0.0, 1 - self._work_left / self._work)), "forest: schedules")
+            if self.best is None or end < self.best[0]:
+                self.best = end, rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +151,15 @@ class TreeTransfers:
     """The transfers of all chunks along their trees.
 
     pair: of devices that each transfer joins; -1 for the sum of a chunk at its root, which is no transfer. reduced:
-    whether the receiver adds up. row: of the conditions. progress: which part of its batch the middle of the chunk is
-    at, in units of 1 / _ONE. remaining: picoseconds from the start of the transfer to the last arrival that follows
-    from it. number: decides between equals. before, after: int64[edges], transfers that follow each other.
+    whether the receiver adds up. row: of the conditions. progress: which part of its batch comes before the middle of
+    the chunk. remaining: picoseconds from the start of the transfer to the last arrival that follows from it. number:
+    decides between equals. before, after: int64[edges], transfers that follow each other.
     """
 
     pair: Int64Array
     reduced: BoolArray
     row: Int64Array
-    progress: Int64Array
+    progress: NDArray[np.float64]
     remaining: Int64Array
     number: Int64Array
     before: Int64Array
@@ -208,7 +197,7 @@ def tree_transfers(
     """
     time = problem.total[problem.fastest].tolist()
     used = [0] * len(problem.members)
-    columns: list[tuple[Int64Array, ...]] = []
+    columns: list[tuple[NDArray[Any], ...]] = []
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
@@ -218,7 +207,7 @@ def tree_transfers(
         roots, pairs = _images(problem, batch.root, one.pairs, translations)
         chunks = np.stack([problem.chunks[root][begin : begin + batch.amount] for root in roots])
         count = chunks.size
-        progress = (2 * np.arange(batch.amount) + 1) * _ONE // (2 * batch.amount)
+        progress = (np.arange(batch.amount) + 0.5) / batch.amount
         columns.append((
             np.repeat(pairs, batch.amount, axis=0).ravel(),
             np.tile(np.arange(size) < one.reduced, count).astype(np.int64),
@@ -312,15 +301,15 @@ def _remaining_times(one: OneTree, time: list[int]) -> Int64Array:
 
 
 def list_schedule(
-    problem: ForestProblem, transfers: TreeTransfers, steps: int, turns: int = 0
+    problem: ForestProblem, transfers: TreeTransfers, steps: int, turns: int, effort: Effort
 ) -> tuple[Transfers, int]:
     """All transfers as early as their links allow, and when the last chunk arrives, in picoseconds.
 
     Of the transfers that wait for a link, the one whose chunk is in the first step of its batch goes first, and among
     those of one step the one with the longest remaining path. steps: into how many each batch is divided. turns: how
-    often the schedule is improved, backwards and forwards (see best_starts).
+    often the schedule is improved, backwards and forwards (see best_starts). effort: counts the work.
     """
-    step = transfers.progress * steps // _ONE
+    step = (transfers.progress * steps).astype(np.int64)
     order = np.lexsort((transfers.number, -transfers.remaining, step))
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
@@ -329,9 +318,9 @@ def list_schedule(
     moved = link >= 0
     busy, total = (np.where(moved, times[link], 0) for times in (problem.busy, problem.total))
     tasks = Tasks(link, busy, total, rank[transfers.before], rank[transfers.after], len(problem.pair))
-    found = best_starts(tasks, {}, Effort(), turns)
-    assert found is not None
-    end, start = found
+    schedule = best_starts(tasks, {}, replace(effort, stop=lambda: False), turns)
+    assert schedule is not None
+    end, start = schedule
     chunk: Int32Array = problem.conditions.chunk[transfers.row[order]]
     return Transfers.of(chunk[moved], link[moved], start[moved], reduced[moved]), end
 

@@ -11,7 +11,6 @@ Nash-Williams 1961: packing of undirected spanning trees).
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -22,17 +21,9 @@ from collc.synthesis.forest.problem import ForestProblem, forest_problem, not_se
 from collc.synthesis.forest.schedules import Portfolio
 from collc.synthesis.forest.trees import gather_candidates, summed_candidates, summed_counts, tree_counts
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.module import Module
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
-
-FLOW_WORK, FLOW_PAIRS = 50_000, 16
-"""Work of the flows that bound the number of trees, for each link and NPU: 2 up to FLOW_WORK in all, then compiled
-1 / FLOW_PAIRS if that is more.
-"""
-
-GAIN = Fraction(51, 50)
-"""How many times the rate of Reduce-Scatter and All-Gather the bound must allow."""
 
 
 def plan_forest(module: Module, effort: Effort) -> Module:
@@ -60,7 +51,7 @@ def forest(task: Task, effort: Effort) -> Schedule:
     problem = forest_problem(conditions)
     effort.progress(0.0, "forest: trees")
     pairs = task.network.link_count * len(problem.members)
-    effort.work.add_setup(max(min(FLOW_WORK, 2 * pairs), pairs // FLOW_PAIRS))
+    effort.work.add_setup(pairs // COMPILED_TIMES)
     if effort.stop():
         raise _no_schedule()
     try:
@@ -92,7 +83,7 @@ def plan_summed(module: Module, effort: Effort) -> Schedule | None:
         together = reduce_rate(problem.graph, problem.capacity, members).rate
     except (ValueError, OverflowError):
         return None
-    if together < GAIN * apart:
+    if together <= apart:
         return None
     counts = summed_counts(problem, together)
     portfolio = Portfolio(problem, effort, min(count.time for count in counts) * problem.unit, summed=True)

@@ -29,25 +29,13 @@ from collc.synthesis.forest.problem import ForestProblem, Path, TreeBatch
 from collc.ten.arrays import Int64Array
 from collc.ten.factored_schedule import Translations
 
-NEAR = Fraction(23, 20)
-"""Numbers of trees whose links need more than this multiple of the least time are left out."""
-
-MOST_SUMMED = 1024
-"""Trees at most that are used up and down."""
-
-SUMMED = 4
-"""Numbers of such trees that are tried."""
-
 SHALLOW = (1024, 256, 4096)
 """How much latency counts when trees are grown; see Rerouting.trees."""
 
-EVEN = 1.005
-"""Translated trees have little load if it is at most this multiple of the least one."""
+ENOUGH = 1.005
+"""The search ends at a load, and at a schedule, that exceeds the least one by no more than this factor."""
 
-MOST_GROWN = 200_000_000
-"""Edges that one rerouting may look at if there are fewer trees to choose."""
-
-EDGES_PER_TIME = 5 / 2
+EDGES_PER_TIME = 6
 """Edges that rerouting looks at in a microsecond of plain Python."""
 
 STEEPNESS = (2, 4, 8, 16, 32, 64)
@@ -92,13 +80,13 @@ def tree_counts(problem: ForestProblem) -> list[TreeCount]:
     counts.sort(key=lambda count: (count.time, sum(count.demand)))
     kept: list[TreeCount] = []
     for count in counts:
-        if count.time <= NEAR * counts[0].time and (not kept or sum(count.demand) < sum(kept[-1].demand)):
+        if not kept or sum(count.demand) < sum(kept[-1].demand):
             kept.append(count)
     return kept
 
 
 def summed_counts(problem: ForestProblem, rate: Fraction) -> list[TreeCount]:
-    """Trees that are used up and down, at most MOST_SUMMED, rooted at the members with the shortest paths to all.
+    """Trees that are used up and down, rooted at the members with the shortest paths to all.
 
     rate: of the buffer, see reduce_rate. Numbers near that of the members come first: many trees share the load evenly,
     but each has fewer chunks to pass on one after another.
@@ -110,12 +98,11 @@ def summed_counts(problem: ForestProblem, rate: Fraction) -> list[TreeCount]:
     counts: list[TreeCount] = []
     for power in range(1 + (total - 1).bit_length()):
         trees = -(-total >> power)
-        if trees <= MOST_SUMMED:
-            duration = Fraction(trees) / rate
-            carried = np.array([math.ceil(width * duration) for width in problem.capacity.tolist()], np.int64)
-            demand = np.bincount(roots[np.arange(trees) % len(roots)], minlength=members).tolist()
-            counts.append(TreeCount(demand, carried, duration, duration * 2**power))
-    return sorted(counts, key=lambda count: abs(math.log2(sum(count.demand) / members)))[:SUMMED]
+        duration = Fraction(trees) / rate
+        carried = np.array([math.ceil(width * duration) for width in problem.capacity.tolist()], np.int64)
+        demand = np.bincount(roots[np.arange(trees) % len(roots)], minlength=members).tolist()
+        counts.append(TreeCount(demand, carried, duration, duration * 2**power))
+    return sorted(counts, key=lambda count: abs(math.log2(sum(count.demand) / members)))
 
 
 Candidate = tuple["Rerouting", TreeCount, int]
@@ -135,12 +122,11 @@ def gather_candidates(
         grown = Rerouting(problem, translations, stop=stop)
         transitive = translations.count == len(problem.members)
         for shallow in SHALLOW if transitive else SHALLOW[:1]:
-            yield from ((grown, count, shallow) for count in counts)
-        if transitive and grown.least is not None and grown.least <= EVEN * float(counts[0].time):
+            yield from ((grown, count, shallow) for count in reversed(counts))
+        if transitive and grown.least is not None and grown.least <= ENOUGH * float(counts[0].time):
             return
     grown = Rerouting(problem, stop=stop)
-    small = [count for count in counts if grown.work(count) <= MOST_GROWN] or counts[-1:]
-    yield from ((grown, count, shallow) for shallow in SHALLOW for count in small)
+    yield from ((grown, count, shallow) for shallow in SHALLOW for count in reversed(counts))
 
 
 def summed_candidates(
@@ -184,12 +170,12 @@ class Rerouting:
         self.least: float | None = None
 
     def work(self, count: TreeCount) -> int:
-        """Edges that are looked at: for each tree all, and those of a switch once for each of its members."""
+        """Microseconds of plain Python: for each tree all edges, and those of a switch once for each of its members."""
         graph = self._problem.graph
         switches = np.setdiff1d(np.arange(graph.vertex_count), self._problem.members)
         degree = np.bincount(graph.source, minlength=graph.vertex_count)[switches]
         edges = graph.edge_count + int((degree**2).sum())
-        return len(self._roots(count)) * edges * ROUNDS * len(STEEPNESS)
+        return len(self._roots(count)) * edges * ROUNDS * len(STEEPNESS) // EDGES_PER_TIME
 
     def trees(self, count: TreeCount, shallow: int) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.
@@ -199,7 +185,7 @@ class Rerouting:
         """
         roots, aim = self._roots(count), self._aim(count)
         rounds = ROUNDS if len(roots) > 1 else 1  # a tree alone grows the same way again
-        compile_it = runs_compiled(reroute, int(self.work(count) / EDGES_PER_TIME))
+        compile_it = runs_compiled(reroute, self.work(count))
         grow = version_of(reroute, compile_it)
         members = len(self._problem.members)
         most = self._room * members

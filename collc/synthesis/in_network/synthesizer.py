@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -24,9 +23,6 @@ from collc.ten.demand import Op
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
-
-STOP_INTERVAL: Final = 1_000
-"""Chunks between two calls of `effort.stop`."""
 
 
 def in_network(module: Module, effort: Effort, exchange: Exchange | None = None) -> Module:
@@ -70,8 +66,8 @@ def _plan_over_trees(module: Module, effort: Effort, chunks: list[int]) -> Trans
     """All transfers; None if a chunk has no tree."""
     network, table = module.network, module.demand.chunks
     trees, early = _sum_trees(network), EarlyTransfers(module)
-    for number, chunk in enumerate(chunks):
-        if number % STOP_INTERVAL == 0 and effort.stop():
+    for chunk in chunks:
+        if effort.stop():
             raise NoSchedule(Diagnostic("S0201", "stopped before all chunks were planned", hint="give it more time"))
         holders, wanting = (table.sets[int(column[chunk])].tolist() for column in (table.pre, table.post))
         plans = [tree.plan(early, chunk, holders, wanting) for tree in trees]

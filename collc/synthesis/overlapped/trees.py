@@ -12,21 +12,15 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.kernels.compiled import is_long, numbers, version_of
 from collc.kernels.overlapped_trees import LinksFromRoot, grow
-from collc.synthesis.list_schedule import TASK_WORK, Tasks
+from collc.synthesis.list_schedule import ALL_TURNS, TASK_WORK, Tasks
 from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
-DEVICE_TIME = 60
-"""Microseconds of plain Python for a device of a tree, in all attempts."""
-
 SAMPLE = 128
 """Members of a set whose distances from a possible root are looked at, at most."""
-
-BATCH = 64
-"""Trees between two calls of `stop`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +40,7 @@ class TreeGrower:
 
     def __init__(self, network: Network, demand: Demand, clock: Clock) -> None:
         self._network, self._table, self._clock = network, demand.chunks, clock
-        self._large = is_long(DEVICE_TIME * len(self._table) * network.device_count)
+        self._large = is_long(ALL_TURNS * TASK_WORK * len(self._table) * network.device_count)
         self._cost: dict[int, Int64Array] = {}
         self._known: dict[tuple[int, int], Int32Array] = {}
         self._up, self._down = (self._links_from_root(net) for net in (network.reverse(), network))
@@ -67,8 +61,8 @@ class TreeGrower:
         rows = np.full((2, len(self._table), devices), -1, np.int32)
         load, order = self._numbers(np.zeros(links, np.int64)), self._numbers(np.zeros(devices, np.int64))
         costs = {size: self._numbers(self._costs(size)) for size in np.unique(self._clock.size_of).tolist()}
-        for number, chunk in enumerate(np.tile(chunks, rounds).tolist()):
-            if number % BATCH == 0 and effort.stop():
+        for chunk in np.tile(chunks, rounds).tolist():
+            if effort.stop():
                 return None
             seeds, members = self._ends(chunk)
             effort.work.add(TASK_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))

@@ -11,11 +11,8 @@ from collc.synthesis.conditions import Conditions
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Schedule
 
-BATCH = 4096
-"""Targets at most that are planned between two calls of `stop`."""
-
-VISITS = 100_000_000
-"""Links at most that searches may look at between two calls of `stop`: targets times the links of the network."""
+VISITS = 1_000_000
+"""Links, about, that searches look at between two calls of `stop`: targets times the links of the network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +26,8 @@ class PlanningOrder:
     tie_seeds: Int64Array
 
     def batches(self, conditions: Conditions) -> Iterator[Int32Array]:
-        """The order in parts of about BATCH targets, or fewer on a network of many links."""
-        targets = max(1, min(BATCH, VISITS // max(1, conditions.task.network.link_count)))
+        """The order in parts in which about VISITS links are looked at."""
+        targets = 1 + VISITS // max(1, conditions.task.network.link_count)
         number = np.cumsum(np.diff(conditions.wanting_offsets)[self.order]) // targets
         yield from np.split(self.order, np.flatnonzero(np.diff(number)) + 1)
 

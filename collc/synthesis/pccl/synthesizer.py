@@ -19,7 +19,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.kernels.compiled import MOST_PLAIN, runs_compiled
-from collc.kernels.pccl_times import plan_by_times
+from collc.kernels.pccl_times import WORK, plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
 from collc.synthesis.pccl.planning_order import PlanningOrder, RaisedOrders, farthest_first, nearest_targets_first
@@ -29,31 +29,22 @@ from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
 
-HOP, TREE_TARGET, TREE_LINK = 12, 12, 1 / 6
-"""Microseconds of plain Python, about: for a hop, for chunks of one target each; for others, for each hop to a target,
-and each link that the searches from all who have the chunk so far look at.
-"""
-
-BOUND_WORK = 300_000
-"""Conditions up to which the lower bound is computed, so that the search can end if a schedule meets it."""
-
-MANY_CONDITIONS = 2_000
-"""Conditions from which 2 % above the bound is good enough, unless several trials are asked for."""
+HOP = 12
+"""Microseconds of plain Python, about, for a hop to a target."""
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""
 
 FEW_HOPS, TRIALS_OF_FEW = 2_000, 8
-"""Hops up to which at least TRIALS_OF_FEW trials are made, since they take little time."""
+"""Hops up to which at least TRIALS_OF_FEW trials are made, since they take little time; for more, a schedule 2 % above
+the bound ends a single trial.
+"""
 
-MANY_HOPS = 100_000
-"""Hops from which a trial uses one planning order only: rotated if there are switches, else random."""
+MANY_HOPS = 300_000
+"""Hops from which a trial makes one attempt only, in a planning order that is rotated if there are switches."""
 
-VERY_MANY_HOPS = 1_000_000
-"""Hops from which a second attempt is made only if `trials` asks for it."""
-
-FRESH_TRIALS, RAISED_CHAINS = 4, 2
-"""Trials that use random orders, at most; and how many of the best of these the other trials improve."""
+RAISED_CHAINS = 2
+"""How many of the best first trials the other trials improve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +82,11 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
-    goal = effort.bound if effort.bound is not None else task_bound(task).time if len(conditions) <= BOUND_WORK else 0
-    slack = 0 if len(conditions) < MANY_CONDITIONS or effort.trials > 1 else goal // 50
+    goal = task_bound(task).time if effort.bound is None else effort.bound
+    portfolio = _Portfolio(conditions, effort)
+    slack = 0 if portfolio.trials > 1 else goal // 50
     best: _Planned | None = None
-    for planned in _planned_trials(_Portfolio(conditions, effort), effort):
+    for planned in _planned_trials(portfolio, effort):
         if best is None or planned.time < best.time:
             best = planned
             effort.progress(min(1.0, goal / max(1, best.time)), f"pccl {planned.attempt.name}")
@@ -186,7 +178,7 @@ class _Portfolio:
             self._distance = np.where(conditions.column == column, conditions.farthest(to[column]), self._distance)
         hops = int(self._distance.sum()) // int(conditions.clock.total.max())
         self.trials = effort.trials if hops > FEW_HOPS else max(effort.trials, TRIALS_OF_FEW)
-        self.fresh = max(1, min(FRESH_TRIALS, self.trials // 2))
+        self.fresh = max(1, self.trials // 2)
         wanting = nearest_targets_first(conditions, to)
         self._searches = [PathSearch.of(conditions, wanting, to, each) for each in _in_steps(conditions, hops)]
         self._work, self._plain_work = _plain_work(conditions, hops), MOST_PLAIN
@@ -242,14 +234,17 @@ class _Portfolio:
 
 
 def _plain_work(conditions: Conditions, hops: int) -> int:
-    """Microseconds that plain Python takes for one schedule. hops: of all chunks, to the farthest target of each."""
+    """Microseconds that plain Python takes for one schedule. hops: of all chunks, to the farthest target of each.
+
+    If chunks have several targets, searches begin at all who have the chunk so far, and look at the links of these.
+    """
     if conditions.one_target_each:
         return HOP * hops
     network = conditions.task.network
     sizes = np.diff(conditions.wanting_offsets).astype(np.float64)
     hops = (2 if network.has_switches else 1) * int(sizes.sum())
     links = np.minimum(sizes / 2 * network.link_count / network.device_count, network.link_count)
-    return int(TREE_TARGET * hops + TREE_LINK * float((sizes * links).sum()))
+    return HOP * hops + int((sizes * links).sum()) // WORK
 
 
 def _rotations(conditions: Conditions, hops: int) -> tuple[bool, ...]:
@@ -258,7 +253,7 @@ def _rotations(conditions: Conditions, hops: int) -> tuple[bool, ...]:
         return (False,)
     if hops < MANY_HOPS:
         return (False, True)
-    return (conditions.task.network.has_switches and hops < VERY_MANY_HOPS,)
+    return (conditions.task.network.has_switches,)
 
 
 def _limits(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, int]]:
@@ -269,9 +264,9 @@ def _limits(conditions: Conditions, hops: int, trials: int) -> list[tuple[str, i
     """
     network = conditions.task.network
     near, none, always = ("any hop nearby", NEARBY), ("nearer hops", 0), ("any hop", network.device_count)
-    found = [none, near, always] if network.has_switches else [near, always, none]
-    few = (hops >= VERY_MANY_HOPS and trials == 1) or (hops >= MANY_HOPS and _switches_matter(conditions))
-    return found[:1] if few else found
+    limits = [none, near, always] if network.has_switches else [near, always, none]
+    few = hops >= MANY_HOPS and (trials == 1 or _switches_matter(conditions))
+    return limits[:1] if few else limits
 
 
 def _switches_matter(conditions: Conditions) -> bool:
@@ -294,4 +289,4 @@ def _in_steps(conditions: Conditions, hops: int) -> list[bool]:
     if task.model is LinkModel.STORE:
         return [True]
     is_direct = conditions.one_target_each and len(conditions.holders) == len(conditions)
-    return [True] * is_direct + [False] * (not is_direct or hops < VERY_MANY_HOPS)
+    return [True] * is_direct + [False] * (not is_direct or hops < MANY_HOPS)

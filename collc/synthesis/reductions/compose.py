@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import CollcError, NoSchedule
-from collc.synthesis.task import Task
+from collc.synthesis.task import Task, check_transfer_count
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.module import Module, Phase
@@ -85,6 +85,10 @@ OVERLAP_TRANSFERS: Final = 20_000
 """Transfers up to which copies are also planned to start before the last reduction ends."""
 
 
+MOST_RELAYED_IN_FILES: Final = 128
+"""Chunks x NPUs up to which partials are kept apart and relayed if files for runtimes are wanted."""
+
+
 def has_reductions(demand: Demand) -> bool:
     """Whether any chunk must be reduced."""
     return any(bool(_are_reduced(table).any()) for table in demand.tables)
@@ -126,8 +130,10 @@ def split(module: Module) -> tuple[Phase, ...]:
 def solve(module: Module, synthesize: Callable[[Task], Schedule]) -> Module:
     """The module with its phases, each solved by `synthesize`; `join` makes one schedule of them.
 
-    Transfers of the module's schedule are reserved in all phases.
+    Transfers of the module's schedule are reserved in all phases. Raises SourceError S0203 if there would be more
+    transfers than can be listed.
     """
+    check_transfer_count(module.demand)
     phases = list(split(module))
     reserved = module.schedule.transfers if module.schedule is not None else None
     for number, phase in enumerate(phases):

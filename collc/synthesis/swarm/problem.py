@@ -14,8 +14,8 @@ from collc.synthesis.relays import Relays
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
 from collc.synthesis.timeline import Intervals, Timeline, link_timelines, slots_used
 
-SETS: Final = 6
-"""Sets of chunks that a search keeps for each device."""
+CELL_BYTES: Final = 40
+"""Memory for each chunk and device: sets while they are renumbered, transfers, and slots."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +48,13 @@ class SwarmProblem:
 def swarm_problem(conditions: Conditions) -> SwarmProblem:
     """The problem of some conditions, in which no device gets a chunk but those that want it and necessary relays.
 
-    Raises SourceError if no path leads to an NPU, NoSchedule if there are too many switch paths.
+    Raises SourceError if no path leads to an NPU, or if the tables would need more memory than is left; NoSchedule
+    if there are too many switch paths.
     """
     network, clock = conditions.task.network, conditions.clock
     paths = switch_paths_of(conditions.task, clock)
     count, devices = len(conditions), network.device_count
-    require_for_search(SETS * devices * (count // 8), f"sets of {count:,} chunks of {devices:,} devices")
+    require_for_search(CELL_BYTES * devices * count, f"{count:,} chunks on {devices:,} devices")
     have = [0] * network.device_count
     need = [0] * network.device_count
     later: list[tuple[int, int, int]] = []

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from collc.base.memory import require_for_search
 from collc.kernels.compiled import version_of, word_shape, words_of
 from collc.kernels.rarest_first import DONE, RUNNING, spread
 from collc.kernels.spread_tables import (
@@ -38,9 +37,6 @@ from collc.synthesis.swarm.problem import SwarmProblem
 from collc.synthesis.task import COMPILED_TIMES
 from collc.ten.arrays import BoolArray, Int64Array
 
-PATH_WORK: Final = 4
-"""The work of preparing a path for an attempt."""
-
 SERVE_WORK: Final = 3
 PATHS_LOOKED_AT: Final = 10
 """The work of looking for what an NPU can get: SERVE_WORK, and 1 for every PATHS_LOOKED_AT paths."""
@@ -50,9 +46,6 @@ PAUSE: Final = 100_000
 
 MAX_URGENCY: Final = 1 << 62
 """Urgencies in compiled code are below this, so that they fit in 64 bits."""
-
-CELL_BYTES: Final = 40
-"""Memory for each chunk and device: sets while they are renumbered, transfers, and slots."""
 
 Tables = Mapping[str, Sequence[int]]
 
@@ -89,15 +82,11 @@ class _PathTables:
 
 
 class Spread:
-    """The attempts on one problem. work: what the last one has done, as WorkMeter counts it.
-
-    Raises SourceError U0109 if its tables would need more memory than is left.
-    """
+    """The attempts on one problem. work: what the last one has done, as WorkMeter counts it."""
 
     def __init__(self, problem: SwarmProblem, compile_it: bool) -> None:
         count = len(problem.conditions)
         self._problem, self._count, self._devices, self._compile_it = problem, count, len(problem.have), compile_it
-        require_for_search(CELL_BYTES * self._devices * count, f"{count:,} chunks on {self._devices:,} devices")
         self._have, self._wanted, welcome, self._sizes = (
             _matrix(sets, count) for sets in (problem.have, problem.need, problem.welcome, problem.sizes)
         )
@@ -283,12 +272,8 @@ class Spread:
             "stack_port": most,
             "touched": self._devices,
         }
-        counters = [0] * COUNTERS
-        counters[MISSING], counters[NEEDED], counters[WORK] = (
-            problem.missing_count,
-            int(self._need.sum()),
-            PATH_WORK * count,
-        )
+        counters = [0 for _ in COUNTERS]
+        counters[MISSING], counters[NEEDED] = problem.missing_count, int(self._need.sum())
         counters[NODES], counters[EVENTS] = nodes, events
         tables: Tables = {"": counters, **paths.tables, **state} | {name: [0] * size for name, size in room.items()}
         begins = dict(zip(tables, _begins(tables.values()), strict=False))

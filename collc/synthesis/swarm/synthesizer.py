@@ -30,16 +30,8 @@ ROUNDS = 16
 WORK = 2_000_000
 """Work for each trial after which no further attempt begins."""
 
-PATH_WORK = 10
-"""Work for each path over switches, once."""
-
 PLAIN_WORK = MOST_PLAIN // 3
 """Work of one attempt, or of all so far, from which attempts are compiled; if more is granted, all are."""
-
-SHARED = 2
-"""NPUs that want a chunk, on average, from which other NPUs may relay in the first attempts, too: that is often better
-then, and takes about as much work again.
-"""
 
 COPY_BYTES = 300
 """Memory for each chunk that an NPU must get: what is planned, what comes, and the transfers."""
@@ -62,15 +54,13 @@ def swarm(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.concatenate([]))
     problem = swarm_problem(conditions)
     require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
-    effort.work.add(PATH_WORK * len(problem.paths.links))
     goal = task_bound(task).time if effort.bound is None else effort.bound
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + WORK * effort.trials
-    shared = problem.missing_count >= SHARED * len(conditions)
     for number, (rule, stores) in enumerate(_rules(problem, effort)):
         for wide in attempts.widths:
-            first = number == 0 and (shared or not wide)
+            first = number == 0 and not wide
             used_up = not first and (effort.work.is_used_up or effort.work.spent >= most)
             if effort.stop() or (best is not None and (best.end <= goal or used_up)):
                 break

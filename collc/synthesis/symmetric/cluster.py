@@ -177,9 +177,10 @@ class _Planner:
     def _schedule(self, plans: list[_Plan], reduce: list[bool]) -> FactoredSchedule:
         flags: BoolArray = np.repeat(np.array(reduce, np.bool_), [len(plan.part) for plan in plans])
         plan = _join_plans(plans)
-        block = np.full(len(plan.part), self._npus[0], np.int32)
-        chunk = self._numbers.number(block, plan.target if self._numbers.pairs else None, plan.part)
-        rows = Transfers.of(chunk, plan.link, plan.start, flags)
+        chunk = plan.part
+        if self._numbers.pairs:
+            chunk = self._numbers.rank[plan.target] * np.int64(self._numbers.parts) + plan.part
+        rows = Transfers.of(chunk.astype(np.int32), plan.link, plan.start, flags)
         turn = self._times.turn[rows.link]
         return FactoredSchedule(self._module.model, self._translations, self._numbers, rows, turn)
 

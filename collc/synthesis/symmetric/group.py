@@ -19,6 +19,7 @@ from collc.graph.coordinates import Coordinates, coordinates_of
 from collc.kernels.compiled import runs_compiled, version_of
 from collc.kernels.symmetric_paths import spanning_order
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
 
 
@@ -53,6 +54,28 @@ class Group:
             problem = "links do not lead from each NPU to all others"
             raise SourceError(Diagnostic("S0303", problem, hint="add links, or use smaller groups"))
         return order, depth
+
+    @cached_property
+    def generator_of(self) -> Int32Array:
+        """int32[links]: the generator that each link is."""
+        generator = np.empty(self.link.size, np.int32)
+        generator[self.link] = np.arange(len(self.link), dtype=np.int32)[:, None]
+        return generator
+
+    @cached_property
+    def target_of(self) -> Int32Array:
+        """int32[links]: the NPU that each link leads to."""
+        target = np.empty(self.link.size, np.int32)
+        target[self.link] = self.successors
+        return target
+
+    def translations(self) -> Translations:
+        """The shifts along the coordinates, with the links that they take to each other."""
+        shifts = [self.coordinates.cyclic_shift(axis) for axis in range(len(self.coordinates.sizes))]
+        links = np.empty((len(shifts), self.link.size), np.int32)
+        for row, shift in zip(links, shifts, strict=True):
+            row[self.link] = self.link[:, shift]
+        return Translations(self.coordinates.sizes, self.count, np.stack(shifts), links)
 
     @cached_property
     def predecessors(self) -> Int32Array:

@@ -112,7 +112,7 @@ def levels_of(translations: Translations, distance: Int64Array) -> list[Int32Arr
         wider, coarser = inside, label
         for element in np.flatnonzero((distance == value) & ~inside).tolist():
             if not wider[element]:
-                wider, coarser = _generate_subgroup(translations, wider, coarser, element)
+                wider, coarser = generate_subgroup(translations, wider, coarser, element)
         if wider is inside:
             continue
         moves = _nearest_elements(label, distance, wider & ~inside)
@@ -125,7 +125,7 @@ def levels_of(translations: Translations, distance: Int64Array) -> list[Int32Arr
     return None
 
 
-def _generate_subgroup(
+def generate_subgroup(
     translations: Translations, inside: BoolArray, label: Int32Array, element: int
 ) -> tuple[BoolArray, Int32Array]:
     """The subgroup that another element generates with a subgroup, and the lowest element of each of its cosets."""

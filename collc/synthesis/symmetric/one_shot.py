@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable, Routes
-from collc.synthesis.symmetric.level_plan import levels_of, sums
+from collc.synthesis.symmetric.level_plan import generate_subgroup, levels_of, sums
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.factored_schedule import Translations
 from collc.ten.network import Network
@@ -88,10 +88,15 @@ class _OneShotPlanner:
 
         If they do, partials of one chunk may meet in a switch, which would mix them.
         """
-        translations, whole = self._translations, np.append(moves, np.int32(0))
-        reached = np.unique(_sums(translations, [whole, whole]))
+        translations = self._translations
+        inside = np.zeros(translations.count, np.bool_)
+        inside[0] = True
+        label = np.arange(translations.count, dtype=np.int32)
+        for move in moves.tolist():
+            if not inside[move]:
+                inside, label = generate_subgroup(translations, inside, label, move)
         hops = self._route_of(moves)
-        return len(reached) == len(whole) and bool((translations.link_share[hops[hops >= 0]] == 1).all())
+        return int(inside.sum()) == len(moves) + 1 and bool((translations.link_share[hops[hops >= 0]] == 1).all())
 
     def _message_count(self, one_shot: tuple[bool, ...]) -> int:
         """Messages of all stages; they are listed only if they are not too many."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from collc.graph.coordinates import declared_coordinates
 from collc.graph.translations import find_translations
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.synthesis.symmetric.level_plan import LevelPlan, plan_exchange, plan_levels, sums
+from collc.synthesis.symmetric.translated import MOST_LISTED
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, Translations, chunk_size
@@ -278,10 +278,6 @@ class Patch:
         return starts
 
 
-MOST_EXCHANGED: Final = 30_000_000
-"""Transfers up to which the plan of an All-to-All is patched."""
-
-
 def patched_schedule(task: Task) -> RowSchedule | None:
     """A schedule of one All-Gather or All-to-All over all NPUs that are there; None if this does not apply.
 
@@ -389,7 +385,7 @@ def _exchange(damage: Damage) -> Transfers | None:
     """
     translations = damage.translations
     plan = plan_exchange(damage.whole, translations, damage.times, damage.numbers.parts)
-    if plan is None or plan.starts.size * translations.count > MOST_EXCHANGED:
+    if plan is None or plan.starts.size * translations.count > MOST_LISTED:
         return None
     used = np.broadcast_to(plan.routes >= 0, plan.starts.shape)
     link = np.broadcast_to(plan.routes, plan.starts.shape)[used]

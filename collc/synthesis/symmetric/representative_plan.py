@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 from math import prod
 
 import numpy as np
 
 from collc.base.memory import require_for_search
+from collc.kernels.compiled import numbers, runs_compiled, version_of, zeros
+from collc.kernels.symmetric_gather import start_each_early
 from collc.synthesis.symmetric.group import Group
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Run, Standard
+from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
 
@@ -47,6 +49,13 @@ class GeneratorTimes:
         """One step for each transfer."""
         return GeneratorTimes(*np.ones((2, len(group.generators)), np.int64))
 
+    @staticmethod
+    def of(network: Network, model: LinkModel, group: Group, size: int) -> GeneratorTimes:
+        """The times of chunks of a size. Raises ValueError if links have no bandwidth or latency."""
+        sent = network.occupancy(np.array([size], np.int64))[group.kind, 0]
+        total = sent + network.latencies[group.kind]
+        return GeneratorTimes(model.busy(sent, total), total)
+
     @property
     def step(self) -> int | None:
         """The time of all transfers if it is the same and links are busy until arrival; else None."""
@@ -61,26 +70,23 @@ def start_early(group: Group, plan: RepresentativePlan, times: GeneratorTimes, *
     those that pass it on.
     """
     order = np.lexsort((plan.generator, plan.start))
+    generator, step = plan.generator[order], plan.start[order]
     half = np.full(len(order), -1, np.int32) if plan.half is None else plan.half
     target = group.successors[plan.generator, plan.sender]
-    columns = (plan.start, plan.generator, plan.sender if stays else half, plan.chunk, target if stays else half)
-    rows: list[tuple[int, ...]] = np.stack([column[order].astype(np.int64) for column in columns], axis=1).tolist()
-    busy: list[int] = times.busy.tolist()
-    total: list[int] = times.total.tolist()
-    free = [0] * len(busy)
-    there: dict[tuple[int, int], int] = {}
-    start: list[int] = []
-    end = 0
-    for (_, generator), transfers in groupby(rows, key=lambda row: (row[0], row[1])):
-        together = list(transfers)
-        now = max(free[generator], *(there.get((at, chunk), 0) for _, _, at, chunk, _ in together))
-        free[generator] = now + busy[generator]
-        end = max(end, now + total[generator])
-        for _, _, _, chunk, to in together:
-            there[to, chunk] = now + total[generator]
-            start.append(now)
+    count = group.count if stays else 3
+    at, to = ((column[order] if stays else half[order] + 1) for column in (plan.sender, target))
+    chunk = plan.chunk[order].astype(np.int64) * count
+    first = np.append(True, (np.diff(step) != 0) | (np.diff(generator) != 0))[: len(order)]
+    compile_it = runs_compiled(start_each_early, 4 * len(order))
+    groups = np.flatnonzero(np.append(first, True))
+    moves = [numbers(column.astype(np.int64), compile_it) for column in (generator, chunk + at, chunk + to, groups)]
+    busy, total = numbers(times.busy, compile_it), numbers(times.total, compile_it)
+    there = zeros(int(chunk.max(initial=0)) + count, compile_it)
+    start = zeros(len(order), compile_it)
+    follow = version_of(start_each_early, compile_it)
+    end = follow(moves[0], moves[1], moves[2], moves[3], busy, total, there, start)
     when = np.empty(len(order), np.int64)
-    when[order] = start
+    when[order] = np.asarray(start, np.int64)
     return replace(plan, end=end, start=when)
 
 

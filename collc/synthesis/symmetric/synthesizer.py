@@ -20,6 +20,7 @@ from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.patched import patched_schedule
 from collc.synthesis.symmetric.patched_sum import patched_sums
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
+from collc.synthesis.symmetric.translated import translated_gather
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.module import Module
@@ -34,7 +35,7 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     Raises SourceError if neither network nor demand is symmetric.
     """
     with rates_required():
-        schedule = cluster_schedule(module) or patched_sums(module)
+        schedule = cluster_schedule(module) or translated_gather(module, effort) or patched_sums(module)
     solved = (
         solve(module, lambda task: symmetric(task, effort)) if schedule is None else replace(module, schedule=schedule)
     )
@@ -74,7 +75,8 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
             )
         )
     size = standard.size // (group.count * standard.chunks)
-    times = _times(task, group, size)
+    with rates_required():
+        times = GeneratorTimes.of(task.network, task.model, group, size)
     if times.step is not None:
         plan = representative(group, standard, effort)
     elif standard.kind == "all_gather":
@@ -82,14 +84,6 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
     else:
         plan = plan_all_to_all(group, standard.chunks, times, effort)
     return expand_plan(group, task.demand.runs[0], standard, plan, task.model, times.step)
-
-
-def _times(task: Task, group: Group, size: int) -> GeneratorTimes:
-    """How long chunks of a size take on each generator. Raises SourceError if links have no bandwidth."""
-    with rates_required():
-        sent = task.network.occupancy(np.array([size], np.int64))[group.kind, 0]
-        total = sent + task.network.latencies[group.kind]
-    return GeneratorTimes(task.model.busy(sent, total), total)
 
 
 def representative(group: Group, standard: Standard, effort: Effort) -> RepresentativePlan:

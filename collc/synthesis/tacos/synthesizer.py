@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.kernels.compiled import is_long
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.reductions.compose import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
@@ -24,14 +25,6 @@ from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSche
 SMALL = 128
 """Devices of a small network, at most."""
 
-MOST_PLAIN = 50_000
-"""Transfers of an attempt up to which kernels run in plain Python on small networks, so that nothing waits for
-compilation.
-"""
-
-MOST_BY_EVENTS = 4_000_000
-"""Transfers up to which events are tried in large networks if all transfers take equal time."""
-
 TRIALS = 16
 """Attempts at least by events in small networks if all transfers take equal time, all but the first with random ties.
 Fitted on an All-Gather of DGX-1 with 6 chunks: 16 attempts find its optimum with 12 of 12 seeds, 8 with 10 of them.
@@ -42,9 +35,6 @@ NEAR = 100
 
 MISSING_WORK = 5
 """Work for each chunk that a device must get, beside that of the links into the device."""
-
-RELAYED, FEW_TARGETS = 5, 2
-"""If chunks go to at most FEW_TARGETS NPUs each, most hops are relays: an attempt takes RELAYED times the work."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -70,7 +60,7 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     if not problem.missing_count:
         return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
-    if is_compiled(problem.devices, problem.missing_count):
+    if is_long(plain_work(problem)):
         effort.work.add_compiler()
     best: tuple[Schedule, int] | None = None
     for attempt in _attempts(problem, goal, effort):
@@ -90,14 +80,9 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     return RowSchedule(task.model, as_trees(best[0].transfers, task.network, task.demand, clock))
 
 
-def attempt_work(problem: CopyProblem, in_steps: bool = False) -> int:
-    """The work of one attempt, as WorkMeter counts it; compiled if the problem is large."""
-    degree = problem.network.link_count / max(1, problem.devices)
-    if in_steps:
-        return int(problem.missing_count * degree / 2) // COMPILED_TIMES
-    relayed = RELAYED if problem.missing_count <= FEW_TARGETS * problem.count else 1
-    plain = int(relayed * problem.missing_count * (MISSING_WORK + degree / 2))
-    return plain // COMPILED_TIMES if is_compiled(problem.devices, problem.missing_count) else plain
+def plain_work(problem: CopyProblem) -> int:
+    """Microseconds that plain Python takes for one attempt by events."""
+    return int(problem.missing_count * (MISSING_WORK + problem.network.link_count / max(1, problem.devices) / 2))
 
 
 def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Attempt]:
@@ -107,14 +92,8 @@ def _attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator[_Atte
         problem = replace(problem, busy=problem.total)
     if problem.uniform and problem.devices > SMALL:
         yield _step_attempt(problem, goal, effort)
-        if problem.missing_count > MOST_BY_EVENTS:
-            return
+        return
     yield from _event_attempts(problem, goal, effort)
-
-
-def is_compiled(devices: int, transfers: int) -> bool:
-    """Whether the kernels of an attempt are compiled; the schedule is the same."""
-    return devices > SMALL or transfers > MOST_PLAIN
 
 
 def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
@@ -125,7 +104,7 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
         limit = problem.missing_count if best is None else best // problem.step - 1
         if limit < least:
             return None
-        report = _report_of(effort, "fifo", attempt_work(problem, in_steps=True))
+        report = _report_of(effort, "fifo", plain_work(problem) // COMPILED_TIMES)
         table = matched_steps(problem, limit, least, effort.threads, report)
         return None if table is None else _in_steps(problem, table)
 
@@ -136,11 +115,12 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     """The portfolio of rules for events; if all transfers take equal time, deadlines do not matter."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
-    matching = EventMatching(problem, levels, is_compiled(problem.devices, problem.missing_count))
+    compile_it, work = is_long(plain_work(problem)), plain_work(problem)
+    matching = EventMatching(problem, levels, compile_it)
 
     def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            report = _report_of(effort, name, attempt_work(problem))
+            report = _report_of(effort, name, work // COMPILED_TIMES if compile_it else work)
             rows = matching.transfers(rule, None if best is None else best - 1, report)
             return None if rows is None else _as_schedule(problem, rows)
 
@@ -152,9 +132,8 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
         seed = effort.seed * 1_000_003 + trial if trial else None
         for slack in slacks:
             for fifo in ((True, False) if large or problem.uniform else (False, True)) if seed is None else (False,):
-                if not (fifo and large and problem.uniform):  # `matched_steps` finds the same sooner
-                    name = "fifo" if fifo else "fewest alternatives"
-                    yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
+                name = "fifo" if fifo else "fewest alternatives"
+                yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
 
 
 def _report_of(effort: Effort, name: str, work: int) -> Callable[[float], bool]:

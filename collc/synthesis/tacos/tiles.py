@@ -19,9 +19,6 @@ from collc.graph.distances import hops_from
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
-SMALL = 2000
-"""Devices up to which one tile has them all, for one thread."""
-
 TILE = 256
 """Devices of a tile, if possible: their rows of bits stay in a core's own cache."""
 
@@ -50,9 +47,6 @@ def skewed_tiles(network: Network, threads: int) -> SkewedTiles:
     """The tiles of a network; any tiles give the same result."""
     count = network.device_count
     everything = np.arange(count, dtype=np.int32)
-    if count <= SMALL:
-        begin = np.arange(DEPTH + 1) * count
-        return SkewedTiles(DEPTH, begin, np.tile(everything, DEPTH), [[(0, 1)]], everything)
     along, across = _coordinates(network)
     side = int(np.sqrt(TILE * along.max() * across.max() / count)) + 1
     if 3 * side > min(along.max(), across.max()):

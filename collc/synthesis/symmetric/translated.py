@@ -1,0 +1,66 @@
+"""Sums and All-Gathers on large Cayley graphs: the transfers of NPU 0 and its translations, which are not listed.
+
+The inversion of the group, which takes each NPU x to -x, takes the graph to that with all links reversed. So a plan for
+All-Gather is one for Reduce-Scatter too: each transfer from s over a generator becomes one backwards in time, over the
+same generator, to -s.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from collc.synthesis.symmetric.all_gather import plan_all_gather
+from collc.synthesis.symmetric.group import Group, find_group
+from collc.synthesis.symmetric.representative_plan import GeneratorTimes
+from collc.synthesis.task import Effort
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
+from collc.ten.module import Module
+from collc.ten.schedule import Transfers
+
+MOST_LISTED: Final = 30_000_000
+"""Transfers up to which a schedule on a Cayley graph, or of an All-to-All on a damaged cluster, is listed."""
+
+
+def translated_gather(module: Module, effort: Effort) -> FactoredSchedule | None:
+    """A schedule of one All-Gather, Reduce-Scatter or All-Reduce over all NPUs; None if it is small or has no such
+    symmetry.
+
+    Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs.
+    """
+    numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
+    small = module.demand.least_transfers <= MOST_LISTED
+    if small or numbers is None or standard is None or numbers.pairs or module.schedule is not None:
+        return None
+    whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
+    group = find_group(network) if whole else None
+    if group is None:
+        return None
+    times = GeneratorTimes.of(network, module.model, group, chunk_size(module.demand))
+    gathers, reduces = standard.shape.end == "all", standard.shape.reduces
+    copies = _gather(group, numbers.parts, times, effort)
+    end = int((copies.start + times.total[group.generator_of[copies.link]]).max())
+    parts = [_sums(group, copies, times, end)] if reduces else []
+    if gathers:
+        parts.append(copies.at(copies.start + (end if reduces else 0)))
+    rows = Transfers.concatenate(parts)
+    turn = np.zeros(len(rows), np.int64)
+    return FactoredSchedule(module.model, group.translations(), numbers, rows, turn)
+
+
+def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:
+    """The copies of an All-Gather."""
+    rest, step = (group.count - 1) * parts, times.step
+    in_steps = GeneratorTimes.steps(group) if step is not None else times
+    goal = int(rest / (1 / np.maximum(1, in_steps.busy)).sum())
+    plan = plan_all_gather(group, parts, in_steps, goal, effort)
+    link = group.link[plan.generator, plan.sender]
+    return Transfers.of(plan.chunk.astype(np.int32), link, plan.start.astype(np.int64) * (step or 1))
+
+
+def _sums(group: Group, copies: Transfers, times: GeneratorTimes, end: int) -> Transfers:
+    """The partials of a Reduce-Scatter, backwards in time from `end`."""
+    generator = group.generator_of[copies.link]
+    link = group.link[generator, group.coordinates.negatives[group.target_of[copies.link]]]
+    return Transfers.of(copies.chunk, link, end - copies.start - times.total[generator], True)

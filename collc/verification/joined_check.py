@@ -1,0 +1,115 @@
+"""Whether a schedule that is joined of parts is right because the schedules of its parts are.
+
+In an image of a part, devices and links are as in its network, and the chunks of its runs are the same. So what is true
+of the part alone is true of each image, except that something else may use its links at the same time. Switches must
+hold any number of chunks and NPUs must have no limits, since parts may have both in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.demand import Run
+from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import Clock
+
+
+def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable[[Module], bool]) -> bool:
+    """Whether the parts are right, each run of the module is in one image of a part, and no two images use a link at
+    the same time.
+
+    is_right: whether a part is right by itself.
+    """
+    network, parts = module.network, schedule.parts
+    if network.has_limited_buffers or network.has_endpoints or schedule.model is not module.model:
+        return False
+    runs = np.concatenate([part.run.reshape(-1) for part in parts]) if parts else np.empty(0, np.int32)
+    if not np.array_equal(np.sort(runs), np.arange(len(module.demand.runs))):
+        return False
+    for part in parts:
+        if part.module.model is not module.model or part.schedule.model is not module.model:
+            return False
+        if int(part.delay.min(initial=0)) < 0 or not _are_images(network, part) or not _have_same_runs(module, part):
+            return False
+    return all(is_right(part.module) for part in parts) and _are_free(module, schedule)
+
+
+def _are_images(network: Network, part: RepeatedPart) -> bool:
+    """Whether all images have other devices and links for those of the part, of the same kinds, between the same."""
+    own, device, link = part.module.network, part.device, part.link
+    images = len(part.delay)
+    if device.shape != (images, own.device_count) or link.shape != (images, own.link_count):
+        return False
+    if part.run.shape != (images, len(part.module.demand.runs)):
+        return False
+    if own.kinds != network.kinds or not (_are_different(device, network.device_count)):
+        return False
+    if not _are_different(link, network.link_count) or not own.present.all() or own.has_limited_buffers:
+        return False
+    npus, switches = device[:, : own.npu_count], device[:, own.npu_count :] - network.npu_count
+    return (
+        bool((npus < network.npu_count).all() and (switches >= 0).all() and network.present[device].all())
+        and bool((network.multicast[switches] == own.multicast).all())
+        and bool((network.reduces[switches] == own.reduces).all())
+        and bool((network.source[link] == device[:, own.source]).all())
+        and bool((network.target[link] == device[:, own.target]).all())
+        and bool((network.kind[link] == own.kind).all())
+    )
+
+
+def _are_different(numbers: Int32Array, count: int) -> bool:
+    """Whether the numbers of each row are different ones from 0 to count - 1."""
+    inside = not numbers.size or (int(numbers.min()) >= 0 and int(numbers.max()) < count)
+    ordered = np.sort(numbers, axis=1)
+    return inside and bool((ordered[:, 1:] > ordered[:, :-1]).all())
+
+
+def _have_same_runs(module: Module, part: RepeatedPart) -> bool:
+    """Whether the chunks of each run are those of the run of the part, at the devices of the image."""
+    for number, own in enumerate(part.module.demand.runs):
+        for image, whole in enumerate(map(module.demand.runs.__getitem__, part.run[:, number].tolist())):
+            if not _is_image(own, whole, part.device[image]):
+                return False
+    return True
+
+
+def _is_image(own: Run, whole: Run, device: Int32Array) -> bool:
+    if len(own.group) != len(whole.group) or not np.array_equal(device[own.group], whole.group):
+        return False
+    if own.standard != whole.standard or len(own.pattern) != len(whole.pattern):
+        return False
+    if own.standard is not None and own.standard.shape.by_rule:
+        return True
+    left, right = own.pattern.expand(), whole.pattern.expand()
+    same = [(left.size, right.size), (left.pre, right.pre), (left.post, right.post), (left.op, right.op)]
+    same += [(left.sets.offsets, right.sets.offsets), (device[left.sets.members], right.sets.members)]
+    return all(np.array_equal(one, other) for one, other in same)
+
+
+def _are_free(module: Module, schedule: JoinedSchedule) -> bool:
+    """Whether no two images use a link at the same time; each uses it once at a time."""
+    users = np.zeros(module.network.link_count, np.int64)
+    for part in schedule.parts:
+        np.add.at(users, part.link[:, part.used_links], 1)
+    columns = [_times_on(module, part, users > 1) for part in schedule.parts]
+    link, start, busy = (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else [users] * 3
+    order = np.lexsort((start, link))
+    link, start, end = link[order], start[order], (start + busy)[order]
+    return not ((link[1:] == link[:-1]) & (start[1:] < end[:-1])).any()
+
+
+def _times_on(module: Module, part: RepeatedPart, shared: BoolArray) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(link, start, busy), int64, of the transfers of a part over links that are shared, bool[links]."""
+    own = part.used_links & shared[part.link].any(axis=0)
+    if not own.any():
+        none = np.empty(0, np.int64)
+        return none, none, none
+    rows = part.transfers(module.demand, own[part.schedule.transfers.link])
+    rows = rows.select(shared[rows.link])
+    busy = Clock.of(module.network, module.demand, module.model).busy_of(rows)
+    return rows.link.astype(np.int64), rows.start, busy

@@ -1,0 +1,68 @@
+"""Sums and All-Gathers on Cayley graphs as translations of the transfers of one NPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collc.synthesis.reductions.compose import join
+from collc.synthesis.symmetric import symmetric_module, translated
+from collc.synthesis.task import Effort
+from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, RowSchedule
+from collc.verification import verify_schedule
+from collc.verification.schedule_check import is_proved
+from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, hypercube, reduce_scatter, ring
+
+KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce}
+NETWORKS = {
+    "torus": grid(3, 4, wrap=True),
+    "one way": ring(5, one_way=True),
+    "cube": hypercube(3),
+    "full": fully_connected(6),
+}
+
+
+@pytest.fixture(autouse=True)
+def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All schedules are for networks that are too large to list them."""
+    monkeypatch.setattr(translated, "MOST_LISTED", 0)
+
+
+def planned(net: Network, kind: str, chunks: int, model: LinkModel) -> Module:
+    group = np.random.default_rng(1).permutation(net.npu_count).tolist()
+    return symmetric_module(Module("m", net, KINDS[kind](group, chunk=4096, chunks=chunks), model), Effort())
+
+
+@pytest.mark.parametrize("model", LinkModel, ids=lambda model: model.value)
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_translations_are_right_and_as_short_as_the_list(
+    name: str, kind: str, model: LinkModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = NETWORKS[name]
+    module = planned(net, kind, 2, model)
+    schedule = module.schedule
+    assert isinstance(schedule, FactoredSchedule)
+    assert schedule.translations.count == net.npu_count
+    assert is_proved(module, schedule)
+    rows = module.with_schedule(RowSchedule(model, schedule.transfers), "")
+    assert verify_schedule(rows).ok
+    monkeypatch.setattr(translated, "MOST_LISTED", 10**6)
+    listed = join(planned(net, kind, 2, model))
+    assert listed.schedule is not None
+    time = schedule.collective_time(net, module.demand)
+    assert time == rows.collective_time()
+    assert time <= 1.25 * listed.collective_time()
+
+
+def test_what_is_not_symmetric_is_none() -> None:
+    demand = all_gather(list(range(12)))
+    assert translated.translated_gather(Module("m", grid(3, 4), demand, LinkModel.STORE), Effort()) is None
+    some = all_gather(list(range(11)))
+    whole = grid(3, 4, wrap=True)
+    assert translated.translated_gather(Module("m", whole, some, LinkModel.STORE), Effort()) is None
+    pairs = all_to_all(list(range(12)))
+    assert translated.translated_gather(Module("m", whole, pairs, LinkModel.STORE), Effort()) is None
