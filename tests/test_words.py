@@ -411,7 +411,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/simulation": 4,
         "collc/smt": 4,
         "collc/source": 8,
-        "collc/synthesis": 110,
+        "collc/synthesis": 111,
         "collc/ten": 2,
         "collc/tuning": 2,
         "collc/verification": 10,
