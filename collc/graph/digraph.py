@@ -75,8 +75,8 @@ def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
         low = offsets[front].astype(np.int64)
         counts = offsets[front + 1] - low
         rows = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-        found = ends[rows + np.repeat(low, counts)]
-        front = np.unique(found[~seen[found]]).astype(np.int64)
+        heads = ends[rows + np.repeat(low, counts)]
+        front = np.unique(heads[~seen[heads]]).astype(np.int64)
         seen[front] = True
     return seen
 

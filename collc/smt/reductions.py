@@ -62,7 +62,7 @@ class ReductionFormulas:
             slots.finish(self.context.occupied[switch])
         for switch, rule in self.problem.rules.items():
             if rule is SwitchRule.ONCE:
-                coming = [transfer for found in self.into[switch].values() for transfer in found]
+                coming = [transfer for transfers in self.into[switch].values() for transfer in transfers]
                 leaving = [transfer for transfer in self.transfers if self.context.edge(transfer).source == switch]
                 self.context.require_arrivals(leaving, coming, rule, len(leaving))
         for npu in sorted(self.goal.post):

@@ -182,8 +182,8 @@ def _indices(table: ChunkTable, part: slice) -> list[str]:
     for rank in np.unique(ranks).tolist():
         rows = np.flatnonzero(ranks == rank)
         form = f"[{', '.join(['%d'] * rank)}]"
-        found = [form % index for index in map(tuple, table.index[part][rows, :rank].tolist())] if rank else []
-        for row, text in zip(rows.tolist(), found, strict=False):
+        indices = [form % index for index in map(tuple, table.index[part][rows, :rank].tolist())] if rank else []
+        for row, text in zip(rows.tolist(), indices, strict=False):
             texts[row] = text
     return texts
 
