@@ -309,8 +309,8 @@ def test_functions_are_verb_or_noun_phrases() -> None:
 
 # Names of locals.
 
-EMPTY_NAMES = ("found", "one", "at", "part")
-"""Names of locals that do not say what these hold; a noun of the field does."""
+EMPTY_NAMES = ("found", "one", "at")
+"""Names of locals that do not say what these hold; a noun of the field does. ("part" is a noun of the language.)"""
 
 
 def empty_names(path: Path) -> Iterator[tuple[int, str]]:
