@@ -493,7 +493,7 @@ def test_a_stop_after_trees_used_both_ways() -> None:
 
     def stop() -> bool:
         asked.append(True)
-        return len(asked) > 1
+        return len(asked) > 2  # before their rates, and before the first schedule
 
     assert verified(plan_forest(all_reduced(weak(8, 30), 2), Effort(stop=stop))) > 0
 

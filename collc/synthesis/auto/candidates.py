@@ -26,11 +26,8 @@ from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
-RETIMING_WORK: Final = 35
-"""Work of starting a transfer anew as the limits of NPUs allow."""
-
-HOP_WORK: Final = 25
-"""Work of laying out a message of an algorithm of a library on each link of its path."""
+TRANSFER_WORK: Final = 30
+"""Work of starting a transfer anew as the limits of NPUs allow, or of laying it out for an algorithm of a library."""
 
 GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 
@@ -93,7 +90,7 @@ def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candi
 
     def plan(free: Module) -> list[Candidate]:
         problem = ProblemKind(free)
-        each = HOP_WORK * (problem.mean_distance if problem.has_switches else 1.0)
+        each = TRANSFER_WORK * (problem.mean_distance if problem.has_switches else 1.0)
         return [
             Candidate(name, free.network, _lay_out(build, int(each * messages)))
             for name, messages, build in textbook_algorithms(free, library)
@@ -139,7 +136,7 @@ def _build_with_limits(candidate: Candidate, network: Network) -> Callable[[Work
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        add_whole(meter, RETIMING_WORK * len(planned.schedule))
+        add_whole(meter, TRANSFER_WORK * len(planned.schedule))
         return retimed_for_endpoints(planned, network)
 
     return build

@@ -3,13 +3,14 @@
 No decision needs an estimate of work or a clock, so that the choice is the same on all machines:
 
 1. Runs over groups that share nothing are planned one by one on the links of their own NPUs (group_parts.py).
-2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Those that are likely
-   the best for the kind of problem (kinds.py) are a turn ahead, and so are those on the network as it is, if others are
-   on direct links in the place of its switches. An attempt that exceeds its budget is given up and begun anew in the
-   next turn, so that all turns of a candidate together take little more than its last one. Then the textbook algorithms
-   of the library are laid out.
-3. If links are pipelined, the best schedule for links that are busy until arrival is retimed.
-4. Searches that came near the best go on in turns, and the one with the best as long as it finds shorter ones.
+2. The candidates get budgets in turns, GROWTH times as much in each, until they have a schedule. Those whose schedules
+   take at most twice as long as the best then get turns of 2 GROWTH times the work of the last one, as long as they
+   find shorter ones. Those that are likely the best for the kind of problem (kinds.py) are a turn ahead, and so are
+   those on the network as it is, if others are on direct links in the place of its switches. Each turn begins anew, so
+   that all turns of a candidate together take little more than its last one.
+3. The textbook algorithms of the library are laid out.
+4. If links are pipelined, the synthesizer with the best schedule plans for links that are busy until arrival, and its
+   transfers are then started earlier.
 5. Z3 looks for something shorter if the problem is tiny.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. All together take at most the work of
@@ -19,7 +20,7 @@ that are likely the best. The notes say what was given up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from time import monotonic
@@ -31,10 +32,8 @@ from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
 from collc.synthesis.auto.candidates import (
     GIVEN_UP,
-    RETIMING_WORK,
     Candidate,
     KnownBounds,
-    add_whole,
     candidates,
     textbook_candidates,
 )
@@ -70,9 +69,6 @@ LARGE_GAIN = 16
 """If the best schedule could be shorter by less than 1/LARGE_GAIN, less is spared in proportion; chosen on the programs
 of SPARE_WORK.
 """
-
-NEAR = 8
-"""A search goes on if its schedule is longer than the best by at most 1/NEAR."""
 
 TINY_NPUS, TINY_TERMS, TINY_TERMS_WITH_SUMS = 9, 6_000, 2_000
 """NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
@@ -149,7 +145,7 @@ UNWOUND = (
 class Attempt:
     """The runs of a candidate: picoseconds of its best schedule, work of the last run without what came before the
     search, that of what came before, all work of the one that found this schedule, whether more could find a shorter
-    one, whether the last run made it shorter, and whether it was given up in a further attempt.
+    one, and whether the last run made it shorter.
     """
 
     time: int
@@ -158,7 +154,6 @@ class Attempt:
     useful_work: int
     unfinished: bool
     improved: bool = True
-    given_up: bool = False
 
 
 @dataclass
@@ -219,27 +214,13 @@ class TriedCandidates:
         time = time_of(built)
         if before is None or time < before.time:
             improved = before is None or GAIN * time <= (GAIN - 1) * before.time
-            self.attempts[name] = Attempt(time, work, meter.setup, meter.spent, unfinished, improved, meter.is_exceeded)
+            self.attempts[name] = Attempt(time, work, meter.setup, meter.spent, unfinished, improved)
             self.notes[name] = f"auto: {name} takes {format_time(time)}"
         else:
-            self.attempts[name] = replace(
-                before,
-                work=work,
-                setup=meter.setup,
-                unfinished=unfinished,
-                improved=before.given_up,
-                given_up=meter.is_exceeded,
-            )
+            self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished, improved=False)
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
-
-    def is_unknown(self, name: str) -> bool:
-        """Whether a candidate has not ended a turn within its budget yet, and is not much longer than the best."""
-        if name in self.failed or name not in self.attempts:
-            return name not in self.failed
-        attempt = self.attempts[name]
-        return attempt.given_up and self.best is not None and attempt.time <= 2 * time_of(self.best[1])
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
@@ -296,12 +277,12 @@ class _Search:
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
         self.by_group()
-        self.turns(self._next_first)
+        while (turn := self._next_turn()) is not None:
+            self._take(*turn)
         if self.tried.best is None:
             return
         self.textbook()
         self.store()
-        self.turns(self._next_longer)
         self.shorter()
 
     def by_group(self) -> None:
@@ -334,24 +315,45 @@ class _Search:
             raise nested.tried.failure or NoSchedule(STOPPED)
         return nested.tried.best[1], nested.tried.spent
 
-    def turns(self, next_turn: Callable[[], tuple[Candidate, int, int] | None]) -> None:
-        """Gives candidates turns: (who, work after which no further attempt begins, most work)."""
-        while (turn := next_turn()) is not None:
-            self._take(*turn)
+    def _next_turn(self) -> tuple[Candidate, int, int] | None:
+        """The next turn: who, the work after which no further attempt begins, and the most work.
 
-    def _next_first(self) -> tuple[Candidate, int, int] | None:
-        """The next turn of the candidates without a schedule: of the one with the least budget for how likely it is."""
-        waiting = [candidate for candidate in self._candidates if self.tried.is_unknown(candidate.name)]
-        while waiting:
-            candidate = min(waiting, key=lambda one: self._budgets[one.name] / GROWTH**one.ahead)
-            waiting.remove(candidate)
-            budget = self._budgets[candidate.name]
-            left = budget if self.tried.best is None else self._work_left(candidate)
-            many = 2 if candidate.name in self.tried.attempts else GROWTH
-            if self._is_wanted(candidate) and many * left > budget:
-                self._budgets[candidate.name] = GROWTH * budget
-                return candidate, self._first, min(budget, left)
+        Of the candidates that may have a turn, it is that of the one with the least work in the last turn for how
+        likely it is.
+        """
+        for candidate in sorted(self._candidates, key=lambda one: self._last_work(one) / GROWTH**one.ahead):
+            if self._is_wanted(candidate) and candidate.name not in self.tried.failed:
+                attempt = self.tried.attempts.get(candidate.name)
+                turn = self._first_turn(candidate) if attempt is None else self._longer_turn(candidate, attempt)
+                if turn is not None:
+                    return turn
         return None
+
+    def _last_work(self, candidate: Candidate) -> int:
+        """The work of the last turn of a candidate."""
+        attempt = self.tried.attempts.get(candidate.name)
+        if attempt is not None:
+            return attempt.work
+        return self._budgets[candidate.name] // GROWTH if candidate.name in self.tried.notes else 0
+
+    def _first_turn(self, candidate: Candidate) -> tuple[Candidate, int, int] | None:
+        """A turn of a candidate without a schedule; None if hardly more work is left than the last one took."""
+        budget = self._budgets[candidate.name]
+        left = budget if self.tried.best is None else self._work_left(candidate)
+        if GROWTH * left <= budget:
+            return None
+        self._budgets[candidate.name] = GROWTH * budget
+        return candidate, self._first, min(budget, left)
+
+    def _longer_turn(self, candidate: Candidate, attempt: Attempt) -> tuple[Candidate, int, int] | None:
+        """A turn of a candidate with a schedule; None if no shorter one than the best is to be expected."""
+        left = self._work_left(candidate) - attempt.setup
+        named = self.tried.best
+        is_near = named is not None and attempt.time <= 2 * time_of(named[1])
+        if not is_near or not attempt.unfinished or not attempt.improved or 2 * left < 3 * attempt.work:
+            return None
+        limit = min(2 * GROWTH * attempt.work, left)
+        return candidate, limit, GROWTH * limit + attempt.setup
 
     def textbook(self) -> None:
         """The algorithms of the library, as long as there is some work left."""
@@ -363,42 +365,18 @@ class _Search:
             if self._is_wanted(candidate):
                 self._take(candidate, None, max(0, self._work_left(candidate)))
 
-    def _next_longer(self) -> tuple[Candidate, int, int] | None:
-        """The next turn of the searches that came near the best; of the one that has had least work."""
-        attempts = self.tried.attempts
-        near = [candidate for candidate in self._candidates if self._is_near(candidate)]
-        for candidate in sorted(near, key=lambda candidate: attempts[candidate.name].work):
-            attempt = attempts[candidate.name]
-            left = self._work_left(candidate) - attempt.setup
-            if 2 * left >= 3 * attempt.work:
-                budget = min(2 * GROWTH * attempt.work, left)
-                return candidate, budget, GROWTH * budget + attempt.setup
-        return None
-
-    def _is_near(self, candidate: Candidate) -> bool:
-        """Whether the search of a candidate came near the best of all, and could still find a better one."""
-        attempt, best = self.tried.attempts.get(candidate.name), self.tried.best
-        if attempt is None or best is None or not attempt.unfinished:
-            return False
-        return NEAR * attempt.time <= (NEAR + 1) * time_of(best[1]) and self._is_wanted(candidate)
-
     def store(self) -> None:
-        """Takes the best schedule for link model store, which is valid as it is, with its transfers retimed."""
-        tried = self.tried
-        pipelined = self._module.model is LinkModel.PIPELINED and self._module.schedule is None
-        if not pipelined or tried.best is None or tried.is_met(self._module.network) or self._effort.stop():
+        """The synthesizer of the best schedule for links that are busy until arrival, which is valid, and retimed."""
+        best, module = self.tried.best, replace(self._module, model=LinkModel.STORE)
+        if best is None or self._module.model is LinkModel.STORE or module.schedule is not None:
             return
-        schedule = tried.best[1].schedule
+        schedule = best[1].schedule
         if schedule is not None and schedule.row_count < len(schedule):  # then it takes too long to list them
             return
-        module = replace(self._module, model=LinkModel.STORE)
-        effort = replace(self._effort, library=None, time_limit=None)
-        nested = _Search(module, effort, self._synthesizers)
-        nested.most = nested.spare = min(self.spare // 4, self.most - tried.spent)
-        nested.run()
-        tried.spent += nested.tried.spent
-        if nested.tried.best is not None:
-            self._take(_retimed_candidate(*nested.tried.best))
+        for candidate in candidates(module, self._effort, KnownBounds(), self._synthesizers, self._search_sums):
+            if candidate.name == best[0] and self._is_wanted(candidate):
+                work = self.tried.work_of_best
+                self._take(_retime_candidate(candidate), work, 2 * work)
 
     def shorter(self) -> None:
         """Asks Z3 if that is a small question."""
@@ -412,7 +390,7 @@ class _Search:
         gain, attempt = tried.gain(candidate.network), tried.attempts.get(candidate.name)
         leads = tried.best is not None and tried.best[0] == candidate.name and attempt is not None and attempt.improved
         share = min(Fraction(1), LARGE_GAIN * max(gain, Fraction(0)))
-        if share == 1 and not self._divided and (candidate.ahead > 1 or leads):
+        if share == 1 and not self._divided and (leads or (candidate.ahead > 1 and attempt is None)):
             return all_left
         return min(all_left, tried.work_of_best + int(share * (self.spare + 2 * tried.work_of_best)) - tried.spent)
 
@@ -427,21 +405,14 @@ class _Search:
         self._effort.progress(1.0, f"auto: {candidate.name} after {monotonic() - began:.1f} s")
 
 
-def _retimed_candidate(name: str, stored: Module) -> Candidate:
-    """A schedule for `store`, retimed. name: of its synthesizer."""
-    work = 0 if stored.schedule is None else RETIMING_WORK * len(stored.schedule)
+def _retime_candidate(candidate: Candidate) -> Candidate:
+    """A candidate for link model `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
 
     def build(meter: WorkMeter) -> Module:
-        add_whole(meter, work)
-        return _retime(stored)
+        moved = retime(candidate.build(meter))
+        return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
 
-    return Candidate(f"{name} for link model store, retimed", stored.network, build)
-
-
-def _retime(module: Module) -> Module:
-    """A module with a schedule for `store`, with its transfers as early as pipelined links and limits of NPUs allow."""
-    moved = retime(module)
-    return retimed_for_endpoints(moved, moved.network) if len(Ports.of(moved.network)) else moved
+    return replace(candidate, name=f"{candidate.name} for link model store, retimed", build=build)
 
 
 def _is_tiny(module: Module) -> bool:

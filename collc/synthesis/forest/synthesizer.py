@@ -78,6 +78,9 @@ def plan_summed(module: Module, effort: Effort) -> Schedule | None:
     if problem is None:
         return None
     members = problem.members.tolist()
+    effort.work.add_setup(len(problem.capacity) * len(members) // COMPILED_TIMES)
+    if effort.stop():
+        raise _no_schedule()
     try:
         apart = gather_rate(problem.graph, problem.capacity, members).rate * len(members) / 2
         together = reduce_rate(problem.graph, problem.capacity, members).rate
@@ -95,8 +98,8 @@ def _problem(module: Module) -> ForestProblem | None:
     """The All-Gather of a module that is one All-Reduce, over links that lead both ways at one rate."""
     standards = [run.standard for run in module.demand.runs]
     network = module.network
-    one = len(standards) == 1 and standards[0] is not None and standards[0].kind == "all_reduce"
-    if not one or module.schedule is not None or bool(network.reduces.any()):
+    is_all_reduce = len(standards) == 1 and standards[0] is not None and standards[0].kind == "all_reduce"
+    if not is_all_reduce or module.schedule is not None or bool(network.reduces.any()):
         return None
     copies = split(module)[-1].module
     chunks = np.arange(len(copies.demand.chunks), dtype=np.int32)
