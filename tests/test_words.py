@@ -307,6 +307,30 @@ def test_functions_are_verb_or_noun_phrases() -> None:
     assert not any(map(lacks_verb_and_noun, ["join", "joined_rows", "ring", "__matching__"]))
 
 
+# Names of locals.
+
+EMPTY_NAMES = ("found", "one", "at")
+"""Names of locals that do not say what these hold; a noun of the field does. ("part" is a noun of the language.)"""
+
+
+def empty_names(path: Path) -> Iterator[tuple[int, str]]:
+    """The locals of a module with such names, each once for its function."""
+    bound = {
+        (node.name, name.id): name.lineno
+        for node in functions(path)
+        for name in reversed([*ast.walk(node)])
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.id in EMPTY_NAMES
+    }
+    return ((line, f"{name} in {function}") for (function, name), line in bound.items())
+
+
+def test_locals_say_what_they_hold() -> None:
+    check_exceptions(
+        "empty names",
+        ((path, line, said) for path in sorted(PACKAGE.rglob("*.py")) for line, said in empty_names(path)),
+    )
+
+
 # Numeric constants.
 
 FORMATS = (
@@ -395,8 +419,17 @@ MOST: dict[str, dict[str, int]] = {
     "no referent": {},
     '"where" for "if"': {},
     "bare participles and adverbs": {},
+    "empty names": {
+        "collc/application": 15,
+        "collc/kernels": 9,
+        "collc/machines": 29,
+        "collc/msccl": 21,
+        "collc/synthesis": 35,
+        "collc/ten": 8,
+        "collc/verification": 25,
+    },
     "constants": {
-        "collc/application": 21,
+        "collc/application": 20,
         "collc/base": 4,
         "collc/chakra": 3,
         "collc/command": 3,

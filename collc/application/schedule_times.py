@@ -21,8 +21,8 @@ def check_possible(name: str, time: int | None, *bounds: tuple[int | None, objec
     """Raise ImpossibleTime if a time (picoseconds) is below one of some bounds, each with what sets it."""
     for least, what in bounds:
         if time is not None and least is not None and time < least:
-            found = f"'{name}' passed all checks in {format_time(time)}"
-            raise ImpossibleTime(f"{found}, but nothing can take less than {format_time(least)} ({what})")
+            checked = f"'{name}' passed all checks in {format_time(time)}"
+            raise ImpossibleTime(f"{checked}, but nothing can take less than {format_time(least)} ({what})")
 
 
 def step_count(module: Module, time: int) -> int | None:

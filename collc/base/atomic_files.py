@@ -162,7 +162,7 @@ class Draft:
 
 def check_folder(folder: Path, hint: str = "") -> None:
     """Raise UsageError U0203 if files cannot be written to a folder, which need not exist yet."""
-    existing = next((one for one in (folder, *folder.absolute().parents) if os.path.lexists(one)), folder)
+    existing = next((parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent)), folder)
     if os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK):  # noqa: PTH112 (raises nothing)
         return
     what = "it may not be changed" if os.path.isdir(existing) else f"{existing} is a file, not a folder"  # noqa: PTH112

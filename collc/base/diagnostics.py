@@ -119,7 +119,7 @@ def fold_repeated(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     for number, diagnostic in enumerate(diagnostics):
         without_numbers = (diagnostic.code, _NUMBER.sub("0", diagnostic.message))
         key: object = without_numbers if diagnostic.warning else number
-        counted = [int(found[1]) for note in diagnostic.notes if (found := _OTHERS.match(note.message))]
+        counted = [int(count[1]) for note in diagnostic.notes if (count := _OTHERS.match(note.message))]
         if key in kept:
             more[key] = more.get(key, 0) + 1 + sum(counted)
         else:

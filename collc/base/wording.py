@@ -35,9 +35,9 @@ def closest_name(name: str, known: Iterable[str], edits: int = 2) -> str | None:
         # An edit changes the length by one at most, and the set of letters by two.
         if abs(len(other) - len(name)) > limit or other == name or len(letters ^ set(other.lower())) > 2 * limit:
             continue
-        found = _distance(word, other.lower(), limit), other
-        if found[0] <= limit and (best is None or found < best):
-            best = found
+        edits_and_name = _distance(word, other.lower(), limit), other
+        if edits_and_name[0] <= limit and (best is None or edits_and_name < best):
+            best = edits_and_name
     return None if best is None else best[1]
 
 

@@ -49,7 +49,7 @@ def read_traces(prefix: Path) -> Traces:
     if not ranks:
         hint = "give the files' common name, without the rank: DIR/algo for DIR/algo.0.et, DIR/algo.1.et, ..."
         raise SourceError(Diagnostic("X0501", f"there is no trace {trace_path(prefix, 0)}", hint=hint))
-    missing = next((rank for rank, found in enumerate(ranks) if rank != found), None)
+    missing = next((rank for rank, present in enumerate(ranks) if rank != present), None)
     if missing is not None:
         message = f"there are traces of {plural(len(ranks), 'rank')}, up to rank {ranks[-1]}, but not of rank {missing}"
         raise SourceError(Diagnostic("X0501", f"{trace_path(prefix, missing)} is missing: {message}"))

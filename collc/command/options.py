@@ -69,8 +69,8 @@ class Command:
     def add_to(self, subparsers: Any) -> argparse.ArgumentParser:  # noqa: ANN401 (argparse has no public type for it)
         """The parser of the command."""
         parser: argparse.ArgumentParser = subparsers.add_parser(self.name, help=self.help, description=self.help)
-        for one in (*self.options, *([TIME_LIMIT] if self.ends else []), MEMORY_LIMIT):
-            parser.add_argument(*one.flags, help=one.help, **one.keywords)
+        for each in (*self.options, *([TIME_LIMIT] if self.ends else []), MEMORY_LIMIT):
+            parser.add_argument(*each.flags, help=each.help, **each.keywords)
         parser.set_defaults(late_epilog=self.epilog)
         return parser
 

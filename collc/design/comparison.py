@@ -70,7 +70,7 @@ def compare_designs(
         rates[name] = tuple(size * share for share in shape)
     base_time = problem.time.value(rates["equal"])
     base_cost = problem.cost(rates["equal"])
-    found: list[Alternative] = []
+    alternatives: list[Alternative] = []
     for name, own in rates.items():
         time, cost = problem.time.value(own), problem.cost(own)
         speedup = base_time / time if time else 1.0
@@ -78,8 +78,10 @@ def compare_designs(
         in_time = problem.deadline is None or time <= problem.deadline * (1 + 1e-9)
         keeps = all(row.violation(np.array(own)) <= 1e-9 for row in problem.rows)
         allowed = name == "optimum" or (keeps and in_time)
-        found.append(Alternative(name, own, time, cost, speedup, per_cost, utilisation(communication, own), allowed))
-    return tuple(found)
+        alternatives.append(
+            Alternative(name, own, time, cost, speedup, per_cost, utilisation(communication, own), allowed)
+        )
+    return tuple(alternatives)
 
 
 def left_out(communication: Communication) -> dict[str, str]:

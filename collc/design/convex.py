@@ -138,12 +138,14 @@ def solve(problem: ConvexProblem) -> ConvexSolution | None:
     """The solution; None if the solver finds that there is none."""
     guess, best, least, used = problem.guess, None, float("inf"), np.array(problem.time.has_traffic)
     for _ in range(ROUNDS):
-        found = _solve_scaled(problem, guess, np.flatnonzero(used))
-        if found is None or not np.isfinite(found.value):
+        solution = _solve_scaled(problem, guess, np.flatnonzero(used))
+        if solution is None or not np.isfinite(solution.value):
             return best
-        gap = abs(found.gap) if all(row.violation(found.bandwidth) < VIOLATION for row in problem.rows) else np.inf
+        gap = (
+            abs(solution.gap) if all(row.violation(solution.bandwidth) < VIOLATION for row in problem.rows) else np.inf
+        )
         if best is None or gap < least:
-            best, least = found, gap
+            best, least = solution, gap
         if least <= ACCURACY:
             break
         largest = best.bandwidth.max()

@@ -59,11 +59,11 @@ def optimum(problem: DesignProblem) -> Optimum:
     search = DesignSearch(problem)
     match problem.objective:
         case Objective.TIME:
-            found = search.fastest()
-            bandwidth, bound = found.bandwidth, found.bound
+            design = search.fastest()
+            bandwidth, bound = design.bandwidth, design.bound
         case Objective.COST:
-            found = search.cheapest()
-            bandwidth, bound = found.bandwidth, found.bound
+            design = search.cheapest()
+            bandwidth, bound = design.bandwidth, design.bound
         case Objective.PRODUCT:
             bandwidth, bound = search.least_product()
     used = np.array(problem.time.has_traffic)
@@ -125,24 +125,24 @@ class DesignSearch:
 
     def _least_time(self) -> ConvexSolution:
         """The least time, without limits of bandwidths that can grow. Raises NoDesign if it is above the deadline."""
-        found = solve(self.by_time)
-        if found is None:
+        solution = solve(self.by_time)
+        if solution is None:
             raise NoDesign(NoDesignReason.NUMBERS)
-        if self.problem.deadline is not None and found.bound > self.problem.deadline * (1 + 1e-12):
-            raise NoDesign(NoDesignReason.DEADLINE, time=found.bound)
-        return found
+        if self.problem.deadline is not None and solution.bound > self.problem.deadline * (1 + 1e-12):
+            raise NoDesign(NoDesignReason.DEADLINE, time=solution.bound)
+        return solution
 
     def fastest(self) -> ConvexSolution:
         """The least time, at the least cost. Raises NoDesign if the time falls with every increase of a bandwidth."""
-        found = self._least_time()
+        solution = self._least_time()
         if self.is_unlimited:
-            large = 1e9 * max(1.0, float(found.bandwidth.max()))
-            bandwidth = found.bandwidth + large * self.growth / self.growth.max()
+            large = 1e9 * max(1.0, float(solution.bandwidth.max()))
+            bandwidth = solution.bandwidth + large * self.growth / self.growth.max()
             time = self.base.value(bandwidth)
-            if time > found.value * (1 + 1e-12):
+            if time > solution.value * (1 + 1e-12):
                 raise NoDesign(NoDesignReason.UNBOUNDED, dimensions=tuple(np.flatnonzero(self.growth).tolist()))
-            found = replace(found, bandwidth=bandwidth, value=time)
-        return self._cheaper(found)
+            solution = replace(solution, bandwidth=bandwidth, value=time)
+        return self._cheaper(solution)
 
     def _cheaper(self, fastest: ConvexSolution) -> ConvexSolution:
         """The cheapest design with the least time: the dimensions that the time presses on keep their bandwidth.
@@ -161,11 +161,11 @@ class DesignSearch:
             deadline=fastest.value * (1 + ACCURACY),
             guess=np.maximum(np.where(free, self.base.guess, fastest.bandwidth), 1e-6),
         )
-        found = solve(tied)
-        if found is None or found.value > self.problem.cost(fastest.bandwidth) * (1 - TOLERANCE):
+        cheaper = solve(tied)
+        if cheaper is None or cheaper.value > self.problem.cost(fastest.bandwidth) * (1 - TOLERANCE):
             return fastest
         for more in (0.0, 1e-9, 1e-8):  # the solver meets the deadline up to rounding only
-            bandwidth = np.where(free, found.bandwidth * (1 + more), fastest.bandwidth)
+            bandwidth = np.where(free, cheaper.bandwidth * (1 + more), fastest.bandwidth)
             time = self.base.value(bandwidth)
             if time <= fastest.value * (1 + 2 * ACCURACY):
                 return replace(fastest, bandwidth=bandwidth, value=time)
@@ -176,11 +176,11 @@ class DesignSearch:
         floor = _least_value(self.problem.rows, self.problem.unit_cost) or 0.0
         if floor <= 1e-12 * self.problem.cost(self.base.guess) and self.problem.deadline is None:
             raise NoDesign(NoDesignReason.NO_FLOOR)
-        found = solve(self.by_cost)
-        if found is None or found.value < 0:
+        solution = solve(self.by_cost)
+        if solution is None or solution.value < 0:
             reason = NoDesignReason.NUMBERS if self.problem.deadline is None else NoDesignReason.DEADLINE
             raise NoDesign(reason, time=self._least_time().bound)
-        return found
+        return solution
 
     def least_product(self) -> tuple[FloatArray, float]:
         """The bandwidths with the least time * cost, and the bound on it.
@@ -194,12 +194,12 @@ class DesignSearch:
         weight = self.base.value(self.base.guess) / self.problem.cost(self.base.guess)
         while len(tried) < SEARCH_STEPS and weight not in tried:
             tried.add(weight)
-            found = solve(replace(self.base, cost_weight=weight))
-            if found is None:
+            solution = solve(replace(self.base, cost_weight=weight))
+            if solution is None:
                 break
-            curves.append((found.dual.constant, found.dual.roots**2, found.dual.charge, weight))
-            if (value := self.problem.value(found.bandwidth.tolist())) < least:
-                best, least = found.bandwidth, value
+            curves.append((solution.dual.constant, solution.dual.roots**2, solution.dual.charge, weight))
+            if (value := self.problem.value(solution.bandwidth.tolist())) < least:
+                best, least = solution.bandwidth, value
             bound, cost = _least_product_of_bounds(np.array(curves).T, low)
             if bound >= least * (1 - TOLERANCE):
                 break

@@ -45,7 +45,7 @@ def dimensions_of(
     """
     axes = network.axes or (Axis(kind, len(network.npus)),)
     tiers = tiers or default_tiers(len(axes))
-    found: list[NetworkDimension] = []
+    dimensions: list[NetworkDimension] = []
     for number, (axis, tier) in enumerate(zip(axes, tiers, strict=True)):
         own = network.link_axis == number if network.axes else np.ones(network.link_count, bool)
         switches = network.target[own & (network.target >= network.npu_count)] - network.npu_count
@@ -53,8 +53,8 @@ def dimensions_of(
         reduces = switched and bool(network.reduces[switches].all())
         parts = prices[tier]
         price = parts.link + (parts.switch + parts.nic if switched else 0)
-        found.append(NetworkDimension(axis.kind, axis.size, tier, switched, reduces, price * len(network.npus)))
-    return tuple(found)
+        dimensions.append(NetworkDimension(axis.kind, axis.size, tier, switched, reduces, price * len(network.npus)))
+    return tuple(dimensions)
 
 
 def default_tiers(count: int) -> tuple[str, ...]:
@@ -160,24 +160,24 @@ class ExactRow:
 
 def exact_rows(constraints: Sequence[Constraint], unit_cost: Sequence[Fraction]) -> tuple[ExactRow, ...]:
     """Constraints on bandwidths and the cost as constraints on the bandwidths alone. unit_cost: dollars per GB/s."""
-    found: list[ExactRow] = []
+    exact: list[ExactRow] = []
     for constraint in constraints:
         linear = constraint.expression
         unit = 1 if linear.cost else GIGA
         row = [(b * GIGA + linear.cost * cost) / unit for b, cost in zip(linear.bandwidth, unit_cost, strict=True)]
-        found.append(ExactRow(tuple(row), constraint.operator, -linear.constant / unit))
-    return tuple(found)
+        exact.append(ExactRow(tuple(row), constraint.operator, -linear.constant / unit))
+    return tuple(exact)
 
 
 def rows_of(exact: Sequence[ExactRow]) -> tuple[Row, ...]:
     """The rows in floating point, each scaled so that its largest coefficient is 1."""
-    found: list[Row] = []
+    rounded: list[Row] = []
     for number, row in enumerate(exact):
         sign = -1.0 if row.operator == ">=" else 1.0
         coefficients = np.array([float(value) for value in row.coefficients])
         scale = sign / (float(np.abs(coefficients).max()) or 1.0)
-        found.append(Row(coefficients * scale, float(row.limit) * scale, row.operator == "==", number))
-    return tuple(found)
+        rounded.append(Row(coefficients * scale, float(row.limit) * scale, row.operator == "==", number))
+    return tuple(rounded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,17 +108,17 @@ class _LayerTimes:
 
     def time(self, layer: TrainingLayer, name: str) -> TimeExpression:
         """The time of a layer with a name of `training.LOOP_TIMES`, as in "forward_compute"."""
-        found = self.known.get((layer, name))
-        if found is None:
+        known = self.known.get((layer, name))
+        if known is None:
             phase, _, what = name.rpartition("_")
             if what == "compute":
-                found = constant(layer.times[PHASES.index(phase)] / 1000, self.count)
+                known = constant(layer.times[PHASES.index(phase)] / 1000, self.count)
             else:
                 own = [item for item in layer.traffic if item.phase == phase]
                 sizes = [traffic(item.kind, item.size, self.parts[item.group], self.reduces) for item in own]
-                found = weighted_sum([(1, collective_time(bytes_)) for bytes_ in sizes], self.count)
-            self.known[layer, name] = found
-        return found
+                known = weighted_sum([(1, collective_time(bytes_)) for bytes_ in sizes], self.count)
+            self.known[layer, name] = known
+        return known
 
 
 def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeExpression:
@@ -126,14 +126,14 @@ def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeEx
     if not has_sum(node):
         layers = Counter(workload.layers)
         return weighted_sum([(n, _layer_time(node, layer, times)) for layer, n in layers.items()], times.count)
-    inner = [_loop_time(part, workload, times) for part in node.parts]
+    inner = [_loop_time(child, workload, times) for child in node.parts]
     return _combine(node, inner, times.count)
 
 
 def _layer_time(node: LoopNode, layer: TrainingLayer, times: _LayerTimes) -> TimeExpression:
     if node.operation == "time":
         return times.time(layer, node.name)
-    return _combine(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
+    return _combine(node, [_layer_time(child, layer, times) for child in node.parts], times.count)
 
 
 def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
@@ -145,7 +145,7 @@ def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> Ti
 
 def has_sum(node: LoopNode) -> bool:
     """Whether a part of a loop is a sum over all layers."""
-    return node.operation == "sum" or any(has_sum(part) for part in node.parts)
+    return node.operation == "sum" or any(has_sum(child) for child in node.parts)
 
 
 def link_bytes(network: Network, demand: Demand, schedule: Schedule) -> Int64Array:
@@ -164,20 +164,20 @@ def schedule_traffic(network: Network, demand: Demand, schedule: Schedule) -> tu
     any one link, so that a schedule which does not use the links of a dimension alike is charged for it.
     """
     carried = link_bytes(network, demand, schedule)
-    found: list[Fraction] = []
+    bytes_of: list[Fraction] = []
     for axis, links in enumerate(links_per_npu(network)):
         own = carried[network.link_axis == axis]
-        found.append(Fraction(links * int(own.max(initial=0))))
-    return tuple(found)
+        bytes_of.append(Fraction(links * int(own.max(initial=0))))
+    return tuple(bytes_of)
 
 
 def links_per_npu(network: Network) -> tuple[int, ...]:
     """The most links that any NPU has in each dimension of a product."""
-    found: list[int] = []
+    links: list[int] = []
     for axis in range(len(network.axes)):
         source = network.source[(network.link_axis == axis) & (network.source < network.npu_count)]
-        found.append(int(np.bincount(source, minlength=1).max()))
-    return tuple(found)
+        links.append(int(np.bincount(source, minlength=1).max()))
+    return tuple(links)
 
 
 def bandwidths(network: Network) -> tuple[Fraction, ...]:
@@ -185,14 +185,14 @@ def bandwidths(network: Network) -> tuple[Fraction, ...]:
 
     Raises ValueError if a link has none.
     """
-    found: list[Fraction] = []
+    widths: list[Fraction] = []
     for axis, links in enumerate(links_per_npu(network)):
         kinds = {int(kind) for kind in network.kind[network.link_axis == axis]}
         rates = [network.kinds[kind].bandwidth for kind in kinds]
         if not rates or None in rates:
             raise ValueError(f"links of {network.name} have no bandwidth")
-        found.append(links * min(rate for rate in rates if rate is not None))
-    return tuple(found)
+        widths.append(links * min(rate for rate in rates if rate is not None))
+    return tuple(widths)
 
 
 def schedule_problem(

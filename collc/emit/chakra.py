@@ -193,23 +193,23 @@ class _PartialsApart:
 
 def _partials_apart(module: Module) -> _PartialsApart:
     """What NPUs relay and keep apart; nothing if messages queue."""
-    schedule, found = module.schedule, _PartialsApart({}, set())
+    schedule, partials = module.schedule, _PartialsApart({}, set())
     if not isinstance(schedule, RowSchedule) or schedule.rows.messages is not None:
-        return found
+        return partials
     rows = schedule.transfers
     if rows.relayed is None and rows.kept is None:
-        return found
+        return partials
     came: dict[tuple[int, int], list[tuple[int, int]]] = {}
     messages = messages_of(module)[0] if module.network.has_switches else messages_between(module)
     for number, message in enumerate(messages):
         came.setdefault((message.chunk, message.path[-1]), []).append((message.arrival, number))
         if message.kept:
-            found.kept.add(number)
+            partials.kept.add(number)
     for number, message in enumerate(messages):
         before = [other for other in came.get((message.chunk, message.relayed), []) if other[0] <= message.start]
         if before:
-            found.origin[number] = max(before)[1]
-    return found
+            partials.origin[number] = max(before)[1]
+    return partials
 
 
 def _nodes(

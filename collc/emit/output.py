@@ -35,11 +35,11 @@ class RunRanks:
 
     def as_json(self) -> dict[str, object]:
         """The object of the run in the file of the ranks."""
-        found: dict[str, object] = {"run": self.run, "collective": self.collective, "ranks": list(self.npus)}
+        fields: dict[str, object] = {"run": self.run, "collective": self.collective, "ranks": list(self.npus)}
         if self.labels:
-            found["labels"] = list(self.labels)
-            found["hosts"] = [label.partition("/")[0] if "/" in label else None for label in self.labels]
-        return found
+            fields["labels"] = list(self.labels)
+            fields["hosts"] = [label.partition("/")[0] if "/" in label else None for label in self.labels]
+        return fields
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Run, rank, NPU and label of each rank, for a table."""
@@ -69,8 +69,8 @@ def combine(files: Sequence[WrittenFile]) -> WrittenFile:
     """Combine what is known of several files; each check has the worst of its outcomes."""
     checks: dict[str, Outcome] = {}
     for name, outcome in (item for file in files for item in file.checks.items()):
-        found = (outcome, checks.get(name, outcome))
-        checks[name] = next(worst for worst in _WORST_FIRST if worst in found)
+        outcomes = (outcome, checks.get(name, outcome))
+        checks[name] = next(worst for worst in _WORST_FIRST if worst in outcomes)
     return WrittenFile(
         checks,
         tuple(dict.fromkeys(note for file in files for note in file.notes)),
@@ -164,7 +164,7 @@ def ranks_name(name: str) -> str:
 
 def write_ranks(ranks: Sequence[RunRanks], path: Path) -> None:
     """Write the names of NPUs by rank, for each run, as JSON."""
-    rows = [one.as_json() for one in ranks]
+    rows = [mapping.as_json() for mapping in ranks]
     path.write_text(json.dumps({"runs": rows}, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 

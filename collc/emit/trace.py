@@ -74,8 +74,8 @@ def write_trace(module: Module, out: TextIO) -> list[str]:
 def _us(picoseconds: int) -> float:
     """Microseconds of which Perfetto, which multiplies by 1000 and cuts off, keeps the whole nanoseconds."""
     nanoseconds = picoseconds // 1000
-    found = nanoseconds / 1000
-    return found if int(found * 1000) == nanoseconds else math.nextafter(found, math.inf)
+    microseconds = nanoseconds / 1000
+    return microseconds if int(microseconds * 1000) == nanoseconds else math.nextafter(microseconds, math.inf)
 
 
 def _span(begin: int, end: int) -> Event:
@@ -135,9 +135,9 @@ def _npu_slices(network: Network, rows: Transfers, leaves: Int64Array, arrives: 
             changes[target[k]] += [(begin, 0, 1), (arrival, 0, -1)]
             track = _npu_track(network, target[k])
             yield {"ph": "i", "s": "t", "name": "arrival", "pid": _NPUS, "tid": track, "ts": _us(arrival)}
-    for npu, found in enumerate(changes):
+    for npu, events in enumerate(changes):
         sending = receiving = since = 0
-        for time, sent, received in sorted(found):
+        for time, sent, received in sorted(events):
             if time > since and sending + receiving:
                 name = f"sends on {sending}, receives on {receiving}"
                 track = _npu_track(network, npu)

@@ -75,8 +75,8 @@ def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
         low = offsets[front].astype(np.int64)
         counts = offsets[front + 1] - low
         rows = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-        found = ends[rows + np.repeat(low, counts)]
-        front = np.unique(found[~seen[found]]).astype(np.int64)
+        heads = ends[rows + np.repeat(low, counts)]
+        front = np.unique(heads[~seen[heads]]).astype(np.int64)
         seen[front] = True
     return seen
 
@@ -113,7 +113,7 @@ def weakly_connected(graph: Digraph) -> Int32Array:
 def nodes_of(network: Network) -> list[list[int]]:
     """The NPUs of each node, if all nodes have as many; else all NPUs as one."""
     parts = parts_of(network)
-    return parts if len({len(part) for part in parts}) == 1 else [network.npus.tolist()]
+    return parts if len({len(node) for node in parts}) == 1 else [network.npus.tolist()]
 
 
 def parts_of(network: Network) -> list[list[int]]:

@@ -82,10 +82,10 @@ def _dijkstra(
     if longest < _EXACT and len(starts) * graph.edge_count >= _SCIPY:
         return _by_scipy(graph, length, starts, together=together)
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
-    found = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]
+    searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]
     if together:
-        return np.array(found[0][0], np.int64), np.array(found[0][1], np.int32)
-    return np.array([row for row, _ in found], np.int64).reshape(-1, graph.vertex_count), starts[:0]
+        return np.array(searched[0][0], np.int64), np.array(searched[0][1], np.int32)
+    return np.array([row for row, _ in searched], np.int64).reshape(-1, graph.vertex_count), starts[:0]
 
 
 def _by_heap(graph: Digraph, length: list[int], starts: list[int]) -> tuple[list[int], list[int]]:

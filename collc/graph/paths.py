@@ -82,12 +82,12 @@ def last_edges(out_edges: OutEdges, distance: Mapping[int, int]) -> dict[int, li
 
     distance: as in a PathTree of the same edges.
     """
-    found: dict[int, list[tuple[int, int]]] = {}
+    edges_into: dict[int, list[tuple[int, int]]] = {}
     for vertex, here in distance.items():
         for target, length, edge in out_edges(vertex):
             if distance.get(target) == here + length:
-                found.setdefault(target, []).append((vertex, edge))
-    return found
+                edges_into.setdefault(target, []).append((vertex, edge))
+    return edges_into
 
 
 class LexicographicPaths:

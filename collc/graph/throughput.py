@@ -133,10 +133,10 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     parts = list(range(len(members)))
     rate = _partition_rate(flows, parts)
     while rate:
-        found = flows.best_partition(rate)
-        if found is None:
+        partition = flows.best_partition(rate)
+        if partition is None:
             return ReduceRate(rate, tuple(parts))
-        parts = found
+        parts = partition
         rate = _partition_rate(flows, parts)
     raise ValueError("no path leads from a member to another")
 
@@ -191,7 +191,7 @@ def tree_capacities(
 
 def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
     names = sorted(set(parts))
-    total = sum(flows.out_of({number for number, part in enumerate(parts) if part == name}) for name in names)
+    total = sum(flows.out_of({number for number, owner in enumerate(parts) if owner == name}) for name in names)
     return Fraction(total, 2 * (len(names) - 1))
 
 
@@ -239,10 +239,10 @@ class _Flows:
         """Whether each member gets the demands of all members, over edges of other capacities."""
         if int(capacity.sum(dtype=np.float64)) + len(demand) * sum(demand) >= UNLIMITED:
             raise OverflowError("capacities are too large for flows of 64 bits")
-        found = np.zeros(2 * self._forward, np.int64)
-        found[: len(capacity)] = capacity
-        found[len(capacity) : len(capacity) + len(demand)] = demand
-        return self._first_unfed(self._numbers(found), 0, sum(demand)) < 0
+        flow = np.zeros(2 * self._forward, np.int64)
+        flow[: len(capacity)] = capacity
+        flow[len(capacity) : len(capacity) + len(demand)] = demand
+        return self._first_unfed(self._numbers(flow), 0, sum(demand)) < 0
 
     def _first_unfed(self, capacities: Numbers, finished: int, need: int) -> int:
         """The first member that gets less than it needs, or -1; in pieces, between which a signal ends the search."""
@@ -278,16 +278,16 @@ class _Flows:
             self._graph, given, self._capacities(rate.denominator), self._source, self._sink, self._supply,
             self._drain, 2 * rate.numerator, value, parts,
         )  # fmt: skip
-        return None if least >= -2 * rate.numerator else [int(part) for part in parts]
+        return None if least >= -2 * rate.numerator else [int(label) for label in parts]
 
     def _capacities(self, scale: int, supply: int = 0) -> Numbers:
         """Capacities of all arcs: edges times a scale, then the arcs from the source."""
         if self._sum * scale + supply * len(self._members) >= UNLIMITED:
             raise OverflowError("capacities are too large for flows of 64 bits")
-        found = np.zeros(2 * self._forward, np.int64)
-        found[: len(self._capacity)] = self._capacity * scale
-        found[len(self._capacity) : len(self._capacity) + len(self._members)] = supply
-        return self._numbers(found)
+        capacities = np.zeros(2 * self._forward, np.int64)
+        capacities[: len(self._capacity)] = self._capacity * scale
+        capacities[len(self._capacity) : len(self._capacity) + len(self._members)] = supply
+        return self._numbers(capacities)
 
     def _source_side(self) -> BoolArray:
         """Vertices from which no path leads to the sink of the last flow."""

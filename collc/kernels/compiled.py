@@ -57,12 +57,12 @@ def interruptible(function: Kernel) -> Kernel:
         from numba import typeof
 
         cast("Any", kernel).compile(tuple(map(typeof, arguments)))  # here: a compiler must not run when a process ends
-        found: list[object] = []
+        results: list[object] = []
         errors: list[BaseException] = []
 
         def work() -> None:
             try:
-                found.append(kernel(*arguments))
+                results.append(kernel(*arguments))
             except BaseException as error:  # the thread that waits raises it again
                 errors.append(error)
 
@@ -71,7 +71,7 @@ def interruptible(function: Kernel) -> Kernel:
         thread.join()
         if errors:
             raise errors[0]
-        return found[0]
+        return results[0]
 
     return cast("Kernel", run)
 

@@ -109,10 +109,10 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
 @inline
 def _queue_of(parallel: Sequence[int], on: int) -> int:
     """The link whose queue a link serves: the last of those among which messages choose."""
-    found, other = on, parallel[on]
+    queue, other = on, parallel[on]
     while other != on:
-        found, other = max(found, other), parallel[other]
-    return found
+        queue, other = max(queue, other), parallel[other]
+    return queue
 
 
 @inline
@@ -120,13 +120,13 @@ def _free_link(
     parallel: Sequence[int], free: Sequence[int], freed: Sequence[int], wanted: int, now: int, order: int
 ) -> int:
     """The first idle link from the wanted one on; -1 if all are occupied."""
-    on, found, left = wanted, -1, True
+    on, soonest, left = wanted, -1, True
     while left:
-        if found < 0 and not (now < free[on] or (now == free[on] and order < freed[on])):
-            found = on
+        if soonest < 0 and not (now < free[on] or (now == free[on] and order < freed[on])):
+            soonest = on
         on = parallel[on]
-        left = found < 0 and on != wanted
-    return found
+        left = soonest < 0 and on != wanted
+    return soonest
 
 
 @inline

@@ -61,7 +61,7 @@ class Fabric:
     @property
     def hosts(self) -> list[str]:
         """The names of the attached hosts, in the order of the file or with their numbers in ascending order."""
-        names = list(dict.fromkeys(one.host for one in self.attachments))
+        names = list(dict.fromkeys(attachment.host for attachment in self.attachments))
         return names if self.ordered else sorted(names, key=natural)
 
 
@@ -99,7 +99,8 @@ def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts node2 before node10: of a number its length and digits, which may be too many for an int."""
     parts = re.split(r"(\d+)", name)
     return [
-        (len(part.lstrip("0")), part.lstrip("0")) if number % 2 else (-1, part) for number, part in enumerate(parts)
+        (len(digits.lstrip("0")), digits.lstrip("0")) if number % 2 else (-1, digits)
+        for number, digits in enumerate(parts)
     ]
 
 
@@ -119,7 +120,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     idle: dict[str, list[str]] = defaultdict(list)  # NICs without a cable -> hosts
     for host, attachments in by_host.items():
         inside = insides[node[host]]
-        plugged = [one for one in attachments if one.port not in inside.unused]
+        plugged = [used for used in attachments if used.port not in inside.unused]
         matched = _match_ports(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
         if lost := [port.label for port in inside.ports if port not in cabled]:
@@ -279,7 +280,7 @@ class HostGroups:
 
     def remark(self) -> str:
         """A sentence that names the groups."""
-        said = [f"{self.what} {one.name} is {', '.join(compressed_hosts(one.hosts))}" for one in self.groups[:16]]
+        said = [f"{self.what} {group.name} is {', '.join(compressed_hosts(group.hosts))}" for group in self.groups[:16]]
         return phrase([*said, f"{len(self.groups) - 16} more"] if len(self.groups) > 16 else said)
 
 
@@ -328,15 +329,15 @@ def join_of(found: HostGroups, given: str | None, gpus: int | None) -> str:
 
 def neighbours(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of places, each once, of a ring or torus, the first dimension fastest; two places have one cable."""
-    found: list[tuple[int, int]] = []
+    nearby: list[tuple[int, int]] = []
     places = [place[::-1] for place in product(*(range(size) for size in reversed(sizes)))]
     number = {place: k for k, place in enumerate(places)}
-    for at in places:
+    for neighbour in places:
         for axis, size in enumerate(sizes):
-            if size > 2 or at[axis] + 1 < size:
-                other = (*at[:axis], (at[axis] + 1) % size, *at[axis + 1 :])
-                found.append((number[at], number[other]))
-    return found
+            if size > 2 or neighbour[axis] + 1 < size:
+                other = (*neighbour[:axis], (neighbour[axis] + 1) % size, *neighbour[axis + 1 :])
+                nearby.append((number[neighbour], number[other]))
+    return nearby
 
 
 def switched_groups(found: HostGroups) -> Fabric:
@@ -360,12 +361,12 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
         raise flaw("--joined-by nic needs as many NICs in each node")
     wires: list[Wire] = []
     for a, b in group.cables():
-        for one, other in zip(insides[a].ports, insides[b].ports, strict=True):
-            known = [rate for rate in (one.rate, other.rate, kinds.options.rates.get("nic")) if rate is not None]
+        for port, other in zip(insides[a].ports, insides[b].ports, strict=True):
+            known = [rate for rate in (port.rate, other.rate, kinds.options.rates.get("nic")) if rate is not None]
             if not known:
                 raise option_error(f"no bandwidth is known of the NICs of {group.hosts[a]}", "give it: -D nic=400Gb/s")
             kind = kinds.name("nic", min(known), "a cable from a NIC to that of the next host", _CABLE_LATENCY)
-            wires.append(Wire(one.device._replace(node=a), other.device._replace(node=b), kind))
+            wires.append(Wire(port.device._replace(node=a), other.device._replace(node=b), kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, group.hosts, strict=True))
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *found.dropped])
     return Machine(tuple(kinds.found.values()), nodes, (), merge_wires(wires), dropped=tuple(dropped))

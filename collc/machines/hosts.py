@@ -309,12 +309,15 @@ def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds:
         return ports
     used = sorted(users)
     families.append(Family("nic", len(used), True, tuple(host.nics[nic].label for nic in used)))
-    for at, nic in enumerate(used):
+    for position, nic in enumerate(used):
         for gpu in users[nic]:
             said = host.assumed_pcie or "from a GPU to its NIC: the narrowest PCIe link on the way"
             kind = kinds.name("pcie", rate_of(gpu, nic), said, PCIE_LATENCY, assumed_rate=bool(host.assumed_pcie))
-            wires.append(Wire(Device(-1, "gpu", gpu), Device(-1, "nic", at), kind))
-    return [Port(Device(-1, "nic", at), host.nics[nic].rate, host.nics[nic].label) for at, nic in enumerate(used)]
+            wires.append(Wire(Device(-1, "gpu", gpu), Device(-1, "nic", position), kind))
+    return [
+        Port(Device(-1, "nic", position), host.nics[nic].rate, host.nics[nic].label)
+        for position, nic in enumerate(used)
+    ]
 
 
 class _PcieTree:

@@ -98,11 +98,11 @@ def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
     """The wires in order, those between the same devices joined: equal ones as lanes, opposite ones as `both`."""
     lanes: dict[Wire, int] = {}
     for wire in wires:
-        one = wire._replace(lanes=1)
-        opposite = one._replace(source=wire.target, target=wire.source)
-        key = opposite if wire.both and opposite in lanes else one
+        single = wire._replace(lanes=1)
+        opposite = single._replace(source=wire.target, target=wire.source)
+        key = opposite if wire.both and opposite in lanes else single
         lanes[key] = lanes.get(key, 0) + wire.lanes
-    found: list[Wire] = []
+    merged: list[Wire] = []
     for wire in list(lanes):
         count = lanes.pop(wire, 0)
         opposite = wire._replace(source=wire.target, target=wire.source)
@@ -111,8 +111,8 @@ def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
             del lanes[opposite]
             both = True
         if count:
-            found.append(wire._replace(lanes=count, both=both))
-    return tuple(sorted(found))
+            merged.append(wire._replace(lanes=count, both=both))
+    return tuple(sorted(merged))
 
 
 _NVSWITCH: Final = "nvswitch"
@@ -125,7 +125,7 @@ def with_domains(machine: Machine) -> Machine:
         return machine
     nodes: list[Node] = []
     wires = list(machine.wires)
-    for at, node in enumerate(machine.nodes):
+    for position, node in enumerate(machine.nodes):
         if not node.domain:
             nodes.append(node)
             continue
@@ -133,7 +133,7 @@ def with_domains(machine: Machine) -> Machine:
         own: list[Wire] = []
         for wire in node.wires:
             if wire.target.family == _NVSWITCH:
-                wires.append(wire._replace(source=wire.source._replace(node=at), target=shared))
+                wires.append(wire._replace(source=wire.source._replace(node=position), target=shared))
             else:
                 own.append(wire)
         families = tuple(family for family in node.families if family.name != _NVSWITCH)

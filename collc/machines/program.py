@@ -75,7 +75,9 @@ def _row_lines(table: str) -> str:
 def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]:
     assumed = [name for kind in machine.kinds if kind.assumed and (name := f"{kind.name}_latency") not in measured]
     assumed += [SHARED_PART] if any(kind.share for kind in machine.kinds) else []
-    assumed += [one.name for one in machine.kinds if one.assumed_rate and f"{one.name}_bandwidth" not in measured]
+    assumed += [
+        rated.name for rated in machine.kinds if rated.assumed_rate and f"{rated.name}_bandwidth" not in measured
+    ]
     parts = [origin]
     if machine.taken:
         parts.append(f"Taken as it stands: {'; '.join(machine.taken)}.")
@@ -138,13 +140,13 @@ class _Copies:
 
 def _copies(nodes: Sequence[Node], name: str) -> list[_Copies]:
     positions_of: dict[Node, list[int]] = defaultdict(list)
-    for at, node in enumerate(nodes):
-        positions_of[node].append(at)
+    for position, node in enumerate(nodes):
+        positions_of[node].append(position)
     alike: dict[Node, list[int]] = {}
     for positions in positions_of.values():  # with the labels that are the same in all of them
         families = [
-            one[0] if all(other.labels == one[0].labels for other in one) else replace(one[0], labels=())
-            for one in zip(*(nodes[at].families for at in positions), strict=True)
+            equal[0] if all(other.labels == equal[0].labels for other in equal) else replace(equal[0], labels=())
+            for equal in zip(*(nodes[position].families for position in positions), strict=True)
         ]
         alike[replace(nodes[positions[0]], families=tuple(families))] = positions
     numbers = [""] if len(alike) == 1 else map(str, range(len(alike)))
@@ -193,8 +195,8 @@ def _reference(device: Device, place: _Places, counts: _Counts) -> tuple[str, In
         if counts["", device.family] == 1:
             return device.family, ()
         return device.family + "[{}]", (device.number,)
-    group, at = place[device.node]
-    path, index = (f"{group.copy}[{{}}]", (at,)) if len(group.positions) > 1 else (group.copy, ())
+    group, position = place[device.node]
+    path, index = (f"{group.copy}[{{}}]", (position,)) if len(group.positions) > 1 else (group.copy, ())
     if counts[group.copy, device.family] == 1:
         return f"{path}.{device.family}", index
     return f"{path}.{device.family}[{{}}]", (*index, device.number)
@@ -203,8 +205,8 @@ def _reference(device: Device, place: _Places, counts: _Counts) -> tuple[str, In
 def _statements(source: str, arrow: str, target: str, tail: str, lanes: int, pairs: list[Pair]) -> list[str]:
     """The links between devices of two families."""
     repeat = [("lane", f"0..{lanes}")] if lanes > 1 else []
-    found = loops(pairs)
-    if found is None:
+    written = loops(pairs)
+    if written is None:
         ends = len(pairs[0][0])
         rows = ", ".join(f"[{', '.join(map(str, (*a, *b)))}]" for a, b in pairs)
         ranges = [("at", f"[{rows}]"), *repeat]
@@ -219,7 +221,7 @@ def _statements(source: str, arrow: str, target: str, tail: str, lanes: int, pai
             loop.condition,
             f"link {source.format(*loop.source)}{arrow}{target.format(*loop.target)} {tail}",
         )
-        for loop in found
+        for loop in written
     ]
 
 
@@ -274,9 +276,9 @@ def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:
     runs = _runs(sorted({source[0] for source, _ in pairs}))
     if not 1 < len(runs) <= MOST_LOOPS:
         return None
-    found = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
-    every = [one for one in found if one is not None]
-    return every if len(every) == len(found) else None
+    by_run = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
+    every = [loop for loop in by_run if loop is not None]
+    return every if len(every) == len(by_run) else None
 
 
 def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
@@ -289,23 +291,25 @@ def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
     same: dict[tuple[Pair, ...], list[int]] = defaultdict(list)
     for first, rest in linked.items():
         same[tuple(sorted(rest))].append(first)
-    found: list[Loop] = []
+    nested: list[Loop] = []
     most = max(MOST_LOOPS, len(pairs) // FEWEST_LINKS)
     for rest, firsts in same.items():
-        inner = loops(rest) if len(found) < most else None
+        inner = loops(rest) if len(nested) < most else None
         if inner is None:
             return None
         for start, stop in _runs(sorted(firsts)):
             span = (("n", f"{start}..{stop}"),) if stop - start > 1 else ()
             name = "n" if span else str(start)
-            found += [one._replace(ranges=(*span, *one.ranges), source=(name, *one.source)) for one in inner]
-    taken = any("n" in (name for name, _ in one.ranges[1:]) for one in found)
-    return found if len(found) <= most and not taken else None
+            nested += [loop._replace(ranges=(*span, *loop.ranges), source=(name, *loop.source)) for loop in inner]
+    taken = any("n" in (name for name, _ in loop.ranges[1:]) for loop in nested)
+    return nested if len(nested) <= most and not taken else None
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Consecutive numbers as (first, last + 1)."""
-    starts = [at for at in range(len(numbers)) if not at or numbers[at] != numbers[at - 1] + 1]
+    starts = [
+        position for position in range(len(numbers)) if not position or numbers[position] != numbers[position - 1] + 1
+    ]
     return [(numbers[a], numbers[b - 1] + 1) for a, b in pairwise([*starts, len(numbers)])]
 
 
@@ -322,7 +326,7 @@ def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
         return None
     names = _names(tail, NAMES[1:])
     ranges, rest = (("i", f"0..{count}"), *_ranges(tail, names)), _expressions(tail, names)
-    found: list[Loop] = []
+    written: list[Loop] = []
     for step in sorted(ups):
         for size in sorted({2 * step, *(step - (b - a) for a, b in edges if b < a)}, reverse=True):
             two = size == 2 * step  # places in this dimension, with one link
@@ -333,8 +337,8 @@ def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
                 edges -= wanted
                 block = f"i // {size} * {size} + " if size < count else ""
                 target = (f"i + {step}" if two else f"{block}(i + {step}) % {size}", *rest)
-                found.append(Loop(ranges, ("i", *rest), target, f"i % {size} < {step}" if two else ""))
-    return None if edges else found
+                written.append(Loop(ranges, ("i", *rest), target, f"i % {size} < {step}" if two else ""))
+    return None if edges else written
 
 
 def _one_loop(pairs: Sequence[Pair]) -> Loop | None:
@@ -382,16 +386,16 @@ def _expressions(box: Sequence[range], names: Sequence[str]) -> tuple[str, ...]:
 
 def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[str]) -> Loop | None:
     """A loop over rows [first, end, targets ...], if the targets depend on one index and change seldom."""
-    for at, span in enumerate(box):
+    for axis, span in enumerate(box):
         table: dict[int, Index] = {}
-        if not names[at] or any(table.setdefault(source[at], target) != target for source, target in values):
+        if not names[axis] or any(table.setdefault(source[axis], target) != target for source, target in values):
             continue
         starts = [place for place in span if place == span.start or table[place] != table[place - 1]]
         if len(starts) * 4 > len(values):
             continue
         rows = [[a, b, *table[a]] for a, b in pairwise([*starts, span.stop])]
-        ranges = [("at", f"[{', '.join(map(str, rows))}]"), (names[at], "at[0]..at[1]")]
-        ranges += [one for one in _ranges(box, names) if one[0] != names[at]]
+        ranges = [("at", f"[{', '.join(map(str, rows))}]"), (names[axis], "at[0]..at[1]")]
+        ranges += [kept for kept in _ranges(box, names) if kept[0] != names[axis]]
         targets = tuple(f"at[{2 + column}]" for column in range(len(rows[0]) - 2))
         return Loop(tuple(ranges), _expressions(box, names), targets)
     return None
@@ -402,14 +406,14 @@ def _value_formulas(wanted: Sequence[tuple[Index, int]], box: Sequence[range], n
     first = wanted[0][1]
     if all(value == first for _, value in wanted):
         yield str(first)
-    for at, name in enumerate(names):
+    for axis, name in enumerate(names):
         if not name:
             continue
         table: dict[int, int] = {}
-        if any(table.setdefault(source[at], value) != value for source, value in wanted):
+        if any(table.setdefault(source[axis], value) != value for source, value in wanted):
             continue
         yield from _of_one(table, name)
-    variables = [at for at, name in enumerate(names) if name]
+    variables = [axis for axis, name in enumerate(names) if name]
     for high, low in product(variables, repeat=2):
         if high != low:
             count = len(box[low])
@@ -436,32 +440,32 @@ def _of_one(table: dict[int, int], name: str) -> Iterator[str]:
 
 def _every_pair(of_source: dict[Index, list[Index]], box: list[range], names: Sequence[str]) -> Loop | None:
     """A loop over all pairs of a source and a target, or of two different ones of the same devices."""
-    targets = {target for found in of_source.values() for target in found}
+    targets = {target for heads in of_source.values() for target in heads}
     other = _box(list(targets))
     if other is None:
         return None
     free = _names(other, [name for name in NAMES if name not in names])
     loop = Loop(_ranges(box, names) + _ranges(other, free), _expressions(box, names), _expressions(other, free))
-    if all(len(found) == len(targets) for found in of_source.values()):
+    if all(len(heads) == len(targets) for heads in of_source.values()):
         return loop
     same = box == other and sum(bool(name) for name in names) == 1
-    if same and all(len(found) == len(targets) - 1 and source not in found for source, found in of_source.items()):
+    if same and all(len(heads) == len(targets) - 1 and source not in heads for source, heads in of_source.items()):
         return loop._replace(condition=" != ".join(name for name in (*names, *free) if name))
     return None
 
 
 def _triangle(of_source: dict[Index, list[Index]]) -> Loop | None:
     """A loop over all pairs of two devices of a family, each once."""
-    if any(len(target) != len(source) for source, found in of_source.items() for target in found):
+    if any(len(target) != len(source) for source, heads in of_source.items() for target in heads):
         return None
-    devices = sorted({*of_source, *(target for found in of_source.values() for target in found)})
+    devices = sorted({*of_source, *(target for heads in of_source.values() for target in heads)})
     box = _box(devices)
     if box is None or sum(len(span) > 1 for span in box) != 1:
         return None
     position = {device: at for at, device in enumerate(devices)}
     if any(len(of_source.get(device, ())) != len(devices) - 1 - at for device, at in position.items()):
         return None
-    if any(position[target] <= position[source] for source, found in of_source.items() for target in found):
+    if any(position[target] <= position[source] for source, heads in of_source.items() for target in heads):
         return None
     first, second = _names(box, NAMES[:1]), _names(box, NAMES[1:2])
     start, stop = next((span.start, span.stop) for span in box if len(span) > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
@@ -143,6 +144,23 @@ def check_merged_limits(program: Program, channels: int) -> None:
 def last_offset(needed: int) -> LimitUse:
     """The limit on the offset of the last chunk of a buffer."""
     return LimitUse("as the last chunk of a buffer", needed, LAST_OFFSET, _FEWER)
+
+
+def size_notes(program: Program) -> list[str]:
+    """A note if no call with a power of two of elements is served, since its parts would not be whole elements.
+
+    A call is served if its count, times the GPUs if each has a part, is a multiple of the chunks of the whole buffer
+    (docs/msccl-contract.md, section 2).
+    """
+    parts = len(program.gpus) if program.collective.kind in ("all_gather", "reduce_scatter", "all_to_all") else 1
+    count = program.chunks_per_loop // gcd(program.chunks_per_loop, parts)
+    if count & (count - 1) == 0:
+        return []
+    return [
+        f"serves only calls with a multiple of {count} elements"
+        + ("" if parts == 1 else " of a GPU")
+        + ", so none with a power of two: pad the buffers"
+    ]
 
 
 def residency_notes(threadblocks: int) -> list[str]:

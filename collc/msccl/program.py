@@ -126,8 +126,8 @@ class Step:
 
     def reads(self) -> tuple[Slot, ...]:
         """The slots that it reads."""
-        found = () if self.src is None else _slots(self.src, self.count)
-        return (*found, *self.writes()) if self.op is Op.REDUCE else found
+        slots = () if self.src is None else _slots(self.src, self.count)
+        return (*slots, *self.writes()) if self.op is Op.REDUCE else slots
 
     def writes(self) -> tuple[Slot, ...]:
         """The slots that it writes."""

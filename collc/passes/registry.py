@@ -296,15 +296,15 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
     passes: list[Pass] = []
     position = 0
     while True:
-        found = _PASS.match(text, position)
-        if found is None:
+        match = _PASS.match(text, position)
+        if match is None:
             message = f"the pipeline cannot be read from here on: {text[position:]!r}"
             raise UsageError(
                 Diagnostic("U0101", message, hint='a pipeline reads "tacos{seed=7 trials=8},invert,verify"')
             )
-        passes.append(make_pass(found[1], _options(found[1], found[2] or "")))
-        position = found.end()
-        if not found[3]:
+        passes.append(make_pass(match[1], _options(match[1], match[2] or "")))
+        position = match.end()
+        if not match[3]:
             return tuple(passes)
 
 
@@ -312,12 +312,12 @@ def _options(name: str, text: str) -> dict[str, Value | None]:
     options: dict[str, Value | None] = {}
     position = 0
     while text[position:].strip():
-        found = _OPTION.match(text, position)
-        if found is None:
+        match = _OPTION.match(text, position)
+        if match is None:
             message = f"options of '{name}' read name=value, not {text[position:].strip()!r}"
             raise UsageError(Diagnostic("U0101", message, hint=f"as in {name}{{seed=7 trials=8}}"))
-        options[found[1]] = _value(found[2])
-        position = found.end()
+        options[match[1]] = _value(match[2])
+        position = match.end()
     return options
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from collc.base.options import Option, Options
@@ -60,20 +62,23 @@ def auto(module: Module, effort: Effort) -> Module:
     return choose(module, effort, list(SYNTHESIZERS.values()))
 
 
+def _copies(module: str, name: str, takes_bound: bool = False) -> Callable[[], PhasePlanner]:
+    """Loads a synthesizer of copies. module: of collc.synthesis, imported when it is first used."""
+    return lambda: PhasePlanner(getattr(import_module(f"collc.synthesis.{module}"), name), takes_bound)
+
+
+def _modules(module: str, name: str) -> Callable[[], ModulePlanner]:
+    """Loads a synthesizer of whole modules."""
+
+    def load() -> ModulePlanner:
+        plan = getattr(import_module(f"collc.synthesis.{module}"), name)
+        return ModulePlanner(lambda given, effort, _: plan(given, effort))
+
+    return load
+
+
 def _auto() -> ModulePlanner:
     return ModulePlanner(lambda module, effort, _: auto(module, effort))
-
-
-def _tacos() -> PhasePlanner:
-    from collc.synthesis.tacos import tacos
-
-    return PhasePlanner(tacos, takes_bound=True)
-
-
-def _pccl() -> PhasePlanner:
-    from collc.synthesis.pccl import pccl
-
-    return PhasePlanner(pccl, takes_bound=True)
 
 
 def _exact() -> ModulePlanner:
@@ -83,53 +88,11 @@ def _exact() -> ModulePlanner:
     return ModulePlanner(lambda module, effort, options: plan_exact(module, effort, options, tacos))
 
 
-def _symmetric() -> ModulePlanner:
-    from collc.synthesis.symmetric import symmetric_module
-
-    return ModulePlanner(lambda module, effort, _: symmetric_module(module, effort))
-
-
-def _overlap_planner() -> ModulePlanner:
-    from collc.synthesis.overlapped import overlap
-
-    return ModulePlanner(lambda module, effort, _: overlap(module, effort))
-
-
 def _exchange() -> ModulePlanner:
     from collc.synthesis.exchange import exchange
     from collc.synthesis.tacos import tacos
 
     return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), takes_bound=True)
-
-
-def _one_shot() -> ModulePlanner:
-    from collc.synthesis.one_shot import one_shot
-
-    return ModulePlanner(lambda module, effort, _: one_shot(module, effort))
-
-
-def _hierarchical() -> PhasePlanner:
-    from collc.synthesis.by_dimension.orders import hierarchical
-
-    return PhasePlanner(hierarchical)
-
-
-def _themis() -> PhasePlanner:
-    from collc.synthesis.by_dimension.orders import themis
-
-    return PhasePlanner(themis)
-
-
-def _swarm() -> PhasePlanner:
-    from collc.synthesis.swarm import swarm
-
-    return PhasePlanner(swarm, takes_bound=True)
-
-
-def _forest() -> ModulePlanner:
-    from collc.synthesis.forest import plan_forest
-
-    return ModulePlanner(lambda module, effort, _: plan_forest(module, effort))
 
 
 _RECORDS: Final = (
@@ -138,24 +101,30 @@ _RECORDS: Final = (
         "tacos",
         "demands that many NPUs share (All-Gather, Reduce-Scatter, All-Reduce, ...); no switches",
         COMMON,
-        _tacos,
+        _copies("tacos", "tacos", takes_bound=True),
         applies=lambda problem: not problem.has_switches,
     ),
-    Synthesizer("pccl", "everything, including switches and groups", COMMON, _pccl, applies=lambda _: True),
+    Synthesizer(
+        "pccl",
+        "everything, including switches and groups",
+        COMMON,
+        _copies("pccl", "pccl", takes_bound=True),
+        applies=lambda _: True,
+    ),
     Synthesizer("exact", "small demands", EXACT, _exact, is_optimal=True),
     Synthesizer(
         "symmetric",
         "All-Gather, Reduce-Scatter, All-Reduce, All-to-All on rings, tori, hypercubes, fully connected networks and "
         "products of them, and on clusters: equal nodes on switches, rails, pods, fat trees",
         COMMON,
-        _symmetric,
+        _modules("symmetric", "symmetric_module"),
         applies=lambda problem: problem.is_symmetric,
     ),
     Synthesizer(
         "overlapped",
         "reductions, also of groups and with copies beside them; no switches",
         COMMON,
-        _overlap_planner,
+        _modules("overlapped", "overlap"),
         applies=lambda problem: problem.reduces and not problem.has_switches,
     ),
     Synthesizer(
@@ -169,23 +138,29 @@ _RECORDS: Final = (
         "one_shot",
         "sums that all contributors get (All-Reduce), also of groups and with switches; for small buffers",
         COMMON,
-        _one_shot,
+        _modules("one_shot", "one_shot"),
         applies=lambda problem: problem.is_one_shot,
     ),
     Synthesizer(
         "hierarchical",
         "standard collectives over all NPUs of a network with dimensions",
         COMMON,
-        _hierarchical,
+        _copies("by_dimension.orders", "hierarchical"),
         applies=lambda problem: problem.has_dimensions,
     ),
-    Synthesizer("themis", "as 'hierarchical'", COMMON, _themis, applies=lambda problem: problem.has_dimensions),
+    Synthesizer(
+        "themis",
+        "as 'hierarchical'",
+        COMMON,
+        _copies("by_dimension.orders", "themis"),
+        applies=lambda problem: problem.has_dimensions,
+    ),
     Synthesizer(
         "swarm",
         "chunks that few NPUs hold and many need (broadcast, multicast, reduce), and other demands with many "
         "destinations; also with switches",
         COMMON,
-        _swarm,
+        _copies("swarm", "swarm", takes_bound=True),
         applies=lambda _: True,
     ),
     Synthesizer(
@@ -193,7 +168,7 @@ _RECORDS: Final = (
         "one All-Gather, Reduce-Scatter, All-Reduce, broadcast or reduce, also with switches; for large buffers in "
         "many chunks and 'link_model: \"pipelined\"'",
         COMMON,
-        _forest,
+        _modules("forest", "plan_forest"),
         applies=lambda problem: problem.is_gathered,
     ),
     Synthesizer("fixed", "runs with 'using'", LINK_MODEL),

@@ -90,9 +90,9 @@ def line_chart(
     columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
     marks: list[str] = []
     for entry in references:
-        at, label = rows.at(entry.value), f"{entry.name}: {y.text(entry.value)}"
-        across_all = line(left, at, WIDTH - 2 * PAD, at, "wire", ' stroke-dasharray="2 2"')
-        marks.append(mark(label, across_all + text(WIDTH - 2 * PAD, at - 5, label, "over muted small end")))
+        height_of, label = rows.at(entry.value), f"{entry.name}: {y.text(entry.value)}"
+        across_all = line(left, height_of, WIDTH - 2 * PAD, height_of, "wire", ' stroke-dasharray="2 2"')
+        marks.append(mark(label, across_all + text(WIDTH - 2 * PAD, height_of - 5, label, "over muted small end")))
     body = [
         *names,
         text(left, top - 10, y.label, "muted"),
@@ -100,7 +100,7 @@ def line_chart(
         *_column_ticks(columns, bottom),
         text((left + WIDTH - 2 * PAD) / 2, height - 8, x.label, "muted mid"),
         *marks,
-        *(part for k, entry in enumerate(series) for part in _line(entry, k, columns, rows)),
+        *(element for k, entry in enumerate(series) for element in _line(entry, k, columns, rows)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
 
@@ -134,9 +134,9 @@ def _bar_symbol(color: int) -> Callable[[float, float], str]:
 def _grid(rows: Range, columns: Range) -> Iterator[str]:
     """The horizontal lines of a chart, with the text of each."""
     for tick in rows.ticks(6):
-        at = rows.at(tick)
-        yield line(columns.begin, at, columns.end, at, "grid")
-        yield text(columns.begin - 8, at + 4, rows.axis.text(tick), "end")
+        height = rows.at(tick)
+        yield line(columns.begin, height, columns.end, height, "grid")
+        yield text(columns.begin - 8, height + 4, rows.axis.text(tick), "end")
     yield line(columns.begin, rows.begin, columns.end, rows.begin, "axis")
 
 
@@ -150,24 +150,24 @@ def _column_ticks(columns: Range, bottom: float) -> Iterator[str]:
     else:
         ticks = columns.ticks(1)[:1]
     for tick in ticks:
-        at = columns.at(tick)
+        column = columns.at(tick)
         label = columns.axis.text(tick)
         half = text_width(label) / 2
-        yield line(at, bottom, at, bottom + 5, "axis")
-        yield text(min(max(at, half + 2), WIDTH - half - 2), bottom + 19, label, "mid")
+        yield line(column, bottom, column, bottom + 5, "axis")
+        yield text(min(max(column, half + 2), WIDTH - half - 2), bottom + 19, label, "mid")
 
 
 def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[str]:
     """The line of a series, then its markers."""
     color = index % SERIES
-    at = [(columns.at(x), rows.at(y)) for x, y in series.points]
-    if len(at) > 1:
-        path = f"M{number(at[0][0])} {number(at[0][1])}"
-        for x, y in at[1:]:
+    points = [(columns.at(x), rows.at(y)) for x, y in series.points]
+    if len(points) > 1:
+        path = f"M{number(points[0][0])} {number(points[0][1])}"
+        for x, y in points[1:]:
             path += f"H{number(x)}V{number(y)}" if series.steps else f"L{number(x)} {number(y)}"
         yield stroke(path, color, series.width)
-    every = max(1, -(-len(at) // _MOST_MARKERS))
-    for (x, y), (value_x, value_y) in list(zip(at, series.points, strict=True))[::every]:
+    every = max(1, -(-len(points) // _MOST_MARKERS))
+    for (x, y), (value_x, value_y) in list(zip(points, series.points, strict=True))[::every]:
         tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"
         hit = f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'  # a disc that the pointer can hit
         shape = marker(color, x, y) if every == 1 and not series.steps else hit
@@ -207,8 +207,8 @@ def bar_chart(
     widest = max((text_width(value.text(tick)) for tick in values.ticks(6)), default=0) + 10
     body = [*names]
     for tick in values.ticks(max(1, min(6, int((values.end - values.begin) / widest)))):
-        at = values.at(tick)
-        body += [line(at, top, at, bottom, "grid"), text(at, bottom + 16, value.text(tick), "mid")]
+        column = values.at(tick)
+        body += [line(column, top, column, bottom, "grid"), text(column, bottom + 16, value.text(tick), "mid")]
     body.append(line(left, top, left, bottom, "axis"))
     for row, label in enumerate(labels):
         y = top + gap / 2 + row * (thick * len(series) + gap)
@@ -217,11 +217,13 @@ def bar_chart(
         for k, entry in enumerate(series):
             body += _bar(label, entry, row, k, values, y + k * thick, thick - 2)
     for k, entry in enumerate(references):
-        at, high = values.at(entry.value), top - 6 - 18 * (len(references) - 1 - k)
+        column, high = values.at(entry.value), top - 6 - 18 * (len(references) - 1 - k)
         label = f"{entry.name}: {value.text(entry.value)}"
-        body.append(mark(label, line(at, high, at, bottom, "wire", ' stroke-dasharray="4 3" stroke-width="1.5"')))
+        body.append(
+            mark(label, line(column, high, column, bottom, "wire", ' stroke-dasharray="4 3" stroke-width="1.5"'))
+        )
         half = text_width(label, 10.5) / 2
-        body.append(text(min(max(at, half + 2), WIDTH - half - 2), high - 3, label, "over muted small mid"))
+        body.append(text(min(max(column, half + 2), WIDTH - half - 2), high - 3, label, "over muted small mid"))
     height = bottom + 44
     body.append(text((left + WIDTH - PAD) / 2, height - 8, value.label, "muted mid"))
     return Picture(WIDTH, height, join_lines(body), title, description)

@@ -119,7 +119,7 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
 
 def _width(network: Network, kind: int) -> float:
     """The width of a line: 1 for the slowest links, up to 3.5 for the fastest."""
-    rates = [float(one.bandwidth) for one in network.kinds if one.bandwidth]
+    rates = [float(link_kind.bandwidth) for link_kind in network.kinds if link_kind.bandwidth]
     own = network.kinds[kind].bandwidth
     if own is None or min(rates) == max(rates):
         return 1.4

@@ -81,9 +81,9 @@ def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[
         for row, label in enumerate(labels)
     ]
     for tick in times.ticks(7):
-        at = times.at(tick)
-        parts.append(line(at, top, at, frame.bottom + 4, "grid"))
-        parts.append(text(at, frame.bottom + 18, time_label(tick), "mid small"))
+        column = times.at(tick)
+        parts.append(line(column, top, column, frame.bottom + 4, "grid"))
+        parts.append(text(column, frame.bottom + 18, time_label(tick), "mid small"))
     parts.append(line(left, frame.bottom, WIDTH - 26, frame.bottom, "axis"))
     return frame, parts
 

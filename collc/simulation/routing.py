@@ -46,21 +46,21 @@ def shortest_routes(
             indirect.setdefault(end, []).append(row)
     graph = Digraph.of(network)
     hops = np.ones(network.link_count, np.int64) if length is None else length
-    for there, found in indirect.items():
+    for there, reached in indirect.items():
         ahead = _links_towards(network, hops, distances_to(graph, hops, np.array([there], np.int32))[0])
-        for row in found:
+        for row in reached:
             paths[row] = _walk(network, ahead, int(rows[row]) // most // network.device_count, there)
     return Routes.of(paths), route_of.astype(np.int32)
 
 
 def _links_by_pair(network: Network) -> dict[tuple[int, int], list[int]]:
     """By pair of devices, the links from one to the other."""
-    found: dict[tuple[int, int], list[int]] = {}
+    links_of: dict[tuple[int, int], list[int]] = {}
     sources: list[int] = network.source.tolist()
     targets: list[int] = network.target.tolist()
     for link, pair in enumerate(zip(sources, targets, strict=True)):
-        found.setdefault(pair, []).append(link)
-    return found
+        links_of.setdefault(pair, []).append(link)
+    return links_of
 
 
 def _variants(network: Network, pair_of: Int64Array, lanes: dict[tuple[int, int], list[int]]) -> Int64Array:

@@ -84,8 +84,8 @@ class SlotFormulas:
         if inverted:
             begin -= times.link_free(arrival) - times.at[arrival.start]
         until = {name: times.at[reader.start] if inverted else times.link_free(reader) for name, reader in read}
-        for time, at in enumerate(times.at):
-            names = [name for name, end in until.items() if begin <= at < end]
+        for time, present in enumerate(times.at):
+            names = [name for name, end in until.items() if begin <= present < end]
             if names:
                 taken = self._script.define(f"o{arrival.name[1:]}_{self._switch}_{time}", "Bool", any_of(names))
                 occupied.setdefault(time, []).append(taken)
@@ -189,7 +189,9 @@ class SwitchSumFormulas:
         if self._rule is not SwitchRule.FREE:
             self._require_single(transfer, partial)
         self._left.append((transfer, partial))
-        return [self._define(f"v{number}_{transfer.edge}", transfer.start, part) for number, part in enumerate(parts)]
+        return [
+            self._define(f"v{number}_{transfer.edge}", transfer.start, formula) for number, formula in enumerate(parts)
+        ]
 
     def _require_single(self, transfer: PossibleTransfer, partial: str) -> None:
         """The sum leaves on one link at a time, and so does each copy that arrived."""

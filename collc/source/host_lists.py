@@ -62,17 +62,17 @@ def compressed_hosts(names: Sequence[str]) -> list[str]:
 
     Of several numbers in a name, the last one counts.
     """
-    found: list[str] = []
+    hosts: list[str] = []
     run: list[re.Match[str]] = []
     for name in (*names, ""):
         match = re.fullmatch(r"(.*?)(\d{1,9})(\D*)", name, re.DOTALL)
         if run and match is not None and _follows(run[-1], match):
             run.append(match)
             continue
-        found += _join_hosts(run)
+        hosts += _join_hosts(run)
         run = [match] if match is not None else []
-        found += [name] if match is None and name else []
-    return found
+        hosts += [name] if match is None and name else []
+    return hosts
 
 
 def _follows(one: re.Match[str], other: re.Match[str]) -> bool:
@@ -85,5 +85,5 @@ def _follows(one: re.Match[str], other: re.Match[str]) -> bool:
 
 def _join_hosts(run: Sequence[re.Match[str]]) -> Iterable[str]:
     if len(run) < 3 or any(sign in run[0][1] + run[0][3] for sign in "[]"):
-        return [one[0] for one in run]
+        return [host[0] for host in run]
     return [f"{run[0][1]}[{run[0][2]}-{run[-1][2]}]{run[0][3]}"]

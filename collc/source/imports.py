@@ -155,7 +155,7 @@ def _check_order(file: FileScope, open_files: list[FileScope], done: set[int], p
         with problems.collect():
             if imported in around:
                 ring = [*around[around.index(imported) :], imported]
-                names = Note(" -> ".join(one.source.name for one in ring))
+                names = Note(" -> ".join(member.source.name for member in ring))
                 raise fail("E0703", "these files import each other", node.span, names)
             if len(around) > MAX_DEPTH:
                 raise too_deep("importing", node.span)

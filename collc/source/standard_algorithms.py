@@ -43,6 +43,6 @@ class StandardAlgorithms:
                 run {standard.kind}(ranks.npus, {", ".join(arguments)}) using {name}{using}
             }}
         """
-        found = load_program(SourceFile(f"std.algorithms.{name}", text)).schedules[0].runs[0].moves
-        assert found is not None
-        return found
+        sends = load_program(SourceFile(f"std.algorithms.{name}", text)).schedules[0].runs[0].moves
+        assert sends is not None
+        return sends

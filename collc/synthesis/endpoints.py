@@ -101,7 +101,7 @@ class _PortOrders:
 
     def __init__(self, module: Module, rows: Transfers, network: Network) -> None:
         assert module.schedule is not None
-        clock, made = (Clock.of(one, module.demand, module.schedule.model) for one in (network, module.network))
+        clock, made = (Clock.of(planned, module.demand, module.schedule.model) for planned in (network, module.network))
         ports = Ports.of(network)
         sizes, size_of = np.unique(module.demand.chunks.size, return_inverse=True)
         time, size = ports.occupancy(sizes), size_of.reshape(-1)[rows.chunk]

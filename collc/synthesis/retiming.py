@@ -172,11 +172,11 @@ def in_turn(waits: Waits, order: Iterable[int], key: Sequence[Hashable], taken: 
 
 def _visits(numbers: list[int], ends: list[int], by_end: list[int]) -> dict[int, _Visits]:
     """The transfers by the chunk and device that `numbers` numbers. by_end: all transfers by end and link."""
-    found: dict[int, _Visits] = {}
+    visits_of: dict[int, _Visits] = {}
     for k in by_end:
-        visits = found.get(numbers[k])
+        visits = visits_of.get(numbers[k])
         if visits is None:
-            visits = found[numbers[k]] = _Visits([], [])
+            visits = visits_of[numbers[k]] = _Visits([], [])
         visits.ends.append(ends[k])
         visits.rows.append(k)
-    return found
+    return visits_of

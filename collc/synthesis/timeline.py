@@ -153,9 +153,9 @@ def slots_used(task: Task, clock: Clock) -> dict[int, Intervals]:
     """
     planned, network = task.reserved, task.network
     visits: dict[tuple[int, int], list[int]] = {}
-    found: dict[int, Intervals] = {}
+    used: dict[int, Intervals] = {}
     if planned is None:
-        return found
+        return used
     limited = {switch for switch, size in enumerate(network.buffers.tolist(), network.npu_count) if size >= 0}
     ends = (planned.start + clock.total_of(planned)).tolist()
     sources, targets = network.source[planned.link].tolist(), network.target[planned.link].tolist()
@@ -166,5 +166,5 @@ def slots_used(task: Task, clock: Clock) -> dict[int, Intervals]:
                 visit = visits.setdefault((switch, chunk), [start, end, 0])
                 visit[:] = min(visit[0], start), max(visit[1], end), visit[2] + arrivals
     for (switch, _), (first, last, arrivals) in visits.items():
-        found.setdefault(switch, []).extend([(first, last)] * max(1, arrivals))
-    return found
+        used.setdefault(switch, []).extend([(first, last)] * max(1, arrivals))
+    return used

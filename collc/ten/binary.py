@@ -250,12 +250,12 @@ class _Fields:
     def of(archive: _Archive) -> _Fields:
         """Raises SourceError."""
         try:
-            found: object = json.loads(archive.content("schedule.json", _MOST_JSON))
+            content: object = json.loads(archive.content("schedule.json", _MOST_JSON))
         except (ValueError, RecursionError):
             _fail(archive.path, "schedule.json is not JSON")
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             _fail(archive.path, "schedule.json is not a JSON object")
-        return _Fields(archive.path, cast("dict[str, object]", found))
+        return _Fields(archive.path, cast("dict[str, object]", content))
 
     def integer(self, name: str, low: int) -> int:
         """A whole number, at least `low`."""

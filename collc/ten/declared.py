@@ -60,9 +60,9 @@ def _wrong_op(standard: Standard, table: ChunkTable, *, reduces: bool) -> Contra
     if not len(others):
         return None
     name, first = standard.op.name.lower(), Op(int(table.op[others[0]]))
-    found = "copied" if first is Op.COPY else f"reduced with {first.name.lower()}"
+    operation = "copied" if first is Op.COPY else f"reduced with {first.name.lower()}"
     wanted = f"op {name}" if reduces else f"{standard.kind} reduces nothing"
-    return Contradiction("op" if reduces else "kind", f"{wanted}, but chunk {others[0]} of the run is {found}")
+    return Contradiction("op" if reduces else "kind", f"{wanted}, but chunk {others[0]} of the run is {operation}")
 
 
 def _wrong_blocks(run: Run, standard: Standard, table: ChunkTable, shape: CollectiveShape) -> Contradiction | None:

@@ -22,8 +22,10 @@ from collc.ten.network import LinkKind, Network
 def with_endpoints(network: Network, endpoints: list[Endpoint]) -> Network:
     """The network with limits, one a NPU; links are as they were."""
     known: dict[Endpoint, int] = {Endpoint(): 0}
-    plain = [one if one.memory is not None else replace(one, mode=DEFAULT_MODE) for one in endpoints]
-    rows = [known.setdefault(one, len(known)) for one in plain]
+    plain = [
+        endpoint if endpoint.memory is not None else replace(endpoint, mode=DEFAULT_MODE) for endpoint in endpoints
+    ]
+    rows = [known.setdefault(endpoint, len(known)) for endpoint in plain]
     if len(known) == 1:
         return without_limits(network)
     return replace(network, endpoint=np.array(rows, np.int32), endpoint_kinds=tuple(known))
@@ -57,12 +59,12 @@ def shared_links(network: Network) -> Network:
 
 def link_rates(network: Network, ends: Int32Array) -> list[Fraction]:
     """By device, the bandwidth of all links that have it at this end (int32[links])."""
-    found = [Fraction(0)] * network.device_count
+    rates = [Fraction(0)] * network.device_count
     for number, kind in enumerate(network.kinds):
         counts = np.bincount(ends[network.kind == number], minlength=network.device_count)
         for device in np.flatnonzero(counts).tolist():
-            found[device] += int(counts[device]) * (kind.bandwidth or 0)
-    return found
+            rates[device] += int(counts[device]) * (kind.bandwidth or 0)
+    return rates
 
 
 def _sends(network: Network) -> list[Fraction | None]:
@@ -112,8 +114,8 @@ def overlaps(port: Int32Array, begin: Int64Array, taken: Int64Array) -> tuple[ND
     used = np.flatnonzero(port >= 0)
     order = used[np.lexsort((used, begin[used], port[used]))]
     same = port[order[1:]] == port[order[:-1]]
-    found = np.flatnonzero(same & (begin[order[1:]] < (begin + taken)[order[:-1]]))
-    return order[found], order[found + 1]
+    overlapping = np.flatnonzero(same & (begin[order[1:]] < (begin + taken)[order[:-1]]))
+    return order[overlapping], order[overlapping + 1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,8 +86,8 @@ def transfer_frame(
     if library not in (None, *_LIBRARIES):
         raise ValueError(f"library must be 'pandas' or 'polars', not {library!r}")
     wanted = (library,) if library is not None else _LIBRARIES
-    found = next((name for name in wanted if find_spec(name) is not None), None)
-    if found is None:
+    installed = next((name for name in wanted if find_spec(name) is not None), None)
+    if installed is None:
         missing = f"{library} is not" if library is not None else "neither is"
         raise ImportError(
             f"a data frame needs {' or '.join(wanted)}, and {missing} installed: "
@@ -97,7 +97,7 @@ def transfer_frame(
     columns: dict[str, Any] = {name: table[name] for name in COLUMNS.names or ()}
     if names:
         columns |= _names(network, demand, table)
-    frames: Any = import_module(found)
+    frames: Any = import_module(installed)
     return frames.DataFrame(columns)
 
 

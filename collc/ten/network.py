@@ -65,10 +65,10 @@ class DeviceFamily:
         """The label of one of its devices, "" if it has none."""
         if not self.labels:
             return ""
-        at = 0
+        number = 0
         for index, size in zip(self.index(device), self.shape, strict=True):
-            at = at * size + index
-        return self.labels[at]
+            number = number * size + index
+        return self.labels[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +238,10 @@ class Network:
 
         Raises ValueError if a kind has no latency.
         """
-        found = [kind.latency for kind in self.kinds if kind.latency is not None]
-        if len(found) < len(self.kinds):
+        latencies = [kind.latency for kind in self.kinds if kind.latency is not None]
+        if len(latencies) < len(self.kinds):
             raise ValueError(f"links of {self.name} have no latency")
-        return np.array(found, np.int64)
+        return np.array(latencies, np.int64)
 
     def reverse(self) -> Network:
         """The network with every link reversed; link numbers stay."""

@@ -311,12 +311,12 @@ def _lines(
     copies = np.arange(len(first), dtype=np.int64)[:, None]
     ends: list[Int64Array] = []
     for end in (network.source.astype(np.int64), network.target.astype(np.int64)):
-        at = np.where(
+        position = np.where(
             end < network.npu_count,
             first[:, None] + end * stride,
             switches + copies * network.switch_count + end - network.npu_count,
         )
-        ends.append(at.reshape(-1))
+        ends.append(position.reshape(-1))
     rows = np.array([known.setdefault(kind, len(known)) for kind in network.kinds], np.int64)
     return ends[0], ends[1], np.tile(rows[network.kind], len(first))
 

@@ -62,17 +62,17 @@ def nccl_times(
 
     def time(variant: tuple[int, int], size: int) -> int:
         tasks, parts = graphs[variant[1]]
-        part = np.full(len(tasks), -(-size // parts), np.int64)
-        return simulate(seen[variant[0]], replace(tasks, size=part), ExactTiming()).time_ps
+        pieces = np.full(len(tasks), -(-size // parts), np.int64)
+        return simulate(seen[variant[0]], replace(tasks, size=pieces), ExactTiming()).time_ps
 
     best: dict[int, tuple[int, tuple[int, int]]] = {}
-    for at in sampled_positions(len(sizes)):
-        best[at] = min((time(variant, sizes[at]), variant) for variant in variants)
-    found: list[int | None] = []
-    for at, size in enumerate(sizes):
-        near = {best[other][1] for other in best if abs(other - at) < SAMPLED}
-        found.append(best[at][0] if at in best else min(time(variant, size) for variant in sorted(near)))
-    return found
+    for position in sampled_positions(len(sizes)):
+        best[position] = min((time(variant, sizes[position]), variant) for variant in variants)
+    times: list[int | None] = []
+    for position, size in enumerate(sizes):
+        near = {best[other][1] for other in best if abs(other - position) < SAMPLED}
+        times.append(best[position][0] if position in best else min(time(variant, size) for variant in sorted(near)))
+    return times
 
 
 def sampled_positions(count: int) -> list[int]:
@@ -155,8 +155,13 @@ def _rings(messages: _Messages, orders: list[list[int]], rounds: int) -> int:
         for channel, order in enumerate(orders):
             before = arrived[channel]
             arrived[channel] = [
-                messages.send(order[at - 1], order[at], [before[at - 1]] if before[at - 1] >= 0 else [], channel)
-                for at in range(count)
+                messages.send(
+                    order[position - 1],
+                    order[position],
+                    [before[position - 1]] if before[position - 1] >= 0 else [],
+                    channel,
+                )
+                for position in range(count)
             ]
     return count * len(orders)
 
@@ -176,9 +181,9 @@ def _chains(messages: _Messages, orders: list[list[int]], pieces: int, root: int
 def _direct(messages: _Messages, npus: list[int], kind: str, root: int) -> int:
     count = len(npus)
     for away in range(1, count):
-        for at, npu in enumerate(npus):
-            other = (at + away) % count
-            if (kind == "scatter" and at != root) or (kind == "gather" and other != root):
+        for rank, npu in enumerate(npus):
+            other = (rank + away) % count
+            if (kind == "scatter" and rank != root) or (kind == "gather" and other != root):
                 continue
             messages.send(npu, npus[other], [])
     return count

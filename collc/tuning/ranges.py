@@ -30,7 +30,7 @@ def fewest_ranges(
     soon as the candidate of the next one becomes faster, by interpolation between sizes. Sizes that no candidate serves
     end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
     """
-    served = [any(column[at] is not None for column in times) for at in range(len(sizes))]
+    served = [any(column[place] is not None for column in times) for place in range(len(sizes))]
     if True not in served:
         return []
     first, last = served.index(True), len(served) - 1 - served[::-1].index(True)
@@ -49,19 +49,19 @@ def _segments(
 ) -> list[tuple[int, int, int]]:
     """(first size, last size, candidate) of each range, by dynamic programming over the last size."""
     slowdown: list[dict[int, Fraction]] = []  # for each size by candidate, its time over the best one
-    for at in range(first, last + 1):
-        known = {c: time for c, row in enumerate(times) if (time := row[at]) is not None}
+    for place in range(first, last + 1):
+        known = {c: time for c, row in enumerate(times) if (time := row[place]) is not None}
         least = max(1, min(known.values()))
         slowdown.append({c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least})
     count = last - first + 1
-    found: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
+    best_to: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
     for end in range(count):
         best: tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None = None
         sums: dict[int, Fraction] = dict(slowdown[end])
         for begin in range(end, -1, -1):
             if begin < end:
                 sums = {c: total + slowdown[begin][c] for c, total in sums.items() if c in slowdown[begin]}
-            before = found[begin]
+            before = best_to[begin]
             if not sums:
                 break
             if before is None or (starts is not None and begin and not starts[first + begin]):
@@ -71,10 +71,10 @@ def _segments(
             option = (before[0] + 1, before[1] + sums[candidate], (*before[2], row))
             if best is None or option < best:
                 best = option
-        found.append(best)
-    if found[-1] is None:
+        best_to.append(best)
+    if best_to[-1] is None:
         raise ValueError("no ranges keep the tolerance")
-    return list(found[-1][2])
+    return list(best_to[-1][2])
 
 
 def first_size_of_later(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:

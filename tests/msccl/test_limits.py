@@ -208,3 +208,18 @@ def test_scratch_is_reused() -> None:
     used = sum(gpu.scratch_chunks for gpu in program.gpus)
     assert 3 * used < 2 * program.scratch_needed
     assert quality(program, module).scratch_saved == program.scratch_needed - used
+
+
+@pytest.mark.parametrize(
+    ("ranks", "collective", "count"),
+    [(3, support.all_reduce, 3), (6, support.all_reduce, 6), (4, support.all_reduce, 0), (3, support.all_gather, 0)],
+)
+def test_a_report_says_if_no_power_of_two_is_served(ranks, collective, count):
+    """The runtime takes a file if the count is a multiple of the chunks; an All-Gather's counts once for each rank."""
+    program = lower(scheduled(support.fully_connected(ranks), collective(list(range(ranks)))), MscclOptions())
+    said = [note for note in program.notes if "none with a power of two" in note]
+    assert said == (
+        [f"serves only calls with a multiple of {count} elements, so none with a power of two: pad the buffers"]
+        if count
+        else []
+    )

@@ -178,14 +178,14 @@ def _by_time(attempt: Attempt) -> tuple[int, int]:
 
 def _rungs(numbers: Sequence[int]) -> list[int]:
     """The largest numbers up to 1, 4, 16, ..., each once."""
-    found: list[int] = []
+    rungs: list[int] = []
     limit = 1
-    while not found or found[-1] < numbers[-1]:
+    while not rungs or rungs[-1] < numbers[-1]:
         fitting = [number for number in numbers if number <= limit]
-        if fitting and fitting[-1] not in found:
-            found.append(fitting[-1])
+        if fitting and fitting[-1] not in rungs:
+            rungs.append(fitting[-1])
         limit *= 4
-    return found
+    return rungs
 
 
 LOWER_BOUND_BY: Final = 0.05

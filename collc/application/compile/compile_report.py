@@ -54,9 +54,9 @@ class Optimality:
 
     def as_json(self) -> dict[str, object]:
         """The value of "optimal" in `compile --json`."""
-        found = self.shorter
-        file = None if found is None or found.file is None else str(found.file)
-        shorter = None if found is None else {"file": file, "time_ps": found.time_ps}
+        better = self.shorter
+        file = None if better is None or better.file is None else str(better.file)
+        shorter = None if better is None else {"file": file, "time_ps": better.time_ps}
         return {"answer": self.answer, "reason": self.reason, "shorter": shorter}
 
 

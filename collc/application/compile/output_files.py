@@ -85,7 +85,7 @@ def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
     runs = 1 if options.custom else len(request.demand.runs)
     names = [run_name(name, run, several=runs > 1) for run in range(runs)]
     if may_be_two_files(options):
-        names += [variant_name(one, variant) for one in names for variant in VARIANTS]
+        names += [variant_name(plain, variant) for plain in names for variant in VARIANTS]
     return names
 
 

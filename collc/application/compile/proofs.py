@@ -92,29 +92,29 @@ def _prove_optimal(
     """
     from collc.verification.optimal import prove_optimal
 
-    found = prove_optimal(module, timeout, progress, module.bound)
-    certificates = tuple(map(str, found.certificates))
+    proof = prove_optimal(module, timeout, progress, module.bound)
+    certificates = tuple(map(str, proof.certificates))
     asked = "optimal" in wanted
-    outcome: Outcome = "ok" if found.answer == "proved" else "failed"
+    outcome: Outcome = "ok" if proof.answer == "proved" else "failed"
     checks: dict[str, Outcome] = {"optimal": outcome} if asked else {}
-    if found.answer == "proved":
-        return Proofs(checks, (), (f"optimal: {found.reason}",), certificates, Optimality("proved", found.reason))
+    if proof.answer == "proved":
+        return Proofs(checks, (), (f"optimal: {proof.reason}",), certificates, Optimality("proved", proof.reason))
     span = wanted.get("optimal")
-    if found.shorter is not None:
-        shorter = _keep_shorter(found.shorter, settings)
+    if proof.shorter is not None:
+        shorter = _keep_shorter(proof.shorter, settings)
         message = f"the schedule is not optimal: one of {format_time(shorter.time_ps)} exists"
         where = () if shorter.file is None else (Note(f"it is in {shorter.file}, verified"),)
         hint = "take it from there; more trials or another synthesizer may find one as short"
-        diagnostic = Diagnostic("C0104", message, span, (Note(found.reason), *where), hint, warning=not asked)
-        return Proofs(checks, (diagnostic,), (), certificates, Optimality("refuted", found.reason, shorter))
-    undecided = Optimality("undecided", found.reason)
+        diagnostic = Diagnostic("C0104", message, span, (Note(proof.reason), *where), hint, warning=not asked)
+        return Proofs(checks, (diagnostic,), (), certificates, Optimality("refuted", proof.reason, shorter))
+    undecided = Optimality("undecided", proof.reason)
     if not asked:
-        return Proofs(checks, (), (f"optimal: not decided: {found.reason}",), certificates, undecided)
+        return Proofs(checks, (), (f"optimal: not decided: {proof.reason}",), certificates, undecided)
     message = "it is not decided whether the schedule is optimal"
     hint = "ask for what can be measured: 'verify time <= 1.05 * bound'"
-    if found.timed_out:
+    if proof.timed_out:
         hint = "give the proof more time with --time-limit, or " + hint
-    diagnostic = Diagnostic("C0103", message, span, (Note(found.reason),), hint)
+    diagnostic = Diagnostic("C0103", message, span, (Note(proof.reason),), hint)
     return Proofs(checks, (diagnostic,), (), certificates, undecided)
 
 
@@ -146,16 +146,16 @@ def _prove_properties(module: Module, span: Span | None, timeout: float, progres
     """Whether Z3 proves all properties of the schedule, each within `timeout` seconds; C0105 if it does not."""
     from collc.verification.prove import prove_properties
 
-    found = prove_properties(module, timeout, progress)
-    certificates = tuple(map(str, found.certificates.values()))
-    unproved = [name for name, outcome in found.outcomes.items() if outcome != "proved"]
+    proof = prove_properties(module, timeout, progress)
+    certificates = tuple(map(str, proof.certificates.values()))
+    unproved = [name for name, outcome in proof.outcomes.items() if outcome != "proved"]
     if not unproved:
-        return Proofs({"proved": "ok"}, (), ("proved: " + ", ".join(found.outcomes),), certificates)
-    notes = tuple(Note(f"{name}: {found.outcomes[name]}. {found.reasons.get(name, '')}") for name in unproved)
+        return Proofs({"proved": "ok"}, (), ("proved: " + ", ".join(proof.outcomes),), certificates)
+    notes = tuple(Note(f"{name}: {proof.outcomes[name]}. {proof.reasons.get(name, '')}") for name in unproved)
     hint = "proofs are for small schedules: use fewer NPUs or chunks"
-    if found.timed_out:
+    if proof.timed_out:
         hint += ", or give them more time with --time-limit"
-    elif found.answer == "refuted":
+    elif proof.answer == "refuted":
         hint = "it does not hold: see the other messages"
     message = Diagnostic("C0105", f"Z3 does not prove {', '.join(unproved)}", span, notes, hint)
     return Proofs({"proved": "failed"}, (message,), (), certificates)

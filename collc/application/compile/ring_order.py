@@ -63,11 +63,11 @@ def ring_order(network: Network, group: Sequence[int], both: bool, root: int = -
     def cost(u: int, v: int) -> int | None:
         return near.get((u, v)) if not both or (v, u) in near else None
 
-    found = cycle_through_all(cost, _coordinates(network, group))
-    if found is None or root < 0:
-        return found
-    first = (found.index(root) - root) % len(found)
-    return found[first:] + found[:first]
+    cycle = cycle_through_all(cost, _coordinates(network, group))
+    if cycle is None or root < 0:
+        return cycle
+    first = (cycle.index(root) - root) % len(cycle)
+    return cycle[first:] + cycle[:first]
 
 
 def _neighbour_times(network: Network, group: Sequence[int]) -> dict[tuple[int, int], int]:

@@ -127,8 +127,8 @@ def _ratios(subject: DesignSubject, title: str, label: str, value: Callable[[Alt
     if budgets is None:
         return None
     curves: dict[str, list[tuple[float, float]]] = {choice.name: [] for choice in subject.report.choices}
-    for budget, found in budgets.points:
-        for choice in found:
+    for budget, alternatives in budgets.points:
+        for choice in alternatives:
             curves[choice.name].append((budget, value(choice)))
     labels = {choice.name: _label(choice) for choice in subject.report.choices}
     series = [Series(labels[name], points) for name, points in curves.items()]

@@ -60,7 +60,7 @@ def solve_designs(
         hint = "a design says what to find: design d on t { train w  require sum(bandwidth) == 1TB/s  minimize time }"
         raise UsageError(Diagnostic("U0118", "the program has no design", hint=hint))
     taken: dict[str, Span] = {}
-    for design, emit in [(one, emit) for one in chosen for emit in one.emits]:
+    for design, emit in [(wanted, emit) for wanted in chosen for emit in wanted.emits]:
         if not EMIT_KINDS[emit.kind].of_designs:
             hint = 'write: emit libra("pod/")'
             raise SourceError(Diagnostic("U0205", f"a design cannot be written as {emit.kind}", emit.span, hint=hint))
@@ -352,11 +352,11 @@ class DesignReport:
     def table(self, *, compare: bool = False) -> Table:
         """The optimum, and with `compare` the closed forms, also those that do not apply."""
         choices = table_of(CHOICES, self.choices if compare else self.choices[:1])
-        one = len(self.dimensions) == 1 and self.dimensions[0].kind not in KINDS
+        is_one_switch = len(self.dimensions) == 1 and self.dimensions[0].kind not in KINDS
         rows = [(self.name, *row, "-") for row in choices.rows]
         if rows and self.files:
             rows[0] = (*rows[0][:-1], ", ".join(map(str, self.files)))
-        if one:
+        if is_one_switch:
             rows = [(name, choice, f"{rates} (as one dimension)", *rest) for name, choice, rates, *rest in rows]
         without = self.left_out.items() if compare else ()
         rows += [(self.name, f"{name} ({reason})", *"-------") for name, reason in without]

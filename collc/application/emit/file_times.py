@@ -115,13 +115,13 @@ def times_of(
 ) -> list[int | None]:
     """Picoseconds of a file for each size; None if a chunk would be too small, or the buffer too large."""
     seen = with_protocol(network, of_plans(cost) if kind == "mscclpp" else cost)
-    found: list[int | None] = []
+    times: list[int | None] = []
     for size in sizes:
         if size < file.parts * LEAST_CHUNK[kind] or (file.most is not None and size > file.most):
-            found.append(None)
+            times.append(None)
             continue
-        found.append(simulate(seen, file.of_size(size), ExactTiming()).time_ps)
-    return found
+        times.append(simulate(seen, file.of_size(size), ExactTiming()).time_ps)
+    return times
 
 
 def file_times(
@@ -129,19 +129,21 @@ def file_times(
 ) -> list[int | None]:
     """Picoseconds of a file for each size, as `times_of`, with every third size simulated and others interpolated."""
     least, most = file.parts * LEAST_CHUNK[kind], sizes[-1] if file.most is None else file.most
-    fitting = [at for at, size in enumerate(sizes) if least <= size <= most]
-    rows = [fitting[at] for at in sampled_positions(len(fitting))]
+    fitting = [row for row, size in enumerate(sizes) if least <= size <= most]
+    rows = [fitting[row] for row in sampled_positions(len(fitting))]
     try:
-        known = times_of(network, file, cost, kind, [sizes[at] for at in rows])
+        known = times_of(network, file, cost, kind, [sizes[row] for row in rows])
     except (Deadlock, NoRoute):
         rows, known = [], []
-    found = {at: time for at, time in zip(rows, known, strict=True) if time is not None}
+    time_of_row = {row: time for row, time in zip(rows, known, strict=True) if time is not None}
     times: list[int | None] = [None] * len(sizes)
-    for at in fitting if found else ():  # on straight lines between those that are known
-        before = max((other for other in found if other <= at), default=min(found))
-        after = min((other for other in found if other >= at), default=max(found))
+    for row in fitting if time_of_row else ():  # on straight lines between those that are known
+        before = max((other for other in time_of_row if other <= row), default=min(time_of_row))
+        after = min((other for other in time_of_row if other >= row), default=max(time_of_row))
         wide = max(1, sizes[after] - sizes[before])
-        times[at] = found[before] + (found[after] - found[before]) * (sizes[at] - sizes[before]) // wide
+        times[row] = (
+            time_of_row[before] + (time_of_row[after] - time_of_row[before]) * (sizes[row] - sizes[before]) // wide
+        )
     return times
 
 
@@ -161,11 +163,14 @@ def plan_speed_notes(path: Path, module: Module, options: MscclOptions) -> tuple
         return ()
     if len(schedule) > MOST_SIMULATED:
         return (f"MSCCL++: the plan was not simulated: the schedule has over {MOST_SIMULATED:,} transfers",)
-    found, taken = simulated_file(path, "mscclpp", module.network, module.demand, options), module.collective_time()
-    notes = [f"MSCCL++: simulated {format_time(found.time_ps)} (schedule: {format_time(taken)})"]
-    if found.time_ps > TOLERATED_SLOWDOWN * taken:
-        cause = _cause(found, module, options)
-        notes.append(f"MSCCL++: the plan takes {longer(found.time_ps, taken)} than its schedule: {cause}")
+    simulation, taken = (
+        simulated_file(path, "mscclpp", module.network, module.demand, options),
+        module.collective_time(),
+    )
+    notes = [f"MSCCL++: simulated {format_time(simulation.time_ps)} (schedule: {format_time(taken)})"]
+    if simulation.time_ps > TOLERATED_SLOWDOWN * taken:
+        cause = _cause(simulation, module, options)
+        notes.append(f"MSCCL++: the plan takes {longer(simulation.time_ps, taken)} than its schedule: {cause}")
     return tuple(notes)
 
 
@@ -194,17 +199,17 @@ def switched_notes(
     """
     if network.unwound or (module.schedule is not None and len(module.schedule) > MOST_SIMULATED):
         return ()
-    found = communicators_of(network, module.demand, joint=options.custom)
+    communicators = communicators_of(network, module.demand, joint=options.custom)
     parts = communicators_of(module.network, module.demand, joint=options.custom)
-    each = len(paths) // len(found)
+    each = len(paths) // len(communicators)
     notes: list[str] = []
     for number, path in enumerate(paths):
-        real, part = found[number // each], parts[number // each].module(module)
+        real, planned = communicators[number // each], parts[number // each].module(module)
         try:
             time = simulated_file(path, kind, real.network, real.demand, options).time_ps
         except (Deadlock, NoRoute):
             continue
-        taken = part.collective_time()
+        taken = planned.collective_time()
         if time > TOLERATED_SLOWDOWN * taken:
             name = "MSCCL" if kind == "msccl" else "MSCCL++"
             notes.append(
@@ -273,8 +278,8 @@ def _other_times(module: Module, standard: Standard, kind: Runtime, announce: An
         try:
             # As many chunks, of another size.
             sizes = np.maximum(1, -(-table.size * size // standard.size))
-            part = replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size))
-            blank = Module(module.name, module.network, Demand((part,)), module.model, relays=True)
+            of_size = replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size))
+            blank = Module(module.name, module.network, Demand((of_size,)), module.model, relays=True)
             context = PassContext()
             other = Invert().run(Synthesize("auto").run(blank, context), context)
             of_plan: dict[str, Times] = {}

@@ -57,11 +57,11 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
         files = program_files(part, chosen, lambda stage: announce(f"lowering to MSCCL, {stage}"))
         for file in files:
             path = destination.new(file.variant, run)
-            found = _write_xml(file, part, chosen, path, announce)
+            result = _write_xml(file, part, chosen, path, announce)
             if len(files) > 1:
                 placement = "in place" if file.program.placement.in_place else "out of place"
-                found = found.with_name(destination.finals[path].name, f"for calls {placement}")
-            written.append(found)
+                result = result.with_name(destination.finals[path].name, f"for calls {placement}")
+            written.append(result)
         return combine([WrittenFile(notes=sizes_note), *written])
 
     return _for_runs(module, options, destination, write)
@@ -168,22 +168,22 @@ def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan
     from collc.msccl.lowering.precheck import precheck
     from collc.msccl.plans.precheck import precheck_plan
 
-    found = communicators_of(network, demand, joint=options.custom)
+    communicators = communicators_of(network, demand, joint=options.custom)
     if options.best_known:
-        for one in found:
-            runs = one.demand.runs
+        for group in communicators:
+            runs = group.demand.runs
             if len(runs) > 1 or any(run.standard is None for run in runs):
                 names = " and ".join(dict.fromkeys(run.collective for run in runs))
                 message = f"'sizes: auto' is for collectives of std.collectives with 'chunks', not for {names}"
                 hint = "leave it out, or give the sizes, as in sizes: 64MiB .. 4GiB"
                 raise SourceError(Diagnostic("M0119", message, hint=hint))
-    for communicator in found:
+    for communicator in communicators:
         try:
             (precheck_plan if plan else precheck)(communicator.network, communicator.demand, options)
         except SourceError as error:
-            if len(found) == 1:
+            if len(communicators) == 1:
                 raise
-            note = Note(f"it is run {communicator.run} of {len(found)}")
+            note = Note(f"it is run {communicator.run} of {len(communicators)}")
             raise SourceError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
     if not options.custom:
         _check_paths_inside(network, demand)
@@ -195,33 +195,33 @@ def _for_runs(
     """The files of all runs. write: writes those of one run, whose number is in their names unless it is None."""
     from collc.msccl.communicators import communicators_of, rank_names
 
-    found = communicators_of(module.network, module.demand, joint=options.custom)
-    several = len(found) > 1
+    communicators = communicators_of(module.network, module.demand, joint=options.custom)
+    several = len(communicators) > 1
     written: list[WrittenFile] = []
-    for communicator in found:
-        part = communicator.module(module)
+    for communicator in communicators:
+        module_of_run = communicator.module(module)
         if several:
-            part = replace(part, name=f"{module.name} run {communicator.run}")
+            module_of_run = replace(module_of_run, name=f"{module.name} run {communicator.run}")
         run = (communicator.run or 0) if several or "{run}" in destination.path.name else None
         before = len(destination.finals)
-        one = write(part, run)
+        result = write(module_of_run, run)
         if several and len(destination.finals) == before + 1:
-            one = one.with_name(destination.run_file(communicator.run or 0))
+            result = result.with_name(destination.run_file(communicator.run or 0))
         if not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
-            run_number, collective = communicator.run or 0, part.demand.runs[0].collective
+            run_number, collective = communicator.run or 0, module_of_run.demand.runs[0].collective
             ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
-            one = replace(one, ranks=(ranks,))
+            result = replace(result, ranks=(ranks,))
         if not communicator.in_order:
             which = f"run {communicator.run or 0}: " if several else ""
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
             named = ", ".join(f"{rank} is {name}" for rank, name in enumerate(shown[:8]))
             named += f" .. {len(shown) - 1} is {shown[-1]}" if len(shown) > 8 else ""
-            one = replace(one, notes=(f"{which}rank {named}", *one.notes))
-        written.append(one)
+            result = replace(result, notes=(f"{which}rank {named}", *result.notes))
+        written.append(result)
     everything = combine(written)
-    return replace(everything, notes=(*_joint_notes(module, found, destination), *everything.notes))
+    return replace(everything, notes=(*_joint_notes(module, communicators, destination), *everything.notes))
 
 
 def _joint_notes(module: Module, found: Sequence[Communicator], destination: Destination) -> list[str]:
@@ -260,10 +260,10 @@ def _check_paths_inside(network: Network, demand: Demand) -> None:
 
     for number, run in enumerate(demand.runs):
         alone = Demand((run,))
-        found = unreachable_chunk(for_one_run(network, run.group), alone)
-        if found is None or unreachable_chunk(network, alone) is not None:
+        unreachable = unreachable_chunk(for_one_run(network, run.group), alone)
+        if unreachable is None or unreachable_chunk(network, alone) is not None:
             continue
-        ends = f"{network.shown_name(found.source)} to {network.shown_name(found.target)}"
+        ends = f"{network.shown_name(unreachable.source)} to {network.shown_name(unreachable.target)}"
         message = f"only NPUs outside the group of run {number} lead from {ends}, and its file has no rank for them"
         hint = 'add these to the group, or write one file for all NPUs: \'profile: "old", coll: "custom"\''
         raise SourceError(Diagnostic("M0115", message, hint=hint))

@@ -230,11 +230,11 @@ def _machine_without_file(
     """The machine of nodes on a fabric that needs no file, or on none. names: of hosts, () if no one names them."""
     dropped = () if groups is None else groups.dropped
     if kinds.options.fabric is None:
-        if len(insides) > 1 and (not insides[0].node.domain or len({one.node.domain for one in insides}) > 1):
+        if len(insides) > 1 and (not insides[0].node.domain or len({inside.node.domain for inside in insides}) > 1):
             message = f"{len(insides)} nodes, and no file says how they are connected"
             raise option_error(message, "give --fabric rails, --fabric switch, or --fabric ibnetdiscover:FILE")
         names = names if len(names) == len(insides) else ("",) * len(insides)
-        nodes = tuple(replace(one.node, label=name) for one, name in zip(insides, names, strict=True))
+        nodes = tuple(replace(inside.node, label=name) for inside, name in zip(insides, names, strict=True))
         return Machine(tuple(kinds.found.values()), nodes, dropped=(*insides[0].dropped, *dropped))
     names = names or [f"node{at}" for at in range(len(insides))]
     insides = insides * len(names) if len(insides) == 1 else insides

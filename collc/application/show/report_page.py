@@ -180,7 +180,7 @@ def utilisation_picture(subject: Subject) -> Picture | None:
         return None
     curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
-    curves += [(name, found.time_ps, found.utilisation(SPANS).tolist()) for name, found in simulated]
+    curves += [(name, simulation.time_ps, simulation.utilisation(SPANS).tolist()) for name, simulation in simulated]
     return utilisation_chart(curves, until=4 * use.time)
 
 

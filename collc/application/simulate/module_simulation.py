@@ -42,10 +42,10 @@ def simulated_module(module: Module, timing: Timing) -> Simulation:
         ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
         if timing.aware:
             return simulate(network, schedule_tasks(network, demand, rows, ends), timing)
-        found = simulate(network, message_tasks(network, demand, rows, ends), timing)
+        simulation = simulate(network, message_tasks(network, demand, rows, ends), timing)
         # Links that the messages of a multicast share carry it once.
         once = Hops.of(network, tasks_of_transfers(network, demand, rows, Edges.of([])), timing)
-        return replace(found, carried=once)
+        return replace(simulation, carried=once)
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", "the transfers of the schedule wait for one another")) from error
     except ValueError as error:

@@ -89,11 +89,11 @@ def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationRepor
     traces = read_traces(path)
     timing = settings.timing()
     try:
-        found = _simulate(path, network, lambda: trace_tasks(traces, network, timing.unit), timing)
+        simulation = _simulate(path, network, lambda: trace_tasks(traces, network, timing.unit), timing)
     except Deadlock as error:
         raise deadlock(traces, waiting_cycle(traces, *matched_messages(traces))) from error
     workload = Workload(*workload_beside(path, traces.ranks))
-    return SimulationReport(path, "chakra", settings.model, settings.astra, workload, found)
+    return SimulationReport(path, "chakra", settings.model, settings.astra, workload, simulation)
 
 
 def _simulate(path: Path, network: Network, make_tasks: Callable[[], TaskGraph], timing: Timing) -> Simulation:
@@ -268,7 +268,7 @@ class SimulationReport:
 
     def as_json(self) -> dict[str, object]:
         """The object that `simulate --json` prints."""
-        found = self.simulation
+        simulation = self.simulation
         algorithm, bus = (None if rate is None else float(rate) for rate in self.bandwidths())
         return {
             "file": str(self.file),
@@ -278,35 +278,38 @@ class SimulationReport:
             "collective": self.workload.collective or None,
             "size": self.workload.size or None,
             "time_ps": self.time_ps,
-            "ranks_ps": [time * found.unit for time in found.rank_times.tolist()],
+            "ranks_ps": [time * simulation.unit for time in simulation.rank_times.tolist()],
             "algorithm_bandwidth": algorithm,
             "bus_bandwidth": bus,
-            "utilisation": [round(share, 6) for share in found.utilisation(20).tolist()],
-            "links": records_of(_LINKS, [(found, link) for link in range(found.network.link_count)]),
+            "utilisation": [round(share, 6) for share in simulation.utilisation(20).tolist()],
+            "links": records_of(_LINKS, [(simulation, link) for link in range(simulation.network.link_count)]),
         }
 
     def tables(self) -> list[Table]:
         """What was measured, and the links that are occupied longest."""
-        found = self.simulation
-        busiest = np.argsort(-found.busy, kind="stable")[:10].tolist()
-        links = [(found, link) for link in busiest if found.sent_bytes[link]]
+        simulation = self.simulation
+        busiest = np.argsort(-simulation.busy, kind="stable")[:10].tolist()
+        links = [(simulation, link) for link in busiest if simulation.sent_bytes[link]]
         return [Table(("measure", "value"), list(self._rows())), table_of(_LINKS, links)]
 
     def _rows(self) -> Iterator[tuple[str, str]]:
-        found = self.simulation
+        simulation = self.simulation
         rule = "ASTRA-sim, congestion-" if self.astra else "exact, congestion-"
-        yield "time", format_time(self.time_ps) + (f" ({found.time} cycles)" if self.astra else "")
+        yield "time", format_time(self.time_ps) + (f" ({simulation.time} cycles)" if self.astra else "")
         yield "model", f"{rule}{self.model}"
-        yield "network", f"{found.network.name}: {len(found.network.npus)} NPUs, {found.network.link_count} links"
-        yield "messages", str(int(np.count_nonzero(found.graph.route >= 0)))
+        yield (
+            "network",
+            f"{simulation.network.name}: {len(simulation.network.npus)} NPUs, {simulation.network.link_count} links",
+        )
+        yield "messages", str(int(np.count_nonzero(simulation.graph.route >= 0)))
         if self.workload.size:
             yield "collective", f"{self.workload.collective or 'custom'}, {shown_bytes(self.workload.size)}"
         for name, rate in zip(("algorithm", "bus"), self.bandwidths(), strict=True):
             if rate is not None:
                 yield f"{name} bandwidth", shown_rate(round(rate, -6))
-        yield "sent over links", shown_bytes(int(found.sent_bytes.sum()))
-        yield "queued at links", format_time(int(found.queued.sum()) * found.unit)
-        used = found.utilisation(1)
+        yield "sent over links", shown_bytes(int(simulation.sent_bytes.sum()))
+        yield "queued at links", format_time(int(simulation.queued.sum()) * simulation.unit)
+        used = simulation.utilisation(1)
         if len(used):
             yield "mean utilisation", percent(float(used[0]))
 

@@ -111,11 +111,11 @@ def _write_parquet(rows: Rows, path: Path) -> None:
 
 def numbers_of(texts: list[str]) -> tuple[str, Sequence[Cell]]:
     """(unit, values): as numbers, bytes, picoseconds or bytes per second where all are; else the texts, no unit."""
-    found = [_number(text) for text in texts]
-    units = {None if number is None else number[0] for number in found}
+    numbers = [_number(text) for text in texts]
+    units = {None if number is None else number[0] for number in numbers}
     if len(units) != 1 or None in units:
         return "", texts
-    return str(units.pop()), [number[1] for number in found if number is not None]
+    return str(units.pop()), [number[1] for number in numbers if number is not None]
 
 
 def _number(text: str) -> tuple[str, int | float] | None:

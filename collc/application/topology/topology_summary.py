@@ -66,7 +66,7 @@ class DeviceRow:
         hosts = dict.fromkeys(label.rpartition("/")[0] for label in self.labels)
         own = dict.fromkeys(label.rpartition("/")[2] for label in self.labels)
         parts = [", ".join(compressed_hosts([*names])) for names in (hosts, own)]
-        text = "/".join(part for part in parts if part)
+        text = "/".join(name for name in parts if name)
         return text if len(text) <= 40 else f"{text[:37]}..."
 
 
@@ -185,13 +185,16 @@ def summary_of(network: Network, name: str) -> TopologySummary:
             said = [f"{name} {shown_rate(rate)}" for name, rate in rates if rate is not None]
             mode = f" ({kind.mode})" if kind.memory is not None else ""
             facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
-    found = find_translations(network)
-    orbits = len(network.npus) if found is None else network.npu_count // found.count
-    values: dict[str, object] = {"translations": [] if found is None else list(found.sizes), "orbits": orbits}
+    translations = find_translations(network)
+    orbits = len(network.npus) if translations is None else network.npu_count // translations.count
+    values: dict[str, object] = {
+        "translations": [] if translations is None else list(translations.sizes),
+        "orbits": orbits,
+    }
     symmetry = "none found"
-    if found is not None:
+    if translations is not None:
         alike = "all NPUs are alike" if orbits == 1 else f"{orbits} kinds of NPUs"
-        symmetry = f"{found.count} translations ({' x '.join(map(str, found.sizes))}); {alike}"
+        symmetry = f"{translations.count} translations ({' x '.join(map(str, translations.sizes))}); {alike}"
     facts.append(("symmetry", symmetry))
     if len(network.npus) > 1 and network.link_count > 0 and complete:
         _add_diameter(network, facts, values)
@@ -244,8 +247,8 @@ def _links(network: Network, families: Sequence[tuple[str, Int32Array]]) -> Iter
     for number, (_, devices) in enumerate(families):
         pattern[devices] = number
     keys = np.stack([pattern[network.source], pattern[network.target], network.kind], axis=1)
-    found, counts = np.unique(keys, axis=0, return_counts=True)
-    table = {(int(a), int(b), int(kind)): count for (a, b, kind), count in zip(found, counts.tolist(), strict=True)}
+    rows, counts = np.unique(keys, axis=0, return_counts=True)
+    table = {(int(a), int(b), int(kind)): count for (a, b, kind), count in zip(rows, counts.tolist(), strict=True)}
     for (a, b, kind), count in table.items():
         both = table.get((b, a, kind)) == count
         if a == b:

@@ -211,7 +211,7 @@ def read_measurements(source: SourceFile) -> MeasuredTable:
             named = line.strip().removeprefix("#").split()
             if named[:2] == ["size", "count"]:
                 columns = named
-            collective = found[1] if (found := re.search(r"\b(\w+)_perf\b", line)) else collective
+            collective = test[1] if (test := re.search(r"\b(\w+)_perf\b", line)) else collective
             ranks += re.match(r"#\s+Rank\s+\d+", line) is not None
         elif words[0].isdigit():
             row = _row(words, columns, span)
@@ -227,14 +227,14 @@ def _row(words: Sequence[str], columns: Sequence[str], span: Span) -> Measuremen
     times = [at for at, name in enumerate(columns) if name in _TIME][:2]
     hint = "the columns are " + " ".join(columns)
     try:
-        found = [float(words[at]) * 1e-6 for at in times]
+        seconds = [float(words[at]) * 1e-6 for at in times]
         size = int(words[0])
     except (ValueError, IndexError) as error:
         message = "this is not a row of nccl-tests: a size, four columns of what was run, and times in microseconds"
         raise SourceError(Diagnostic("X0701", message, span, hint=hint)) from error
-    if not found or not all(0 < time < 1e6 for time in found):
+    if not seconds or not all(0 < time < 1e6 for time in seconds):
         raise SourceError(Diagnostic("X0701", "a time of this row is not positive", span, hint=hint))
-    return Measurement(size, found[0], found[-1])
+    return Measurement(size, seconds[0], seconds[-1])
 
 
 LEAST_SIZES: Final = 6

@@ -221,18 +221,18 @@ def _report(
         own = [candidate for candidate in candidates if candidate.options.kind == kind]
         starts = [kind == "msccl" or size <= latest for size in sizes]
         times = [candidate.times for candidate in own]
-        found = fewest_ranges(sizes, times, settings.tolerance, starts)
+        serving = fewest_ranges(sizes, times, settings.tolerance, starts)
         if kind == "mscclpp":
             end = PLAN_END // _parts(request)
             if sizes[0] > end:
                 notes.append(f"no MSCCL++ plans: their 32-bit offsets end at {format_bytes(end)}")
-            elif found and sizes[0] > latest:
+            elif serving and sizes[0] > latest:
                 notes.append(
                     f"the first MSCCL++ plan says {size_words(latest)} as its smallest message, the largest that its "
                     f"reader takes; register_plans.py selects it from {size_words(sizes[0])} on"
                 )
-            found = [replace(found[0], low=min(found[0].low, latest)), *found[1:]] if found else []
-        ranges += [TunedRange(own[r.candidate], r.low, r.high) for r in found]
+            serving = [replace(serving[0], low=min(serving[0].low, latest)), *serving[1:]] if serving else []
+        ranges += [TunedRange(own[r.candidate], r.low, r.high) for r in serving]
     if not ranges:
         reason = (*errors, *notes, "nothing was tried")[0]
         message = f"no file could be written for schedule '{tuned.schedule}': {reason}"
@@ -258,7 +258,7 @@ def _report(
 
 def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) -> tuple[list[Candidate], list[str]]:
     """The files that were simulated, and what failed."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     errors: list[str] = []
     for task, result in itertools.islice(zip(tasks, results, strict=True), 1, None):
         plan = task.plan
@@ -267,7 +267,7 @@ def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) ->
         errors += [f"{name}, {plural(plan.chunks, 'chunk')}, {error}" for error in result["errors"]]
         for row in result["files"]:
             options = task.files[row["file"]]
-            found.append(Candidate(plan, result["synthesizer"], options, row["protocol"], tuple(row["times"])))
-    if not found and results[0]["errors"]:
+            candidates.append(Candidate(plan, result["synthesizer"], options, row["protocol"], tuple(row["times"])))
+    if not candidates and results[0]["errors"]:
         raise SourceError(Diagnostic("S0311", results[0]["errors"][0]))
-    return found, errors
+    return candidates, errors

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from collc.application.compile.compilation import built_module
 from collc.application.emit.file_times import Runtime, costs_of, file_times, read_tasks, write_file
@@ -26,9 +26,6 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.tuning.nccl_shapes import nccl_times, shapes_of
 from collc.tuning.protocols import ProtocolCost
-
-FEW_SIZES: Final = 6
-"""The most sizes of a task that simulates too little to compile the simulator's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +102,7 @@ class TuningResult(TypedDict):
 def run_tuning_task(task: TuningTask) -> TuningResult:
     """Do one task; errors of any kind are in the result."""
     result: TuningResult = {"synthesizer": "", "files": [], "errors": [], "compared": {}}
-    if len(task.sizes) > FEW_SIZES:
-        expect_many()
+    expect_many()
     try:
         if task.plan is None:
             result["compared"] = _compare_with_nccl(task)
@@ -160,15 +156,15 @@ def as_written(tuned: TunedProgram) -> ScheduleRequest:
 def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
     """The schedule's request with about `size` bytes, a multiple of 16 bytes for each chunk of each rank."""
     unit = 16 * chunks * len(as_written(tuned).demand.runs[0].group)
-    found = load_files(tuned.program, dict(tuned.definitions), tuned.schedule, chunks, -(-size // unit) * unit)
-    return of_the_group(replace(found.schedules[0], emits=(), checks=()))
+    loaded = load_files(tuned.program, dict(tuned.definitions), tuned.schedule, chunks, -(-size // unit) * unit)
+    return of_the_group(replace(loaded.schedules[0], emits=(), checks=()))
 
 
 def of_the_group(request: ScheduleRequest) -> ScheduleRequest:
     """The request on the members of the run's group alone, by rank, as a file for a runtime has them."""
     network = network_of_groups(request.network, request.demand)
-    (part,) = communicators_of(network, request.demand)
-    return replace(request, network=part.network, demand=part.demand)
+    (communicator,) = communicators_of(network, request.demand)
+    return replace(request, network=communicator.network, demand=communicator.demand)
 
 
 def file_options(options: FileOptions, protocol: str, sizes: tuple[int, int | None] = (0, None)) -> MscclOptions:
@@ -204,14 +200,14 @@ def _compare_with_nccl(task: TuningTask) -> dict[str, list[int | None]]:
     from collc.synthesis.bounds import ideal_bound
     from collc.ten.schedule import LinkModel
 
-    found: dict[str, list[int | None]] = {"ideal": []}
+    compared: dict[str, list[int | None]] = {"ideal": []}
     requests = [request_for(task.tuned, size, 1) for size in task.sizes]
     for request in requests:
-        found["ideal"].append(ideal_bound(request.network, request.demand, LinkModel.PIPELINED).time)
+        compared["ideal"].append(ideal_bound(request.network, request.demand, LinkModel.PIPELINED).time)
     network, run = requests[0].network, requests[0].demand.runs[0]
     if run.standard is not None and len(run.group) == len(network.npus):
         root = max(0, run.standard.root)
         for shape in shapes_of(run.standard.kind):
             times = nccl_times(network, run.standard.kind, shape, task.sizes, task.costs, root)
-            found[f"nccl_{shape}"] = times
-    return found
+            compared[f"nccl_{shape}"] = times
+    return compared

@@ -105,12 +105,12 @@ class TuningReport:
 
     def times(self, kind: str) -> list[int | None]:
         """Picoseconds for each size with the files of a kind."""
-        found: list[int | None] = [None] * len(self.sizes)
-        for one in self.ranges:
-            for at, time in enumerate(one.times):
-                if one.candidate.options.kind == kind and time is not None:
-                    found[at] = time
-        return found
+        least: list[int | None] = [None] * len(self.sizes)
+        for served in self.ranges:
+            for position, time in enumerate(served.times):
+                if served.candidate.options.kind == kind and time is not None:
+                    least[position] = time
+        return least
 
     def nccl(self) -> list[int | None]:
         """Picoseconds for each size with the best of NCCL's shapes."""
@@ -130,7 +130,7 @@ class TuningReport:
             "tolerance": float(self.tolerance),
             "protocols": {cost.name: cost.as_json() for cost in self.costs},
             "protocols_source": SOURCE,
-            "ranges": records_of(_RANGES, [(self, one) for one in self.ranges]),
+            "ranges": records_of(_RANGES, [(self, served) for served in self.ranges]),
             "times_ps": [
                 {"bytes": size, **{name: times[at] for name, times in columns.items()}}
                 for at, size in enumerate(self.sizes)
@@ -147,7 +147,7 @@ class TuningReport:
 
     def table(self) -> Table:
         """The ranges; time and comparison with NCCL are for the largest size of each."""
-        return table_of(_RANGES, [(self, one) for one in self.ranges])
+        return table_of(_RANGES, [(self, served) for served in self.ranges])
 
     def picture(self) -> Picture:
         """Bus bandwidth against size: tuned, NCCL's shapes, and the bound."""
@@ -228,17 +228,17 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
         for kind in report.kinds():
             suffix = SUFFIXES[kind]
             temporary = draft.new_folder(folder / kind, rf".*{suffix}|register_plans\.py")
-            own = [one for one in report.ranges if one.candidate.options.kind == kind]
-            for number, one in enumerate(own):
+            own = [served for served in report.ranges if served.candidate.options.kind == kind]
+            for number, served in enumerate(own):
                 progress(None, f"writing {kind} file {number + 1} of {len(own)}")
-                basis = repr((tuned.program.digest(), tuned.definitions, one))
+                basis = repr((tuned.program.digest(), tuned.definitions, served))
                 name = f"{report.schedule}.{number}.{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
                 file = f"{report.schedule}.{number}{suffix}"
-                plan = one.candidate.plan
+                plan = served.candidate.plan
                 if plan not in planned:  # ranges share plans, and differ in protocol, instances and channels
                     planned[plan] = planned_module(tuned, plan)
-                network, times = _write_range(report, planned[plan], replace(one, name=name), kind, temporary / file)
-                own[number] = replace(one, file=f"{kind}/{file}", name=name, times=times)
+                network, times = _write_range(report, planned[plan], replace(served, name=name), kind, temporary / file)
+                own[number] = replace(served, file=f"{kind}/{file}", name=name, times=times)
                 networks.append(network)
             ranges += own
             if kind == "mscclpp":
@@ -260,7 +260,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
         draft.publish()
     scripts = [f"mscclpp/{SCRIPT}"] if "mscclpp" in report.kinds() else []
     rest = ["tuning.json", "tuning.svg"] if in_order else [ranks.name, "tuning.json", "tuning.svg"]
-    files = [one.file for one in report.ranges] + scripts + rest
+    files = [served.file for served in report.ranges] + scripts + rest
     return replace(report, files=tuple(str(folder / name) for name in files))
 
 
@@ -346,7 +346,7 @@ def select(algorithms, request):
 def plan_script(report: TuningReport, ranges: Sequence[TunedRange], per_node: int) -> str:
     """The text of the script for some ranges, whose files are written. per_node: ranks of a node."""
     least = report.sizes[0]  # a file may say less
-    rows = [(max(one.low, least), one.high, PurePath(one.file).name, one.name) for one in ranges]
+    rows = [(max(served.low, least), served.high, PurePath(served.file).name, served.name) for served in ranges]
     plans = "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]"
     collective = json.dumps(_SELECTOR_NAMES.get(report.collective, report.collective.replace("_", "")))
     return _TEMPLATE.format(collective=collective, ranks=report.npus, per_node=per_node, plans=plans)

@@ -35,13 +35,13 @@ def named_chunks(name: str, ranks: int, chunks: int, root: int = 0) -> dict[str,
     if not 0 <= root < ranks:
         raise UsageError(Diagnostic("U0112", f"rank {root} is not one of the {ranks} ranks"))
     blocks = wanted.blocks(ranks)
-    found: dict[str, tuple[list[int], list[int], bool]] = {}
+    by_name: dict[str, tuple[list[int], list[int], bool]] = {}
     for block in range(blocks):
         index = [] if blocks == 1 and ranks > 1 else [block] if blocks == ranks else [*divmod(block, ranks)]
         ends = wanted.ranks(wanted.start, block, ranks, root), wanted.ranks(wanted.end, block, ranks, root)
         for chunk in range(chunks):
-            found[f"0:x[{', '.join(map(str, [*index, chunk]))}]"] = (*ends, wanted.reduces)
-    return found
+            by_name[f"0:x[{', '.join(map(str, [*index, chunk]))}]"] = (*ends, wanted.reduces)
+    return by_name
 
 
 def check_demand(module: Module, name: str, root: int) -> None:
@@ -63,8 +63,8 @@ def check_demand(module: Module, name: str, root: int) -> None:
         op = Op(int(table.op[0])) if shape.reduces else Op.COPY
         size = int(table.size[0]) * shape.parts(len(npus)) * chunks
         standard = Standard(kind, size, chunks, root if shape.has_root else -1, op)
-        found = contradiction(Run(kind, npus, table, standard))
-        difference = "" if found is None else found.message
+        conflict = contradiction(Run(kind, npus, table, standard))
+        difference = "" if conflict is None else conflict.message
     if difference:
         note = Note("the NPUs count in their order, and chunks in order of their blocks")
         raise CheckFailed(Diagnostic("C0203", f"the demand is not {kind}: {difference}", None, (note,)))

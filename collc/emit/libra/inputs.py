@@ -31,15 +31,15 @@ ATTRIBUTES: Final = {"forward": "forward", "input_gradient": "input_grad", "weig
 def libra_files(model: LibraModel) -> dict[str, str]:
     """The texts of all files by their names in the folder; without LIBRA's own inputs if it cannot read them."""
     name = model.name
-    found = {
+    files = {
         f"{name}.libra.json": json_text(model),
         f"{name}.lp": lp_text(model),
         f"{name}_deadline.mps": mps_text(model),
         f"{name}.smt2": smt_text(model),
     }
     if obstacle(model) is None:
-        found |= {f"{name}/{file}": text for file, text in input_files(model).items()}
-    return found
+        files |= {f"{name}/{file}": text for file, text in input_files(model).items()}
+    return files
 
 
 def obstacle(model: LibraModel) -> str | None:
@@ -53,13 +53,13 @@ def obstacle(model: LibraModel) -> str | None:
             return "its switches do not reduce"
     if keyword.iskeyword(model.name):
         return f"'{model.name}' is a keyword of Python"
-    for one in model.trained:
-        kinds = {item.kind for layer in one.workload.layers for item in layer.traffic} - COLLECTIVES.keys()
+    for training in model.trained:
+        kinds = {item.kind for layer in training.workload.layers for item in layer.traffic} - COLLECTIVES.keys()
         if kinds:
-            return f"it has no {min(kinds)}, as in '{one.workload.name}'"
-        mixed = [phase for phase in PHASES if len(_groups_of(one.workload, phase)) > 1]
+            return f"it has no {min(kinds)}, as in '{training.workload.name}'"
+        mixed = [phase for phase in PHASES if len(_groups_of(training.workload, phase)) > 1]
         if mixed:
-            return f"a phase has collectives of one group only, unlike {mixed[0]} in '{one.workload.name}'"
+            return f"a phase has collectives of one group only, unlike {mixed[0]} in '{training.workload.name}'"
     return None
 
 
@@ -70,17 +70,17 @@ def input_files(model: LibraModel) -> dict[str, str]:
         parts = model.prices[tier]
         prices = (("Link", parts.link), ("Switch", parts.switch), ("Nic", parts.nic))
         lines += [f"{TIERS[tier]}:", *(f"  {name}: {_float(price)}" for name, price in prices if price)]
-    found = {
+    files = {
         "network.yml": network_text(model),
         "cost_model.yml": "\n".join([*lines, ""]),
         "constraints.py": constraints_text(model),
     }
-    for one in model.trained:
-        suffix = f"_{one.workload.name}" if len(model.trained) > 1 else ""
-        found[f"communicator{suffix}.yml"] = communicator_text(model, one.workload)
-        found[f"workload{suffix}.txt"] = workload_text(one.workload)
-        found[f"training_loop{suffix}.py"] = loop_text(model, one)
-    return found
+    for training in model.trained:
+        suffix = f"_{training.workload.name}" if len(model.trained) > 1 else ""
+        files[f"communicator{suffix}.yml"] = communicator_text(model, training.workload)
+        files[f"workload{suffix}.txt"] = workload_text(training.workload)
+        files[f"training_loop{suffix}.py"] = loop_text(model, training)
+    return files
 
 
 def network_text(model: LibraModel) -> str:
@@ -94,8 +94,8 @@ def network_text(model: LibraModel) -> str:
 
 
 def _groups_of(workload: Workload, phase: str) -> list[str]:
-    found = {item.group for layer in workload.layers for item in layer.traffic if item.phase == phase}
-    return sorted(found)
+    groups = {item.group for layer in workload.layers for item in layer.traffic if item.phase == phase}
+    return sorted(groups)
 
 
 def communicator_text(model: LibraModel, workload: Workload) -> str:
@@ -107,7 +107,7 @@ def communicator_text(model: LibraModel, workload: Workload) -> str:
         default = "data" if phase == "weight_gradient" else "tensor"
         group = (_groups_of(workload, phase) or [default])[0]
         own = parts[GROUPS.index(group)]
-        lines.append(f"{PHASE_NAMES[phase]}: [ {', '.join(str(part if part > 1 else -1) for part in own)} ]")
+        lines.append(f"{PHASE_NAMES[phase]}: [ {', '.join(str(size if size > 1 else -1) for size in own)} ]")
     return "\n".join([*lines, ""])
 
 
@@ -187,13 +187,13 @@ def _total(node: LoopNode) -> str:
         return _total(node.parts[0])
     if not has_sum(node):
         return f"gp.quicksum({_layer(node)} for n, layer in layers)"
-    return _combine(node, [_total(part) for part in node.parts])
+    return _combine(node, [_total(child) for child in node.parts])
 
 
 def _layer(node: LoopNode) -> str:
     """A loop of one layer."""
     if node.operation != "time":
-        return _combine(node, [_layer(part) for part in node.parts])
+        return _combine(node, [_layer(child) for child in node.parts])
     phase, _, what = node.name.rpartition("_")
     compute = what == "compute"
     return f"layer.{ATTRIBUTES[phase]}.compute_time" if compute else f"model.coll_time[n, {PHASES.index(phase)}]"

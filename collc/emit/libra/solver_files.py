@@ -170,20 +170,20 @@ def cost_ranges(problem: DesignProblem, limit: float) -> tuple[CostRange, ...]:
         return ()
     low = _cost_in_digits(cheapest.bound * (1 - MARGIN))
     high = _cost_in_digits(max(limit / (fastest.bound * (1 - 2 * MARGIN)), low))
-    found = [CostRange(0.0, low, _tangent_points(cheapest))]
+    refuted = [CostRange(0.0, low, _tangent_points(cheapest))]
     waiting = [(low, high)] if low < high else []
     while waiting:
         low, high = waiting.pop()
         weight = limit / low / high
         least = solve(replace(search.base, cost_weight=weight))
         if least is not None and least.bound > weight * (low + high) * (1 + MARGIN):
-            found.append(CostRange(low, high, _tangent_points(least)))
+            refuted.append(CostRange(low, high, _tangent_points(least)))
             continue
         middle = _cost_in_digits((low * high) ** 0.5)
-        if not low < middle < high or len(found) + len(waiting) > MOST_RANGES:
+        if not low < middle < high or len(refuted) + len(waiting) > MOST_RANGES:
             return ()
         waiting += [(middle, high), (low, middle)]
-    return (*found, CostRange(found[-1].high, float("inf"), _tangent_points(fastest)))
+    return (*refuted, CostRange(refuted[-1].high, float("inf"), _tangent_points(fastest)))
 
 
 def _cost_in_digits(cost: float) -> float:
@@ -277,7 +277,7 @@ def _consequences(model: LibraModel, limit: Fraction) -> list[str]:
     objective, rows = Objective(model.objective), rows_of(model.rows)
     problem = DesignProblem(model.dimensions, model.time, unit_cost, rows, deadline, objective)
     ranges = cost_ranges(problem, float(limit) * 10**6)
-    return [f"(or {' '.join(_in_range(model, one, limit) for one in ranges)})"] if ranges else []
+    return [f"(or {' '.join(_in_range(model, costs, limit) for costs in ranges)})"] if ranges else []
 
 
 def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
@@ -298,12 +298,12 @@ def _in_range(model: LibraModel, one: CostRange, limit: Fraction) -> str:
 
 def _tangents(model: LibraModel, bandwidth: Sequence[float]) -> list[str]:
     """Of each 1 / B the tangent at a bandwidth, if this is not 0; x is above it."""
-    found: list[str] = []
+    tangents: list[str] = []
     for k, (used, rate) in enumerate(zip(model.time.has_traffic, bandwidth, strict=True)):
         if used and rate:
-            at = Fraction(f"{rate:.9g}")
-            found.append(f"(>= (+ x{k} (* {_number(1 / at**2)} B{k})) {_number(2 / at)})")
-    return found
+            point = Fraction(f"{rate:.9g}")
+            tangents.append(f"(>= (+ x{k} (* {_number(1 / point**2)} B{k})) {_number(2 / point)})")
+    return tangents
 
 
 def _time(time: TimeExpression, maxima: Mapping[Maximum, int], unit: int = 1) -> str:
@@ -391,11 +391,11 @@ def time_tree(time: TimeExpression, factor: Fraction = Fraction(1)) -> dict[str,
 def json_text(model: LibraModel) -> str:
     """NAME.libra.json: everything that the other files say."""
     weighted: list[dict[str, object]] = [
-        {"workload": one.workload.name, "weight": number(one.weight), "of": time_tree(one.time)}
-        for one in model.trained
+        {"workload": training.workload.name, "weight": number(training.weight), "of": time_tree(training.time)}
+        for training in model.trained
     ]
     time = {"sum": weighted} if len(weighted) > 1 else time_tree(model.time)
-    found = {
+    content = {
         "format": "collc libra 1",
         "name": model.name,
         "units": {"bandwidth": "GB/s of one NPU", "time": "ns", "cost": "USD", "bytes / bandwidth": "ns"},
@@ -416,7 +416,7 @@ def json_text(model: LibraModel) -> str:
             "cost": number(model.best_cost),
         },
     }
-    return json.dumps(found, indent=2) + "\n"
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _numbers(values: Sequence[Fraction | float]) -> list[int | str | float]:

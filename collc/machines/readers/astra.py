@@ -21,11 +21,11 @@ def read_astra(source: SourceFile, _options: ImportOptions) -> str:
     X0603 for too many NPUs.
     """
     dimensions = read_astra_file(source)
-    check_devices(prod(one.npus for one in dimensions))
+    check_devices(prod(dimension.npus for dimension in dimensions))
     return " * ".join(
-        f"{_SHAPES[one.shape]}({one.npus}, bandwidth: {decimal(one.bandwidth, 12)}GiB/s,"
-        f" latency: {decimal(one.latency, 12)}ns)"
-        for one in dimensions
+        f"{_SHAPES[dimension.shape]}({dimension.npus}, bandwidth: {decimal(dimension.bandwidth, 12)}GiB/s,"
+        f" latency: {decimal(dimension.latency, 12)}ns)"
+        for dimension in dimensions
     )
 
 

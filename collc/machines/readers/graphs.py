@@ -58,17 +58,17 @@ class _Attributes:
         if capacity is None:
             hint = "name it with its unit: --capacity bandwidth=GB/s"
             raise option_error("a graph does not say which attribute of an edge is its bandwidth", hint)
-        found: list[Edge] = []
+        edges: list[Edge] = []
         for a, b, values in graph.edges(data=True):
             edge = f"the edge from {a} to {b}"
             rate = self.number(values, capacity[0], edge) * capacity[1]
             if not rate:
                 raise flaw(f"{edge} has a bandwidth of 0", line_span(self.source, 1), "leave the edge out")
             time = None if latency is None else self.number(values, latency[0], edge) * latency[1]
-            found.append((str(a), str(b), rate, time, 1))
+            edges.append((str(a), str(b), rate, time, 1))
             if not graph.is_directed() and a != b:
-                found.append((str(b), str(a), rate, time, 1))
-        return found
+                edges.append((str(b), str(a), rate, time, 1))
+        return edges
 
 
 def read_networkx(source: SourceFile, options: ImportOptions) -> Machine:
@@ -114,7 +114,7 @@ def _node_link(source: SourceFile) -> Any:  # noqa: ANN401
         message = f"{source.name} has a node with the id {json.dumps(large, default=str)[:40]}"
         raise flaw(message, line_span(source, 1), "numbers of nodes have at most 18 digits")
     ends = {edge[end] for edge in edges for end in ("source", "target") if isinstance(edge[end], int)}
-    if edges and not any(isinstance(one, int) for one in ids) and max(ends, default=-1) < len(ids):
+    if edges and not any(isinstance(node_id, int) for node_id in ids) and max(ends, default=-1) < len(ids):
         # NetworkX 1 wrote the places of nodes.
         edges = [
             {**edge, "source": _end_name(ids, edge["source"]), "target": _end_name(ids, edge["target"])}
@@ -158,8 +158,8 @@ def _graphml(source: SourceFile) -> Any:  # noqa: ANN401
         raise flaw(f"{source.name} is not GraphML: {error}", line_span(source, 1)) from error
     except (KeyError, TypeError, ValueError) as error:
         quoted = re.search(r"'([^']+)'$", str(error))
-        at = re.search(rf">\s*{re.escape(quoted[1])}\s*<", source.text) if quoted is not None else None
-        span = line_span(source, source.text.count("\n", 0, at.start()) + 1 if at is not None else 1)
+        place = re.search(rf">\s*{re.escape(quoted[1])}\s*<", source.text) if quoted is not None else None
+        span = line_span(source, source.text.count("\n", 0, place.start()) + 1 if place is not None else 1)
         what = f"'{quoted[1][:40]}'" if quoted is not None else "a value"
         raise flaw(f"{what} is not of the type that its <key> has", span) from error
     for default, records in (("node_default", graph.nodes(data=True)), ("edge_default", graph.edges(data=True))):

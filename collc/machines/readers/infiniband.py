@@ -84,12 +84,12 @@ class _Cables:
         attachments: list[Attachment] = []
         self._check_ends()
         by_driver: dict[str, None] = {}
-        for (one, other), (rate, _) in self.cables.items():
-            switches = [end for end in (one, other) if self.records[end[0]].is_switch]
+        for (near_end, other), (rate, _) in self.cables.items():
+            switches = [end for end in (near_end, other) if self.records[end[0]].is_switch]
             if len(switches) == 2:
-                cables.append((named[one[0]], named[other[0]], rate))
+                cables.append((named[near_end[0]], named[other[0]], rate))
             elif len(switches) == 1:
-                guid, number = other if switches[0] == one else one
+                guid, number = other if switches[0] == near_end else near_end
                 text = self.records[guid].description
                 if "Aggregation Node" in text or self.records[guid].is_router:
                     lost.append("aggregation nodes (SHARP) and routers")
@@ -206,7 +206,7 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
             rate = int(active[1]) * lanes[0] / 8 * GIGA
             links.append((own, int(link[3]), link[8], int(link[7]), rate, line))
     for name, port, other, other_port, rate, line in links:
-        ends = [(devices.get(one, f"H-{one}"), at) for one, at in ((name, port), (other, other_port))]
+        ends = [(devices.get(near_end, f"H-{near_end}"), at) for near_end, at in ((name, port), (other, other_port))]
         for guid, _ in ends:
             cables.records.setdefault(guid, _Record(guid.startswith("S-"), False, guid[2:]))
         cables.add(ends[0], ends[1], rate, line)

@@ -162,7 +162,7 @@ def _add_gpus(reader: _Reader, pci: Element, gpus: list[Element], host: str, pat
             f"{bus} has {count} partitions or ranks, each with its share of the links: {', '.join(labels)}"
         )
         path = tuple((name, rate / count if at == 0 else rate) for at, (name, rate) in enumerate(path))
-    found: list[tuple[int, HostGpu]] = []
+    read: list[tuple[int, HostGpu]] = []
     for number, label in enumerate(labels):
         gpu = gpus[number] if gpus else None
         named = gpu if gpu is None or gpu.children else gpus[0]
@@ -172,8 +172,8 @@ def _add_gpus(reader: _Reader, pci: Element, gpus: list[Element], host: str, pat
             switch_links = reader.options.switch_links
         others = tuple(other for other in labels if other != label)
         part = HostGpu(label, path, rate, switch_links, tuple(peers), tuple(host_links), others)
-        found.append((_order(reader, pci, gpu, host, label), part))
-    reader.gpus[host][bus] = found
+        read.append((_order(reader, pci, gpu, host, label), part))
+    reader.gpus[host][bus] = read
 
 
 def _links(
@@ -251,8 +251,8 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
 
 
 def _host(reader: _Reader, host: str) -> Host:
-    parts = {bus: [part for _, part in found] for bus, found in reader.gpus[host].items()}
-    ordered = sorted((pair for found in reader.gpus[host].values() for pair in found), key=lambda pair: pair[0])
+    parts = {bus: [part for _, part in numbered] for bus, numbered in reader.gpus[host].items()}
+    ordered = sorted((pair for numbered in reader.gpus[host].values() for pair in numbered), key=lambda pair: pair[0])
     gpus = [
         replace(gpu, peers=tuple(peer for link in gpu.peers for peer in _peers_of(link, parts))) for _, gpu in ordered
     ]

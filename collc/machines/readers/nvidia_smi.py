@@ -65,22 +65,22 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
         links[row][column] = int(code[2:]) if code.startswith("NV") else 0
     width = next(rate for least, rate in _PCIE if sm >= least) * GIGA
     paths = _paths(matrix, Fraction(width))
-    found: list[HostGpu] = []
+    read: list[HostGpu] = []
     for row in gpus:
         direct = sum(links[row].values()) <= links_of(sm)
         peers = tuple(Peer(other, count) for other, count in links[row].items() if count) if direct else ()
         switch = 0 if direct else max(links[row].values())
         if options.switch_links is not None and not peers:
             switch = options.switch_links
-        found.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
-    if options.nvlink == "dgx1" and not any(gpu.peers or gpu.switch_links for gpu in found):
-        found = with_mesh(found)
+        read.append(HostGpu(row, paths[row], nvlink_rate(sm), switch, peers))
+    if options.nvlink == "dgx1" and not any(gpu.peers or gpu.switch_links for gpu in read):
+        read = with_mesh(read)
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
     between = tuple((a, b, Fraction(width)) for a, b in combinations(cpus, 2))
     said = f"assumed: 16 lanes of PCIe of {model} as NCCL counts"
     return Hosts(
-        [Host(tuple(found), tuple(nics), between, assumed_pcie=said)], [f"the GPUs are {model} (--gpu {model})"]
+        [Host(tuple(read), tuple(nics), between, assumed_pcie=said)], [f"the GPUs are {model} (--gpu {model})"]
     )
 
 
@@ -95,11 +95,11 @@ def read_models(source: SourceFile, _options: ImportOptions) -> str:
     known: dict[str, re.Match[str]] = {}
     for match in _PRODUCT.finditer(source.text):
         name = (match[1] or match[2]).strip()
-        found = next((key for key in MODELS if re.search(rf"\bG?{key}\b", name, re.IGNORECASE)), None)
-        if found is None:
+        known_model = next((key for key in MODELS if re.search(rf"\bG?{key}\b", name, re.IGNORECASE)), None)
+        if known_model is None:
             message = f"{source.name} names {name[:60]}, whose NVLinks are not known"
             raise option_error(message, f"give the model that it is like: --gpu {'|'.join(MODELS)}")
-        known.setdefault(found, match)
+        known.setdefault(known_model, match)
     if len(known) > 1:
         match = list(known.values())[1]
         message = f"GPUs of several models: {', '.join(known)}"
@@ -134,9 +134,9 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
             if not _PERMISSIONS.isdisjoint(row):
                 message = "this is 'nvidia-smi topo -p2p', which says what is permitted and not how GPUs are linked"
                 raise flaw(message, line_span(source, line), "give the output of 'nvidia-smi topo -m'")
-            for at, code in enumerate(row):
+            for column, code in enumerate(row):
                 if code not in _CODES and not re.fullmatch(r"NV\d+", code):
-                    message = f"'{code[:20]}' in column {columns[at]} is not a code of nvidia-smi"
+                    message = f"'{code[:20]}' in column {columns[column]} is not a code of nvidia-smi"
                     raise flaw(message, line_span(source, line), "the codes are X, NV#, PIX, PXB, PHB, NODE and SYS")
             if len(row) < len(columns):
                 message = f"row {words[0]} has {len(row)} codes, the header {len(columns)} columns"
@@ -148,7 +148,7 @@ def _nvidia_matrix(source: SourceFile) -> _Matrix:
     if not columns or lost:
         message = f"the row of {lost[0]} is missing" if lost else "no header with GPU0, GPU1, ..."
         raise flaw(f"{source.name} is not the output of 'nvidia-smi topo -m': {message}", line_span(source, 1))
-    place = {name: at for at, name in reversed(list(enumerate(columns)))}
+    place = {name: column for column, name in reversed(list(enumerate(columns)))}
     return _Matrix(source, tuple(columns), place, cells, lines, names)
 
 

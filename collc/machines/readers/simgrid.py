@@ -259,13 +259,13 @@ def _fat_tree(hosts: Sequence[str], parameters: list[list[int]], name: str, span
             position = position * size + digit
         return f"{name} level {level} switch {position}" if level else hosts[position]
 
-    found: list[tuple[str, str, int, int]] = []
+    edges: list[tuple[str, str, int, int]] = []
     for level, lanes in enumerate(cables):
         for reverse in product(*(range(size) for size in reversed(sizes[level]))):
             digits = reverse[::-1]
             above = ((*digits[:level], parent, *digits[level + 1 :]) for parent in range(parents[level]))
-            found += [(device(level, digits), device(level + 1, parent), 1, lanes) for parent in above]
-    return found, count
+            edges += [(device(level, digits), device(level + 1, parent), 1, lanes) for parent in above]
+    return edges, count
 
 
 def _dragonfly(hosts: Sequence[str], parameters: list[list[int]], name: str, span: Span) -> _Cables:
@@ -285,15 +285,15 @@ def _dragonfly(hosts: Sequence[str], parameters: list[list[int]], name: str, spa
         raise flaw(f"{groups} groups need as many blades in each, and there are {chassis * blades}", span)
     routers = [f"{name} router {number}" for number in range(groups * chassis * blades)]
     group = chassis * blades
-    found = [(host, routers[at // nodes], 1, 1) for at, host in enumerate(hosts)]
+    cables = [(host, routers[at // nodes], 1, 1) for at, host in enumerate(hosts)]
     for first in range(0, len(routers), blades):
-        found += [(a, b, green, 1) for a, b in combinations(routers[first : first + blades], 2)]
+        cables += [(a, b, green, 1) for a, b in combinations(routers[first : first + blades], 2)]
     for first in range(0, len(routers), group):
         for blade in range(blades):
-            found += [(a, b, black, 1) for a, b in combinations(routers[first + blade : first + group : blades], 2)]
+            cables += [(a, b, black, 1) for a, b in combinations(routers[first + blade : first + group : blades], 2)]
     for a, b in combinations(range(groups), 2):
-        found.append((routers[a * group + b], routers[b * group + a], blue, 1))
-    return found, count
+        cables.append((routers[a * group + b], routers[b * group + a], blue, 1))
+    return cables, count
 
 
 _SHAPES: Final = {"TORUS": _torus, "FAT_TREE": _fat_tree, "DRAGONFLY": _dragonfly}
@@ -302,10 +302,10 @@ _SHAPES: Final = {"TORUS": _torus, "FAT_TREE": _fat_tree, "DRAGONFLY": _dragonfl
 def _radical(platform: _Platform, element: Element) -> list[int]:
     """The numbers of ranges as in 0-3,7."""
     numbers: list[int] = []
-    for part in element.get("radical", "").split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+    for interval in element.get("radical", "").split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", interval)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise flaw(f"'radical' has '{part[:40]}', not a range as 0-15", element_span(platform.source, element))
+            raise flaw(f"'radical' has '{interval[:40]}', not a range as 0-15", element_span(platform.source, element))
         check_devices(int(match[2] or match[1]) - int(match[1]))
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
         check_devices(len(numbers))
@@ -330,29 +330,29 @@ def _join_routes(platform: _Platform, switches: list[str]) -> None:
     spans: dict[str, Span] = {}
     for source, target, hops, both, span in platform.routes:
         spans |= {source: span, target: span}
-        at = (source, -1)
+        joint = (source, -1)
         for hop in hops:
-            forward = junctions.root(at) != junctions.root((hop, 1))
-            junctions.join(at, (hop, 0 if forward else 1))
-            at = (hop, 1 if forward else 0)
+            forward = junctions.root(joint) != junctions.root((hop, 1))
+            junctions.join(joint, (hop, 0 if forward else 1))
+            joint = (hop, 1 if forward else 0)
             directions[hop, forward] = None
             if both:
                 directions[hop, not forward] = None
-        junctions.join((target, -1), at)
+        junctions.join((target, -1), joint)
     names: dict[tuple[str, int], str] = {}
     known = {*platform.hosts, *platform.routers}
 
     def device(end: tuple[str, int]) -> str:
-        found = junctions.root(end)
-        if found[1] == -1:
-            if found[0] not in known:
-                hint = did_you_mean(found[0], known, "declare it with <host> or <router>, or leave the route out")
-                raise flaw(f"a route leads to {found[0]}, which is not a host or router", spans[found[0]], hint)
-            return found[0]
-        if found not in names:
-            names[found] = f"junction {len(names)}"
-            switches.append(names[found])
-        return names[found]
+        junction = junctions.root(end)
+        if junction[1] == -1:
+            if junction[0] not in known:
+                hint = did_you_mean(junction[0], known, "declare it with <host> or <router>, or leave the route out")
+                raise flaw(f"a route leads to {junction[0]}, which is not a host or router", spans[junction[0]], hint)
+            return junction[0]
+        if junction not in names:
+            names[junction] = f"junction {len(names)}"
+            switches.append(names[junction])
+        return names[junction]
 
     for hop, forward in directions:
         ends = device((hop, 0)), device((hop, 1))

@@ -93,7 +93,7 @@ def _tree(source: SourceFile, switches: list[_Switch]) -> Fabric:
         hint = "add the Nodes= of the switches that join hosts"
         raise flaw(f"{source.name} names no host", switches[0].span, hint)
     dropped = ["LinkSpeed, whose unit is not defined"] if "linkspeed" in source.text.lower() else []
-    several = next((one.nodes[0] for one in switches if one.nodes and len(parents[one.nodes[0]]) > 1), "")
+    several = next((entry.nodes[0] for entry in switches if entry.nodes and len(parents[entry.nodes[0]]) > 1), "")
     assumed = f"NIC k of a host that is below several switches is on the k-th of them, as {several}" if several else ""
     return Fabric(tuple(known), tuple(cables), tuple(attachments), tuple(dropped), assumed=assumed)
 
@@ -112,7 +112,7 @@ def _conf(source: SourceFile, part: str | None, lists: _HostLists) -> list[_Swit
             if not sign or not value:
                 raise flaw(f"'{key[:40]}' is not of the form key=value", span, "is the file cut off?")
             values[key.lower()] = value
-        what = next((one for one in groups if f"{one}name" in values), None)
+        what = next((group for group in groups if f"{group}name" in values), None)
         if "blocksizes" in values and len(values) == 1:
             dropped = [_PLANNING]
         elif what is not None:
@@ -149,9 +149,9 @@ class _HostLists:
     def hosts(self, text: str, span: Span) -> tuple[str, ...]:
         """The names of a list. Raises SourceError X0603 for more than MAX_HOSTS in the file, before they are made."""
         names: list[str] = []
-        for part in split_host_list(text):
+        for interval in split_host_list(text):
             try:
-                names += expanded_hosts(part, MAX_HOSTS - self.count - len(names))
+                names += expanded_hosts(interval, MAX_HOSTS - self.count - len(names))
             except ValueError as error:
                 raise flaw(str(error), span, "as in node[01-16,20]") from None
             except OverflowError:
@@ -232,23 +232,23 @@ def _of_regions(
     check_devices(prod(sizes))
     host_at: dict[int, str] = {}
     for item in yaml_items(node):
-        fields, at = yaml_fields(item), line_span(source, item.start_mark.line + 1)
+        fields, line = yaml_fields(item), line_span(source, item.start_mark.line + 1)
         anchor = (
-            _xyz(fields["anchor"], 0, f"the anchor of a region of torus {torus}", at)
+            _xyz(fields["anchor"], 0, f"the anchor of a region of torus {torus}", line)
             if "anchor" in fields
             else (0, 0, 0)
         )
-        dims = _xyz(fields.get("dims"), 1, f"the dims of a region of torus {torus}", at)
-        hosts = lists.hosts(_text(fields.get("nodes")), at)
+        dims = _xyz(fields.get("dims"), 1, f"the dims of a region of torus {torus}", line)
+        hosts = lists.hosts(_text(fields.get("nodes")), line)
         if any(first + size > whole for first, size, whole in zip(anchor, dims, sizes, strict=True)):
-            raise flaw(f"a region leads out of torus {torus}", at, f"it has {' x '.join(map(str, sizes))} places")
+            raise flaw(f"a region leads out of torus {torus}", line, f"it has {' x '.join(map(str, sizes))} places")
         if prod(dims) != len(hosts):
-            raise flaw(f"a region has {' x '.join(map(str, dims))} places and {len(hosts)} hosts", at)
+            raise flaw(f"a region has {' x '.join(map(str, dims))} places and {len(hosts)} hosts", line)
         for number, host in enumerate(hosts):
             x, y, z = number % dims[0], number // dims[0] % dims[1], number // dims[0] // dims[1]
             place = anchor[0] + x + sizes[0] * (anchor[1] + y + sizes[1] * (anchor[2] + z))
             if place in host_at:
-                raise flaw(f"{host_at[place]} and {host} have the same place in torus {torus}", at)
+                raise flaw(f"{host_at[place]} and {host} have the same place in torus {torus}", line)
             host_at[place] = host
     places = tuple(sorted(host_at))
     hosts = tuple(host_at[place] for place in places)

@@ -24,6 +24,7 @@ from collc.msccl.limits import (
     exceeded_limits,
     longest_threadblock,
     residency_notes,
+    size_notes,
 )
 from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
@@ -135,7 +136,7 @@ def _lower(
             slowdown, program = min((slowdown, program), others.run_attempts(), key=lambda pair: pair[0])
     program = bounded_scratch(program, sizes_given=options.sizes[1] is not None)
     most = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
-    return replace(program, notes=(*program.notes, *residency_notes(most)))
+    return replace(program, notes=(*program.notes, *residency_notes(most), *size_notes(program)))
 
 
 @dataclass(slots=True)

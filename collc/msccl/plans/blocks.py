@@ -87,7 +87,7 @@ def most_peers(program: Program) -> int:
     peers: dict[int, set[int]] = defaultdict(set)
     for message in program.messages:
         peers[message.source].add(message.target)
-    return max((len(found) for found in peers.values()), default=1)
+    return max((len(partners) for partners in peers.values()), default=1)
 
 
 def in_place(program: Program) -> Program:
@@ -127,16 +127,16 @@ def _in_place(gpu: Gpu) -> Gpu:
 def _items(program: Program) -> list[list[int]]:
     """For each step of each GPU its message, or a number of its own for a copy."""
     copies = len(program.messages)
-    found: list[list[int]] = []
+    items: list[list[int]] = []
     for gpu in program.gpus:
-        found.append([])
+        items.append([])
         for step in gpu.steps:
             if step.op in LOCAL:
-                found[-1].append(copies)
+                items[-1].append(copies)
                 copies += 1
             else:
-                found[-1].append(max(step.receive, step.send))
-    return found
+                items[-1].append(max(step.receive, step.send))
+    return items
 
 
 def _parts(program: Program, items: list[list[int]]) -> DisjointSets[int]:
@@ -175,19 +175,19 @@ def _shares(loads: dict[int, _PartLoad], shares: int) -> dict[int, int]:
     """A share for each part, largest parts first: with fewest steps on its GPUs and fewest sends at the same times."""
     load = [dict[int, int]() for _ in range(shares)]
     busy = [set[tuple[int, int]]() for _ in range(shares)]
-    found: dict[int, int] = {}
-    for part in sorted(loads, key=lambda part: (-max(loads[part].steps.values()), part)):
-        mine = loads[part]
+    share_of: dict[int, int] = {}
+    for share in sorted(loads, key=lambda part: (-max(loads[part].steps.values()), part)):
+        mine = loads[share]
         costs = (
             (max(load[k].get(gpu, 0) + n for gpu, n in mine.steps.items()), len(mine.sends & busy[k]), k)
             for k in range(shares)
         )
         chosen = min(costs)[2]
-        found[part] = chosen
+        share_of[share] = chosen
         busy[chosen] |= mine.sends
         for gpu, n in mine.steps.items():
             load[chosen][gpu] = load[chosen].get(gpu, 0) + n
-    return found
+    return share_of
 
 
 def _peer(program: Program, step: Step) -> int:

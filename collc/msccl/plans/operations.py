@@ -101,15 +101,15 @@ def gpu_plans(program: Program, routes: Routes) -> list[GpuPlan]:
 
 def _switch_channels(program: Program) -> list[SwitchChannel]:
     """All switch channels, in one order for all GPUs."""
-    found: set[SwitchChannel] = set()
+    channels: set[SwitchChannel] = set()
     for step in (step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps):
         access = program.switch_of(step)
         if access is None or step.src is None or step.dst is None:
             continue
-        found.add((step.dst.buffer, access.targets))
+        channels.add((step.dst.buffer, access.targets))
         if access.adds:
-            found.add((_summed_slot(program.placement.in_place, step.src).buffer, access.ranks))
-    return sorted(found)
+            channels.add((_summed_slot(program.placement.in_place, step.src).buffer, access.ranks))
+    return sorted(channels)
 
 
 def _summed_slot(in_place: bool, slot: Slot) -> Slot:
@@ -163,7 +163,7 @@ class BlockWriter:
     def signal_or_wait(self, name: str, over: list[Connection]) -> None:
         """Append signals or waits on channels, as often as they are in `over`; a `nop` separates two on one channel."""
         for kind in KINDS:
-            rest = [one for one in over if one.kind == kind]
+            rest = [channel for channel in over if channel.kind == kind]
             used: set[Connection] = set()
             while rest:
                 now = list(dict.fromkeys(rest))[:OPERATION_CHANNELS]
@@ -171,9 +171,9 @@ class BlockWriter:
                     self.add("nop")
                     used = set()
                 used |= set(now)
-                self.add(name, channel_type=kind, channel_ids=[self.channel(one) for one in now])
-                for one in now:
-                    rest.remove(one)
+                self.add(name, channel_type=kind, channel_ids=[self.channel(channel) for channel in now])
+                for channel in now:
+                    rest.remove(channel)
 
     def use_semaphores(self, name: str, ids: list[int]) -> None:
         """Append operations that acquire or release semaphores."""
@@ -245,18 +245,18 @@ def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
     heard = dict.fromkeys(routes.over[step.receive] for step in tb.steps if step.receive >= 0)
     block.quiet = {routes.over[step.send] for step in tb.steps if step.send >= 0}
     block.signal_or_wait("signal", list(heard))
-    for one in rounds_of(tb.steps):
-        _begin(block, number, one)
-        puts = _puts_beside_ports(block, one)
-        for at, step in enumerate(one):
-            if at not in puts:
+    for steps in rounds_of(tb.steps):
+        _begin(block, number, steps)
+        puts = _puts_beside_ports(block, steps)
+        for position, step in enumerate(steps):
+            if position not in puts:
                 _move(block, step)
         if puts:
             block.sync()
             _leave(block)
-        for at in puts:
-            _move(block, one[at])
-        _end(block, number, tb.steps, one)
+        for position in puts:
+            _move(block, steps[position])
+        _end(block, number, tb.steps, steps)
     _flush(block)
     return block
 
@@ -271,14 +271,14 @@ def _puts_beside_ports(block: BlockWriter, steps: list[Step]) -> list[int]:
     if not any(step.send >= 0 and step.send in routes.over and routes.over[step.send].kind == "port" for step in steps):
         return []
     puts = [
-        at
-        for at, step in enumerate(steps)
+        position
+        for position, step in enumerate(steps)
         if step.op in _PUTS and program.switch_of(step) is None and routes.over[step.send].kind == "memory"
     ]
-    for at in puts:
-        held, count = held_slot(steps[at]), steps[at].count
+    for position in puts:
+        held, count = held_slot(steps[position]), steps[position].count
         read = set(block.span([held], count)) if held is not None else set[Slot]()
-        after = [step for other, step in enumerate(steps) if other > at and other not in puts]
+        after = [step for other, step in enumerate(steps) if other > position and other not in puts]
         if any(not read.isdisjoint(block.span(list(step.writes()), 1)) for step in after):
             return []
     return puts
@@ -299,20 +299,20 @@ def _flush(block: BlockWriter) -> None:
 
 def rounds_of(steps: tuple[Step, ...]) -> Iterator[list[Step]]:
     """The steps in rounds (see above)."""
-    one: list[Step] = []
+    batch: list[Step] = []
     for step in steps:
-        waiting_only = all(before.op is Op.NOP for before in one)
-        if one and (
-            step.when[0] != one[0].when[0]
-            or one[-1].awaited
+        waiting_only = all(before.op is Op.NOP for before in batch)
+        if batch and (
+            step.when[0] != batch[0].when[0]
+            or batch[-1].awaited
             or (bool(step.waits) and not waiting_only)
             or (step.op is Op.NOP and not waiting_only)
         ):
-            yield one
-            one = []
-        one.append(step)
-    if one:
-        yield one
+            yield batch
+            batch = []
+        batch.append(step)
+    if batch:
+        yield batch
 
 
 def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
@@ -323,7 +323,7 @@ def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
     waits: list[Connection] = []
     for step in steps:
         if step.switch is not None:
-            begun = [one for one in block.quiet if one.peer_of(block.plan.gpu.rank) in step.switch.ranks]
+            begun = [begun_by for begun_by in block.quiet if begun_by.peer_of(block.plan.gpu.rank) in step.switch.ranks]
             block.quiet.difference_update(begun)
             waits += sorted(begun)
         for connection in [over[message] for message in (step.receive, step.send) if message >= 0]:
@@ -437,8 +437,8 @@ def copy(block: BlockWriter, source: Slot, target: Slot, count: int) -> None:
     here, there = block.local(source, count), block.local(target, count)
     last = block.last("copy")
     if last is not None and all(
-        one["type"] == other["type"] and one["index"] + one["size"] == other["index"]
-        for one, other in ((last["src_buff"][0], here), (last["dst_buff"][0], there))
+        before["type"] == other["type"] and before["index"] + before["size"] == other["index"]
+        for before, other in ((last["src_buff"][0], here), (last["dst_buff"][0], there))
     ):
         last["src_buff"][0]["size"] += count
         last["dst_buff"][0]["size"] += count
@@ -471,7 +471,7 @@ def _put(block: BlockWriter, step: Step, held: Slot) -> None:
 def _reduce(block: BlockWriter, step: Step, operand: Slot, *, fused: bool) -> None:
     """Append a sum, or another operand to the sum before if both have the same target. fused: and put it."""
     landed = block.plan.routes.landing[step.receive]
-    here, one, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()
+    here, added, more = block.local(operand, step.count), block.local(landed, step.count), dict[str, Any]()
     local = block.local(step.dst if step.dst is not None else landed, step.count)
     remote: list[Json] = []
     if fused:
@@ -480,10 +480,10 @@ def _reduce(block: BlockWriter, step: Step, operand: Slot, *, fused: bool) -> No
         more = {"channel_type": "memory", "channel_ids": [channel]}
     last = block.last("re")
     if last is not None and last["dst_buff"] == [here] == [local]:
-        last["src_buff"].append(one)
+        last["src_buff"].append(added)
         last["dst_buff"] += remote
         last.update(more, name="res" if remote else "re")
         block.read |= set(block.span([landed], step.count))
         return
     block.touch([operand, landed], [step.dst or landed], step.count)
-    block.add("res" if remote else "re", src_buff=[here, one], dst_buff=[local, *remote], **more)
+    block.add("res" if remote else "re", src_buff=[here, added], dst_buff=[local, *remote], **more)

@@ -100,8 +100,8 @@ def _passed_on(steps: list[Step]) -> set[Slot]:
             plain.update(step.writes())
     return {
         slot
-        for slot, found in writers.items()
-        if slot.buffer == "s" and slot not in plain and len(found) == 1 and found[0].op in RECEIVED_UNCHANGED
+        for slot, writing in writers.items()
+        if slot.buffer == "s" and slot not in plain and len(writing) == 1 and writing[0].op in RECEIVED_UNCHANGED
     }
 
 
@@ -142,14 +142,14 @@ def packet_threadblock(routes: PacketRoutes, plan: GpuPlan, number: int) -> Bloc
     tb = plan.gpu.threadblocks[number]
     heard = [routes.over[step.receive] for step in tb.steps if step.receive in routes.acknowledged]
     block.signal_or_wait("signal", list(dict.fromkeys(heard)))
-    for one in rounds_of(tb.steps):
-        acquired = [plan.semaphores[point.threadblock, number] for step in one for point in step.waits]
+    for steps in rounds_of(tb.steps):
+        acquired = [plan.semaphores[point.threadblock, number] for step in steps for point in step.waits]
         block.use_semaphores("sem_acquire", acquired)
         if acquired:
             block.sync()
-        for step in one:
+        for step in steps:
             _Packing(block, routes, step).write()
-        waiting = waiting_for(plan, number, tb.steps, one[-1]) if one[-1].awaited else []
+        waiting = waiting_for(plan, number, tb.steps, steps[-1]) if steps[-1].awaited else []
         if waiting:
             block.sync()
         block.use_semaphores("sem_release", waiting)

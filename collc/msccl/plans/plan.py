@@ -115,20 +115,20 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     node = nodes_of_ranks(module.network, options)
     start = _select_program(module, options, node)
     closest: LimitUse | None = None
-    found = False
+    is_planned = False
     for semaphores in (PLAN_SEMAPHORES, None):  # few first: each hand between threadblocks takes time
         last: LimitUse | None = None
         for form in _block_forms(start):
-            if found and not form.another:
+            if is_planned and not form.another:
                 return
             if form.fewer and last is not None and last.what == _LONGEST:
                 continue
             plan, last = _fit_plan(form, options, node, semaphores)
             if plan is not None:
-                found = True
+                is_planned = True
                 yield plan
             closest = _closer(closest, last)
-        if found:
+        if is_planned:
             return
     raise closest.error(_NAME) if closest else ValueError("no plan was tried")
 
@@ -275,14 +275,14 @@ def _semaphores(plan: Json) -> int:
 
 def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
-    channels = max((len(one["channel_ids"]) for tb in threadblocks for one in tb["channels"]), default=0)
-    refs = (one["remote_buffer_ids"] for tb in threadblocks for one in tb["remote_buffer_refs"])
+    channels = max((len(channel["channel_ids"]) for tb in threadblocks for channel in tb["channels"]), default=0)
+    refs = (channel["remote_buffer_ids"] for tb in threadblocks for channel in tb["remote_buffer_refs"])
     ports = [
-        sum(len(one["connected_to"]) for one in gpu["channels"] if one["channel_type"] == "port")
+        sum(len(channel["connected_to"]) for channel in gpu["channels"] if channel["channel_type"] == "port")
         for gpu in plan["gpus"]
     ]
     hint = "emit msccl, or use fewer chunks if a block has several"
-    found = [
+    uses = [
         LimitUse(_LONGEST, _longest(plan), PLAN_OPERATIONS, hint),
         LimitUse("semaphores on one GPU", _semaphores(plan), _semaphores(plan) if most is None else most, hint),
         LimitUse("channels of one threadblock", channels, PLAN_CHANNELS, hint),
@@ -292,12 +292,12 @@ def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
             "memory regions of one GPU with ports", max(map(_regions, plan["gpus"]), default=0), PLAN_REGIONS, hint
         ),
     ]
-    return [excess for excess in found if excess.needed > excess.limit]
+    return [excess for excess in uses if excess.needed > excess.limit]
 
 
 def _regions(gpu: Json) -> int:
     """The memory that the proxy of a GPU must know: its own buffers, and those of others that it puts to."""
-    return 3 + sum("port" in one["access_channel_types"] for one in gpu["remote_buffers"])
+    return 3 + sum("port" in buffer["access_channel_types"] for buffer in gpu["remote_buffers"])
 
 
 def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:

@@ -83,11 +83,11 @@ def _with_helpers(program: Program, gpu: Gpu) -> Gpu:
         steps = sorted((step for peer in part for step in by_peer[peer]), key=lambda one: _chunk_first(program, one))
         sends = [step for step in steps if step.send >= 0]
         signals = [
-            replace(one, when=(latest, LEAVES, k, 0), src=None, dst=None)  # of what the first threadblock stored
-            for k, one in enumerate(sends)
+            replace(send, when=(latest, LEAVES, k, 0), src=None, dst=None)  # of what the first threadblock stored
+            for k, send in enumerate(sends)
         ]
         received = (step for step in steps if step.receive >= 0)
-        receives = [replace(one, when=(arrived, ARRIVES, k, 0)) for k, one in enumerate(received)]
+        receives = [replace(send, when=(arrived, ARRIVES, k, 0)) for k, send in enumerate(received)]
         blocks.append([begun, *done, *signals, *receives])
     return replace(gpu, steps=(), threadblocks=tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks))
 
@@ -144,15 +144,15 @@ def _stores_total(program: Program, step: Step) -> bool:
 
 def _sums_with_sends(program: Program, gpu: Gpu) -> list[list[Step]]:
     """The partial sums of a GPU in the order of the schedule, each with the sends of nothing but this sum."""
-    found: list[list[Step]] = []
+    blocks: list[list[Step]] = []
     unchanged: dict[Slot | None, list[Step]] = {}
     for step in sorted((step for tb in gpu.threadblocks for step in tb.steps), key=lambda step: step.when):
         if step.op is Op.COPY and step.switch is not None and step.dst is not None:
-            found.append([step])
-            unchanged[step.dst] = found[-1]
+            blocks.append([step])
+            unchanged[step.dst] = blocks[-1]
         elif step.op is Op.SEND and not _stores_total(program, step):
             unchanged.get(step.src, []).append(step)
         else:
             for slot in step.writes():
                 unchanged.pop(slot, None)
-    return found
+    return blocks

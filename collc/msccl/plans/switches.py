@@ -45,9 +45,9 @@ class PartialSum:
 
 def switches_with_sums(network: Network) -> BoolArray:
     """bool[devices]: the switches that add and multicast, as NVSwitches with NVLS."""
-    found = np.zeros(network.device_count, np.bool_)
-    found[network.npu_count :] = network.reduces & network.multicast
-    return found
+    sums = np.zeros(network.device_count, np.bool_)
+    sums[network.npu_count :] = network.reduces & network.multicast
+    return sums
 
 
 def uses_switches(module: Module) -> bool:
@@ -133,7 +133,7 @@ class _SwitchRows:
             elif target in self._rank:
                 downs[joined.root(source)].append(hop)
         for switch in sorted(ups):
-            around = {rank for one, ranks in self._around.items() if joined.root(one) == switch for rank in ranks}
+            around = {rank for device, ranks in self._around.items() if joined.root(device) == switch for rank in ranks}
             self._divide_meetings(chunk, tuple(sorted(around)), ups[switch], downs[switch])
 
     def _divide_meetings(self, chunk: int, around: tuple[int, ...], ups: list[_Hop], downs: list[_Hop]) -> None:
@@ -179,7 +179,7 @@ class _SwitchRows:
         """A sum for one GPU, which all others must want too."""
         table, npus = self.module.demand.chunks, self.module.network.npus
         wanting = set(table.sets[int(table.post[chunk])].tolist())
-        if not {int(npus[one]) for one in group} <= wanting:
+        if not {int(npus[member]) for member in group} <= wanting:
             name = self.module.demand.chunk_name(chunk)
             message = f"a switch adds chunk {name} for {self.module.network.device_name(int(npus[rank]))} alone"
             note = Note("MSCCL++ has no operation that loads a sum without storing it to all GPUs of the switch")
@@ -193,18 +193,18 @@ def _with_neighbour(group: tuple[int, ...], rank: int) -> tuple[int, ...]:
     """A rank of a group and the one beside it: the fewest GPUs of a switch channel, so that a sum for one of them loads
     the links of few others.
     """
-    at = group.index(rank)
-    first = min(at - at % 2, len(group) - 2)
+    position = group.index(rank)
+    first = min(position - position % 2, len(group) - 2)
     return group[first : first + 2]
 
 
 def _gpus_of_switches(network: Network, able: BoolArray, rank_of: dict[int, int]) -> dict[int, tuple[int, ...]]:
     """The ranks that have links to each switch that adds and multicasts."""
-    found: dict[int, set[int]] = {switch: set() for switch in np.flatnonzero(able).tolist()}
+    gpus_of: dict[int, set[int]] = {switch: set() for switch in np.flatnonzero(able).tolist()}
     for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
-        if target in found and source in rank_of:
-            found[target].add(rank_of[source])
-    return {switch: tuple(sorted(ranks)) for switch, ranks in found.items()}
+        if target in gpus_of and source in rank_of:
+            gpus_of[target].add(rank_of[source])
+    return {switch: tuple(sorted(ranks)) for switch, ranks in gpus_of.items()}
 
 
 def _refuse(module: Module, chunk: int, what: str) -> NoReturn:
@@ -232,11 +232,11 @@ def switch_program(module: Module, options: MscclOptions, placement: Placement, 
     options = replace(options, profile=Profile.OLD if options.custom else options.profile)
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
     messages, sums = switch_messages(module)
-    messages = _inputs_at_once(messages, layout, {(one.rank, one.chunk) for one in sums})
+    messages = _inputs_at_once(messages, layout, {(summed.rank, summed.chunk) for summed in sums})
     _check_groups(messages, sums, node)
     cut = cut_messages(_with_equal_slots(messages, layout), module.demand)
     program = replace(blank_program(module, options, collective, cut), placement=placement)
-    numbers = {(one.rank, one.chunk): number for number, one in enumerate(sums)}
+    numbers = {(summed.rank, summed.chunk): number for number, summed in enumerate(sums)}
     partials = [
         {chunk: _PARTIAL + numbers[rank, chunk] if (rank, chunk) in numbers else slot for chunk, slot in slots.items()}
         for rank, slots in enumerate(layout.inputs)
@@ -274,7 +274,7 @@ def has_plan(module: Module, options: MscclOptions) -> bool:
 
 def _check_groups(messages: list[Message], sums: list[PartialSum], node: tuple[int, ...]) -> None:
     groups = {message.switch.ranks for message in messages if message.switch is not None}
-    for ranks in sorted(groups | {one.access.ranks for one in sums}):
+    for ranks in sorted(groups | {summed.access.ranks for summed in sums}):
         if len({node[rank] for rank in ranks}) > 1:
             message = "a switch that adds and multicasts joins GPUs of several nodes"
             raise SourceError(Diagnostic("M0117", message, hint="use a larger 'gpus_per_node', or leave it out"))
@@ -294,8 +294,8 @@ def _inputs_at_once(messages: list[Message], layout: BufferLayout, later: set[tu
         held = (message.source, message.chunk)
         return message.switch is not None and message.chunk in layout.inputs[message.source] and held not in later
 
-    found = [replace(message, start=0) if ready(message) else message for message in messages]
-    return sorted(found, key=lambda message: message.start)
+    at_once = [replace(message, start=0) if ready(message) else message for message in messages]
+    return sorted(at_once, key=lambda message: message.start)
 
 
 def _with_equal_slots(messages: list[Message], layout: BufferLayout) -> list[Message]:
@@ -320,14 +320,14 @@ def _with_sums(program: Program, gpu: Gpu, layout: BufferLayout, sums: list[Part
     steps = [
         Step(
             Op.COPY,
-            (one.when, ARRIVES, -1, number),
+            (summed.when, ARRIVES, -1, number),
             1,
-            Slot("i", layout.inputs[gpu.rank][one.chunk]),
+            Slot("i", layout.inputs[gpu.rank][summed.chunk]),
             Slot("s", number),
-            switch=one.access,
+            switch=summed.access,
         )
-        for number, one in enumerate(sums)
-        if one.rank == gpu.rank
+        for number, summed in enumerate(sums)
+        if summed.rank == gpu.rank
     ]
     covered: set[Slot] = set()
     for step in gpu.steps:
@@ -337,8 +337,8 @@ def _with_sums(program: Program, gpu: Gpu, layout: BufferLayout, sums: list[Part
             here = replace(here, dst=Slot("o", outputs[message.chunk]))
             covered.add(Slot("o", outputs[message.chunk]))
         steps.append(here)
-    steps = [part for step in steps for part in _without_covered_slots(step, covered)]
-    scratch = len(sums) + max(one.scratch_chunks for one in program.gpus) if sums else gpu.scratch_chunks
+    steps = [fitted for step in steps for fitted in _without_covered_slots(step, covered)]
+    scratch = len(sums) + max(summed.scratch_chunks for summed in program.gpus) if sums else gpu.scratch_chunks
     return replace(gpu, steps=tuple(sorted(steps, key=lambda step: step.when)), scratch_chunks=scratch)
 
 

@@ -111,11 +111,11 @@ class ExpressionChecker(ex.ExpressionVisitor[TypeScope, ty.Type]):
     _visit_without = _visit_with
 
     def _visit_name(self, node: ex.Name, env: TypeScope) -> ty.Type:
-        found = env.find(node.name)
-        if found is None:
-            found = self.global_type(node.name, node.span)
-        if found is not None:
-            return found
+        declared = env.find(node.name)
+        if declared is None:
+            declared = self.global_type(node.name, node.span)
+        if declared is not None:
+            return declared
         topology = self.file.find("topology", node.name, node.span)
         if topology is not None:
             if isinstance(topology.node, TopologyTemplate) and topology.node.parameters is not None:

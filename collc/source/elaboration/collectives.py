@@ -248,20 +248,20 @@ class _CollectiveBuilder:
 
     def chunk_indices(self, table: Int64Array) -> dict[str, ChunkIndex]:
         """For each family, its chunks by their indices. Raises SourceError if two chunks have the same indices."""
-        found: dict[str, ChunkIndex] = {}
+        index_of: dict[str, ChunkIndex] = {}
         for name, family in self.families.items():
             rank = len(self.declared[family].chunk.indices)
             rows = np.flatnonzero(table[:, 0] == family)
             try:
-                found[name] = ChunkIndex.of(table[rows, 2 : 2 + rank], rows)
+                index_of[name] = ChunkIndex.of(table[rows, 2 : 2 + rank], rows)
             except OverflowError:
                 place = self.declared[family].chunk.span
                 raise fail("E0219", f"the indices of chunk '{name}' are too far apart", place) from None
-            duplicate = found[name].duplicate()
+            duplicate = index_of[name].duplicate()
             if duplicate >= 0:
                 label = chunk_label(name, table[duplicate, 2 : 2 + rank].tolist())
                 raise fail("E0413", f"chunk {label} is declared twice", self.declared[family].chunk.span)
-        return found
+        return index_of
 
     def reduction(self, condition: _ConditionRows, chunk: Int64Array, op: Data, table: Int64Array) -> None:
         """Enter the operation of a postcondition into `op`. Raises SourceError if a chunk has two operations."""

@@ -144,10 +144,10 @@ class DesignBuilder:
 
     def workload(self, name: Identifier) -> Workload:
         """The workload of that name, of this file or of one that it imports."""
-        found = self.context.file.get("workload", name)
-        assert isinstance(found.node, s.Workload)
-        if found.file is not self.context.file:
-            return WorkloadBuilder(found.node, self.context.program.context(found.file)).build()
+        declaration = self.context.file.get("workload", name)
+        assert isinstance(declaration.node, s.Workload)
+        if declaration.file is not self.context.file:
+            return WorkloadBuilder(declaration.node, self.context.program.context(declaration.file)).build()
         if name.name not in self.workloads:
             raise AlreadyReported
         return self.workloads[name.name]
@@ -157,10 +157,10 @@ class DesignBuilder:
         if self.table is None:
             return {}
         name = self.table.table
-        found = self.context.file.get("price table", name)
-        assert isinstance(found.node, s.PriceTable)
-        if found.file is not self.context.file:
-            return table_prices(found.node, self.context.program.context(found.file))
+        declaration = self.context.file.get("price table", name)
+        assert isinstance(declaration.node, s.PriceTable)
+        if declaration.file is not self.context.file:
+            return table_prices(declaration.node, self.context.program.context(declaration.file))
         if name.name not in self.tables:
             raise AlreadyReported
         return self.tables[name.name]

@@ -113,11 +113,13 @@ def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapp
 
 def _only_name(context: FileContext, source: Path | SourceFile) -> str:
     """The name of the topology that a file is about. Raises SourceError U0151."""
-    found = sole_topologies(context.file)
-    if len(found) == 1:
-        return found[0]
-    hint = f"name one of them, as in {source}:{found[0]}" if found else "as in: topology pod = dgx_h100(4)"
-    names = f"{len(found)} topologies ({phrase(found[:8])})" if found else "no topology without parameters"
+    topologies = sole_topologies(context.file)
+    if len(topologies) == 1:
+        return topologies[0]
+    hint = f"name one of them, as in {source}:{topologies[0]}" if topologies else "as in: topology pod = dgx_h100(4)"
+    names = (
+        f"{len(topologies)} topologies ({phrase(topologies[:8])})" if topologies else "no topology without parameters"
+    )
     raise SourceError(Diagnostic("U0151", f"{source} has {names}", hint=hint))
 
 

@@ -301,8 +301,8 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         """The base of a member; a topology has precedence over a value of the same name."""
         if isinstance(node, ex.Name):
             topology = self.topology_named(node.name)
-            found = frame.find(node.name) if topology is not None else None
-            if topology is not None and (found is None or found.type.kind is not ty.Kind.TOPOLOGY):
+            device = frame.find(node.name) if topology is not None else None
+            if topology is not None and (device is None or device.type.kind is not ty.Kind.TOPOLOGY):
                 return Value(ty.TOPOLOGY, topology)
         return self._open(node, frame)
 
@@ -311,10 +311,8 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         if base.type.kind is ty.Kind.FAMILY:
             return base.data.member(self, node, frame)
         if isinstance(base.data, TopologyPart):
-            found = index_part(base.data, self.part_indices(node, frame), node.span)
-            return (
-                self._check_present(found, node) if isinstance(found, Value) else Value(ty.DEVICES, found, found.home)
-            )
+            part = index_part(base.data, self.part_indices(node, frame), node.span)
+            return self._check_present(part, node) if isinstance(part, Value) else Value(ty.DEVICES, part, part.home)
         ty.check_index(node, base.type)
         index = node.indices[0]
         if isinstance(base.data, Topology):
@@ -343,20 +341,20 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
 
     def _npu_of(self, topology: Topology, index: ex.Expr, node: ex.Index, frame: Frame) -> Value:
         """`t[i]`: an NPU by its number, or a group for several indices."""
-        found = self.part_index(index, frame)
-        if found is None:
+        number = self.part_index(index, frame)
+        if number is None:
             return npus(topology.network.npus, topology)
-        data = found.numbers if isinstance(found, IndexSlice) else found
+        data = number.numbers if isinstance(number, IndexSlice) else number
         count = topology.network.npu_count
         bad = (np.asarray(data) < 0) | (np.asarray(data) >= count)
         if bad.any():
             row = int(np.argmax(bad)) if bad.ndim else 0
             wrong = int(np.asarray(data).reshape(-1)[row])
-            note = None if isinstance(found, IndexSlice) else frame.note(row)
+            note = None if isinstance(number, IndexSlice) else frame.note(row)
             raise fail(
                 "E0318", f"'{topology.name}' has no NPU {wrong}: the NPUs are 0 .. {count - 1}", index.span, note
             )
-        value = npus(found.numbers, topology) if isinstance(found, IndexSlice) else Value(ty.NPU, data, topology)
+        value = npus(number.numbers, topology) if isinstance(number, IndexSlice) else Value(ty.NPU, data, topology)
         return self._check_present(value, node)
 
     def _check_present(self, value: Value, node: ex.Expr) -> Value:

@@ -82,8 +82,8 @@ class FileContext(Evaluator):
 
     def value_named(self, name: str) -> Value | None:
         """The value of a let, param or group of the file or its imports."""
-        found = self.file.find("value", name)
-        return None if found is None else self.value_of(found)
+        declaration = self.file.find("value", name)
+        return None if declaration is None else self.value_of(declaration)
 
     def value_of(self, found: FoundDeclaration) -> Value:
         """The value of a declaration, evaluated once. Raises AlreadyReported if that failed before."""
@@ -161,10 +161,12 @@ class FileContext(Evaluator):
 
     def topology_named(self, name: str) -> Topology | None:
         """The topology with a name: an instance or a template without parameters; None if there is none."""
-        found = self.file.find("topology", name)
-        if found is None or (isinstance(found.node, s.TopologyTemplate) and found.node.parameters is not None):
+        declaration = self.file.find("topology", name)
+        if declaration is None or (
+            isinstance(declaration.node, s.TopologyTemplate) and declaration.node.parameters is not None
+        ):
             return None
-        return self.value_of(found).data
+        return self.value_of(declaration).data
 
     def construct_topology(self, node: Call | s.With | Without, frame: Frame) -> Topology:
         """The topology of `ring(8)`, `unwound(t)`, `t with { ... }` or `t without { ... }`. Raises SourceError."""
@@ -174,16 +176,16 @@ class FileContext(Evaluator):
             if isinstance(node, s.With):
                 return with_parts(node, base, frame, self)
             return without_parts(node, base, frame, self)
-        found, name = self.file.get("topology", node.function), node.function.name
-        template = found.node
+        declaration, name = self.file.get("topology", node.function), node.function.name
+        template = declaration.node
         if not isinstance(template, s.TopologyTemplate) or template.parameters is None:
             hint = f"write '{name}' without parentheses"
             raise fail("E0313", f"topology '{name}' takes no arguments", node.span, hint=hint)
         matched = match_arguments(template.parameters, node.arguments, f"topology '{name}'", node.span, shapes=True)
         given = evaluated_arguments(template.parameters, matched, self, frame)
-        if found.file.module == LANGUAGE:
+        if declaration.file.module == LANGUAGE:
             return self._apply_function(node, given)
-        return self.program.context(found.file)._expand_template(template, given, node)
+        return self.program.context(declaration.file)._expand_template(template, given, node)
 
     def _apply_function(self, call: Call, given: Mapping[str, GivenArgument]) -> Topology:
         """The topology `unwound(t, degree: 2)`, `reversed(t)` or `limited(t, inject: 100GB/s)`. Raises SourceError."""
@@ -279,7 +281,7 @@ def match_arguments(
     what: the name of the callee in messages. shapes: whether rates and times may be left out. Raises SourceError if
     there are too many arguments, or one is unknown, given twice or missing.
     """
-    found: dict[str, Argument] = {}
+    argument_of: dict[str, Argument] = {}
     names = [p.name.name for p in parameters]
     for place, argument in enumerate(arguments):
         if argument.name is not None:
@@ -292,18 +294,18 @@ def match_arguments(
         else:
             takes = plural(len(names), "argument")
             raise fail("E0212", f"{what} takes {takes}, this one is too many", argument.span)
-        if name in found:
-            first = Note("first here", found[name].span)
+        if name in argument_of:
+            first = Note("first here", argument_of[name].span)
             raise fail("E0212", f"'{name}' is given twice", argument.span, first)
-        found[name] = argument
+        argument_of[name] = argument
     missing = [
         p.name.name
         for p in parameters
-        if p.name.name not in found and p.default is None and not (shapes and may_be_left_out(p))
+        if p.name.name not in argument_of and p.default is None and not (shapes and may_be_left_out(p))
     ]
     if missing:
         raise fail("E0212", f"{what} also needs {phrase(missing)}", span)
-    return found
+    return argument_of
 
 
 def evaluated_arguments(

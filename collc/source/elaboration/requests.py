@@ -33,17 +33,17 @@ def checked_options(
     arguments: Sequence[Argument], known: Options, what: str, evaluator: Evaluator, frame: Frame
 ) -> dict[str, OptionValue]:
     """The values of options by name, each of its type and within its limits. Raises SourceError."""
-    found: dict[str, OptionValue] = {}
+    checked: dict[str, OptionValue] = {}
     for argument in arguments:
         if argument.name is None:
             raise fail("E0603", f"an option of {what} needs a name", argument.span, hint=options_in_words(known))
         name = argument.name.name
         if name not in known:
             raise unknown_option(name, known, what, argument.name.span)
-        if name in found:
+        if name in checked:
             raise fail("E0212", f"'{name}' is given twice", argument.span)
-        found[name] = _option(argument, name, known[name], evaluator, frame)
-    return found
+        checked[name] = _option(argument, name, known[name], evaluator, frame)
+    return checked
 
 
 def _option(argument: Argument, name: str, option: Option, evaluator: Evaluator, frame: Frame) -> OptionValue:
@@ -94,8 +94,8 @@ def with_one_chunk(
             message = f"'{call.function.name}' is not a collective of {MODULE}, so 'chunks' must be a number"
             hint = f"write chunks: 4, or run a collective of {MODULE}"
             raise fail("E0417", message, value.span, hint=hint)
-        one = replace(argument, value=IntLiteral(value.span, 1))
-        return replace(call, arguments=tuple(one if a is argument else a for a in call.arguments)), True
+        single = replace(argument, value=IntLiteral(value.span, 1))
+        return replace(call, arguments=tuple(single if a is argument else a for a in call.arguments)), True
     return call, False
 
 

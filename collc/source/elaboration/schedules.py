@@ -165,12 +165,12 @@ class ScheduleBuilder:
     # Runs
 
     def _run(self, node: s.RunStatement, frame: Frame) -> None:
-        found = self.context.file.get("collective", node.collective.function)
-        collective = found.node
+        declaration = self.context.file.get("collective", node.collective.function)
+        collective = declaration.node
         assert isinstance(collective, s.Collective)
         name, parameters = collective.name.name, collective.parameters
         is_value = frame.find(AUTO) is not None
-        call, says_auto = with_one_chunk(node.collective, parameters, found.file.module, is_value)
+        call, says_auto = with_one_chunk(node.collective, parameters, declaration.file.module, is_value)
         matched = match_arguments(parameters, call.arguments, f"collective '{name}'", call.span)
         given = evaluated_arguments(parameters, matched, self.context, frame)
         for argument in given.values():
@@ -178,14 +178,14 @@ class ScheduleBuilder:
             if home is not None and home is not self.topology:
                 message = f"these are NPUs of '{home.name}', but the schedule is on '{self.topology.name}'"
                 raise fail("E0403", message, argument.span)
-        takes_chunks = found.file.module == MODULE and any(p.name.name == CHUNKS for p in parameters)
+        takes_chunks = declaration.file.module == MODULE and any(p.name.name == CHUNKS for p in parameters)
         automatic = takes_chunks and (self.chunks == AUTO or (says_auto and self.chunks is None))
         number = self._chunk_number(automatic) if takes_chunks else None
         if number is not None:
             given[CHUNKS] = GivenArgument(Value(INT, number), given[CHUNKS].span if CHUNKS in given else call.span)
         if takes_chunks and self.size is not None:
             given["size"] = GivenArgument(Value(BYTES, self.size), call.span)
-        owner = self.context.program.context(found.file)
+        owner = self.context.program.context(declaration.file)
         bound = parameter_frame(parameters, given, owner, owner.root)
         try:
             run, chunks = self._demand(collective, owner, bound, call.span)
@@ -242,10 +242,10 @@ class ScheduleBuilder:
         if not named:
             raise file.unknown_name("algorithm", name.name, name.span)
         fitting: list[FoundDeclaration] = []
-        for found, node in named:
-            implemented = found.file.candidates("collective", node.implements.function.name)
+        for declaration, node in named:
+            implemented = declaration.file.candidates("collective", node.implements.function.name)
             if implemented and implemented[0].node is collective:
-                fitting.append(found)
+                fitting.append(declaration)
         wanted = collective.name.name
         if not fitting:
             note = Note(f"it implements {phrase(node.implements.function.name for _, node in named)}")

@@ -174,9 +174,9 @@ class TopologyBuilder:
             prefix = name + (f"[{', '.join(map(str, index))}]" if shape else "")
             for family in inner.families:
                 below = family.first < inner.npu_count
-                at = npu + family.first if below else switch + family.first - inner.npu_count
+                device = npu + family.first if below else switch + family.first - inner.npu_count
                 copy = DeviceFamily(
-                    f"{prefix}.{family.name}", family.shape, at, family.strides, labels_inside(host, family)
+                    f"{prefix}.{family.name}", family.shape, device, family.strides, labels_inside(host, family)
                 )  # `replace` takes five times as long
                 (self.families if below else self.switch_families).append(copy)
         self.copy_attributes(inner, copies)
@@ -283,13 +283,13 @@ class TopologyBuilder:
 
     def at(self, part: TopologyPart, indices: Sequence[Expr], node: Expr, frame: Frame) -> TopologyPart | Value:
         """A part with indices. Raises SourceError, with the values of the loop variables."""
-        found = [self.evaluator.device_index(i, frame) for i in indices]
-        for index, size in zip(found, part.entry.shape, strict=False):
+        numbers = [self.evaluator.device_index(i, frame) for i in indices]
+        for index, size in zip(numbers, part.entry.shape, strict=False):
             row = first_row((index < 0) | (index >= size)) if is_column(index) else -1
             if row >= 0:
                 message = f"'{part.entry.name}' has no index {item(index, row)} here: its indices are 0 .. {size - 1}"
                 raise fail("E0318", message, node.span, frame.note(row))
-        return index_part(part, found, node.span)
+        return index_part(part, numbers, node.span)
 
     def link_kind(self, node: Attributed, frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
         """The number of the kind of a link, or one an iteration. old: what it has if its attributes say nothing."""

@@ -133,8 +133,8 @@ def devices_of(part: TopologyPart, span: Span) -> Value:
 def is_present(topology: Topology, numbers: Data) -> Data:
     """bool, or bool an item: whether devices are present, not removed. Switch s has the number -1 - s."""
     network = topology.network
-    at = np.where(np.asarray(numbers) < 0, network.npu_count - 1 - np.asarray(numbers), numbers)
-    return network.present[at]
+    index = np.where(np.asarray(numbers) < 0, network.npu_count - 1 - np.asarray(numbers), numbers)
+    return network.present[index]
 
 
 def device_label(topology: Topology, number: int) -> str:

@@ -111,12 +111,12 @@ class Value:
         """The uniform value of one iteration."""
         if not self.varies:
             return self
-        one = self.take(np.array([row], np.int64))
-        if is_column(one.data):
-            return replace(self, data=python_number(one.data[0]))
-        if isinstance(one.data, ListArray):
-            return replace(self, data=replace(one.data, uniform=True))
-        ends = [python_number(e[0]) if is_column(e) else e for e in (one.data.low, one.data.high)]
+        item = self.take(np.array([row], np.int64))
+        if is_column(item.data):
+            return replace(self, data=python_number(item.data[0]))
+        if isinstance(item.data, ListArray):
+            return replace(self, data=replace(item.data, uniform=True))
+        ends = [python_number(e[0]) if is_column(e) else e for e in (item.data.low, item.data.high)]
         return replace(self, data=Interval(*ends))
 
 
@@ -275,17 +275,17 @@ class Frame:
 
     def note(self, row: int) -> Note | None:
         """A note with the values of the loop variables in an iteration; None outside loops."""
-        found: list[str] = []
+        shown: list[str] = []
         frame: Frame | None = self
-        at = np.array([row], np.int64)
+        row_number = np.array([row], np.int64)
         while frame is not None and frame.rows is not None:
             if frame.loop is not None:
-                value = frame.names[frame.loop].at(int(at[0])).data
+                value = frame.names[frame.loop].at(int(row_number[0])).data
                 if not isinstance(value, ListArray | Interval):
-                    found.append(f"{frame.loop} = {value}")
-            at = frame.up(at)
+                    shown.append(f"{frame.loop} = {value}")
+            row_number = frame.up(row_number)
             frame = frame.parent
-        return Note(f"with {', '.join(reversed(found))}") if found else None
+        return Note(f"with {', '.join(reversed(shown))}") if shown else None
 
 
 def loop_frame(frame: Frame, name: str, iterable: Value, span: Span) -> Frame:

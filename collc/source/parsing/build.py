@@ -119,8 +119,8 @@ class Builder:
     def _table(self, kind: type[TableNode], parts: Sequence[Child]) -> TableNode | None:
         """What was read already of the statement or list that begins with a token; None if that is no such table."""
         first = parts[0]
-        found = self.tables.pop(first.start, None) if isinstance(first, Token) else None
-        return found if isinstance(found, kind) else None
+        table = self.tables.pop(first.start, None) if isinstance(first, Token) else None
+        return table if isinstance(table, kind) else None
 
     # Spans, nesting and names
 

@@ -107,8 +107,8 @@ class TableReader:
         forms: list[s.LinkForm] = []
         for shape, members in alike.items():
             columns = [[words[places[m] + k] for m in members] for k in range(shape.count("\0"))]
-            at = start + starts[members[0]]
-            form = self._form(at, start + starts[members[0] + 1], members, columns)
+            position = start + starts[members[0]]
+            form = self._form(position, start + starts[members[0] + 1], members, columns)
             if form is None:
                 return None
             forms.append(form)
@@ -122,22 +122,22 @@ class TableReader:
         """
         import numpy as np
 
-        found = [m.start() for m in _VARIABLE.finditer(self._source.text, start, end)]
-        varying = {at: words for at, words in zip(found, columns, strict=True) if len(set(words)) > 1}
-        names = {at: f"{s.COLUMN}{k}" for k, at in enumerate(varying)}
+        starts = [m.start() for m in _VARIABLE.finditer(self._source.text, start, end)]
+        varying = {begin: words for begin, words in zip(starts, columns, strict=True) if len(set(words)) > 1}
+        names = {begin: f"{s.COLUMN}{k}" for k, begin in enumerate(varying)}
         link = self._parse_statement(start, end, names)
         if not isinstance(link, s.LinkDeclaration):
             return None
         ends = {part.span.start for part in (link.source, link.target) if isinstance(part, Name)}
         numbers: dict[str, Int64Array] = {}
         devices: dict[str, list[str]] = {}
-        for at, words in varying.items():
-            if at >= link.target.span.end or {*map(str.isdigit, words)} != {at not in ends}:
+        for begin, words in varying.items():
+            if begin >= link.target.span.end or {*map(str.isdigit, words)} != {begin not in ends}:
                 return None
-            if at in ends:
-                devices[names[at]] = words
+            if begin in ends:
+                devices[names[begin]] = words
             else:
-                numbers[names[at]] = np.array([*map(int, words)], np.int64)
+                numbers[names[begin]] = np.array([*map(int, words)], np.int64)
         return s.LinkForm(link, np.array(members, np.int64), numbers, devices)
 
     def _device_table(self, start: int, end: int, words: list[str]) -> s.DeviceTable | None:

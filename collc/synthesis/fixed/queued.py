@@ -45,11 +45,11 @@ def lay_out_queued(
     """
     statements = _statements(network, demand, runs, model)
     graph = _graph(network, demand, statements, model)
-    found = simulate(network, graph, ExactTiming(model))
+    simulation = simulate(network, graph, ExactTiming(model))
     reduced: BoolArray = demand.chunks.op[statements.sends.chunk] != Op.COPY
-    if statements.moves.overtaken(network, reduced, found.start, found.end):
-        found = simulate(network, _with_barriers(graph, statements), ExactTiming(model))
-    return _transfers(statements.sends, found)
+    if statements.moves.overtaken(network, reduced, simulation.start, simulation.end):
+        simulation = simulate(network, _with_barriers(graph, statements), ExactTiming(model))
+    return _transfers(statements.sends, simulation)
 
 
 def _statements(

@@ -201,23 +201,23 @@ def tree_transfers(
     edges: list[Int64Array] = []
     done = 0
     for batch in batches:
-        one = _one_tree(batch, int(problem.members[batch.root]), problem, summed)
-        size, begin = len(one.pairs), used[batch.root]
+        tree = _one_tree(batch, int(problem.members[batch.root]), problem, summed)
+        size, begin = len(tree.pairs), used[batch.root]
         used[batch.root] += batch.amount
-        roots, pairs = _images(problem, batch.root, one.pairs, translations)
+        roots, pairs = _images(problem, batch.root, tree.pairs, translations)
         chunks = np.stack([problem.chunks[root][begin : begin + batch.amount] for root in roots])
         count = chunks.size
         progress = (np.arange(batch.amount) + 0.5) / batch.amount
         columns.append((
             np.repeat(pairs, batch.amount, axis=0).ravel(),
-            np.tile(np.arange(size) < one.reduced, count).astype(np.int64),
+            np.tile(np.arange(size) < tree.reduced, count).astype(np.int64),
             np.repeat(chunks.astype(np.int64).ravel(), size),
             np.repeat(np.tile(progress, len(roots)), size),
-            np.tile(_remaining_times(one, time), count),
+            np.tile(_remaining_times(tree, time), count),
             done + np.arange(size * count) if translations is None else np.tile(np.arange(size), count),
         ))  # fmt: skip
         first = done + np.arange(count)[:, None, None] * size
-        edges.append((np.array(one.edges, np.int64).reshape(-1, 2) + first).reshape(-1, 2))
+        edges.append((np.array(tree.edges, np.int64).reshape(-1, 2) + first).reshape(-1, 2))
         done += size * count
     pair, reduced, row, progress, remaining, number = (np.concatenate(rows) for rows in zip(*columns, strict=True))
     before, after = np.concatenate(edges).T
@@ -293,11 +293,11 @@ def _one_tree(batch: TreeBatch, root: int, problem: ForestProblem, summed: bool)
 
 
 def _remaining_times(one: OneTree, time: list[int]) -> Int64Array:
-    found = [0 if pair < 0 else time[pair] for pair in one.pairs]
-    later = [0] * len(found)
+    duration = [0 if pair < 0 else time[pair] for pair in one.pairs]
+    later = [0] * len(duration)
     for before, after in sorted(one.edges, reverse=True):
-        later[before] = max(later[before], later[after] + found[after])
-    return np.array(found, np.int64) + np.array(later, np.int64)
+        later[before] = max(later[before], later[after] + duration[after])
+    return np.array(duration, np.int64) + np.array(later, np.int64)
 
 
 def list_schedule(
@@ -328,12 +328,12 @@ def list_schedule(
 def _links(problem: ForestProblem, pair: Int64Array) -> Int32Array:
     """A link for each transfer, -1 for sums; parallel links in turns, the wider the more often."""
     first, links = problem.links
-    found = np.where(pair >= 0, links[first[np.maximum(pair, 0)]], -1).astype(np.int32)
+    link_of = np.where(pair >= 0, links[first[np.maximum(pair, 0)]], -1).astype(np.int32)
     for several in np.flatnonzero(np.diff(first) > 1).tolist():
         own = links[first[several] : first[several + 1]].tolist()
         turns = [(int(problem.busy[link]), link, int(problem.busy[link])) for link in own]
         for transfer in np.flatnonzero(pair == several).tolist():
             end, link, busy = turns[0]
-            found[transfer] = link
+            link_of[transfer] = link
             heapq.heapreplace(turns, (end + busy, link, busy))
-    return found
+    return link_of

@@ -98,8 +98,8 @@ def _problem(module: Module) -> ForestProblem | None:
     """The All-Gather of a module that is one All-Reduce, over links that lead both ways at one rate."""
     standards = [run.standard for run in module.demand.runs]
     network = module.network
-    one = len(standards) == 1 and standards[0] is not None and standards[0].kind == "all_reduce"
-    if not one or module.schedule is not None or bool(network.reduces.any()):
+    is_all_reduce = len(standards) == 1 and standards[0] is not None and standards[0].kind == "all_reduce"
+    if not is_all_reduce or module.schedule is not None or bool(network.reduces.any()):
         return None
     copies = split(module)[-1].module
     chunks = np.arange(len(copies.demand.chunks), dtype=np.int32)

@@ -245,23 +245,23 @@ class Rerouting:
 
     def _batches(self, roots: list[int], rows: Int64Array, lengths: list[int]) -> list[TreeBatch]:
         """The trees as batches, equal ones together."""
-        found = Counter[tuple[int, tuple[Path, ...]]]()
+        amounts = Counter[tuple[int, tuple[Path, ...]]]()
         for root, row, length in zip(roots, rows, lengths, strict=True):
-            found[root, self._paths(row[:length].tolist())] += 1
+            amounts[root, self._paths(row[:length].tolist())] += 1
         number = {npu: position for position, npu in enumerate(self._problem.members.tolist())}
-        return [TreeBatch(number[root], amount, paths) for (root, paths), amount in found.items()]
+        return [TreeBatch(number[root], amount, paths) for (root, paths), amount in amounts.items()]
 
     def _paths(self, edges: list[int]) -> tuple[Path, ...]:
         """The edges of a tree as paths from member to member."""
-        graph, found, path = self._problem.graph, list[Path](), list[int]()
+        graph, paths, path = self._problem.graph, list[Path](), list[int]()
         for edge in edges:
             if not path:
                 path.append(int(graph.source[edge]))
             path.append(int(graph.target[edge]))
             if path[-1] in self._members:
-                found.append(tuple(path))
+                paths.append(tuple(path))
                 path = []
-        return tuple(found)
+        return tuple(paths)
 
 
 @cache

@@ -58,10 +58,10 @@ def overlap_trees(
         if trees is None:
             break
         tasks, chunk, reduced = tasks_of(network, clock, trees, asked)
-        found = best_starts(tasks, intervals, effort)
-        if found is not None and (best is None or found[0] < best[0]):
+        schedule = best_starts(tasks, intervals, effort)
+        if schedule is not None and (best is None or schedule[0] < best[0]):
             real = tasks.link >= 0
-            best = found[0], Transfers.of(chunk[real], tasks.link[real], found[1][real], reduced[real])
+            best = schedule[0], Transfers.of(chunk[real], tasks.link[real], schedule[1][real], reduced[real])
         left = sum(len(tasks) <= limit for limit in LIMITS) - number
         effort.progress((number + 1) / max(1, number + 1 + left), f"overlapped: trees by load x {weight}")
         if left <= 0:

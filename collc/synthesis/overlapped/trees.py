@@ -67,15 +67,15 @@ class TreeGrower:
             seeds, members = self._ends(chunk)
             effort.work.add(TASK_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))
             cost = costs[int(self._clock.size_of[chunk])]
-            for side, wanting, found in zip((self._up, self._down), members, rows, strict=True):
+            for side, wanting, links_of in zip((self._up, self._down), members, rows, strict=True):
                 if not len(wanting):
                     continue
                 flags = np.zeros(devices, np.int64)
                 flags[wanting] = 1
-                wanted, via = self._numbers(flags), self._numbers(found[chunk])
+                wanted, via = self._numbers(flags), self._numbers(links_of[chunk])
                 if grow_tree(side, seeds, wanted, cost, load, weight, via, order):
                     raise _not_connected(self._network)
-                found[chunk] = via
+                links_of[chunk] = via
         return ChunkTrees(rows[0], rows[1])
 
     def _numbers(self, values: Int32Array | Int64Array) -> MutableSequence[int]:
@@ -99,8 +99,8 @@ class TreeGrower:
             seeds, giving = holders[:1], holders[:0]
         else:
             roots = self._roots(pre, post, int(self._clock.size_of[chunk]))
-            at = chunk % len(roots)
-            seeds, giving = roots[at : at + 1], holders
+            turn = chunk % len(roots)
+            seeds, giving = roots[turn : turn + 1], holders
         return self._numbers(seeds), (giving, getting)
 
     def _roots(self, pre: int, post: int, size: int) -> Int32Array:

@@ -13,6 +13,7 @@ from collc.synthesis.conditions import Conditions
 from collc.synthesis.relays import Relays
 from collc.synthesis.swarm.switch_paths import SwitchPaths, switch_paths_of
 from collc.synthesis.timeline import Intervals, Timeline, link_timelines, slots_used
+from collc.ten.arrays import BoolArray
 
 CELL_BYTES: Final = 40
 """Memory for each chunk and device: sets while they are renumbered, transfers, and slots."""
@@ -20,10 +21,10 @@ CELL_BYTES: Final = 40
 
 @dataclass(frozen=True, eq=False)
 class SwarmProblem:
-    """Chunks to spread. Sets of chunks are ints, in which bit k is row k of `conditions`.
+    """Chunks to spread; chunk k is row k of `conditions`.
 
-    have, need, welcome: per-device bit sets: chunks held at the start; chunks it must receive; chunks it may relay.
-    sizes: by column of the clock, the chunks of that size.
+    have, need, welcome: bool[devices, chunks], what each device holds at the start, must receive, and may relay.
+    sizes: bool[columns of the clock, chunks], the chunks of each size.
     later: (picoseconds, device, row) of chunks that a holder has only later (Task.release).
     reserved: by link, when it is busy with what is planned already. slots_used: by switch with a limited buffer, when
     a slot of it is occupied by that.
@@ -31,10 +32,10 @@ class SwarmProblem:
 
     conditions: Conditions
     paths: SwitchPaths
-    have: list[int]
-    need: list[int]
-    welcome: list[int]
-    sizes: list[int]
+    have: BoolArray
+    need: BoolArray
+    welcome: BoolArray
+    sizes: BoolArray
     later: list[tuple[int, int, int]]
     reserved: dict[int, Timeline]
     slots_used: dict[int, Intervals]
@@ -42,7 +43,7 @@ class SwarmProblem:
     @property
     def missing_count(self) -> int:
         """How many chunks the devices must get, summed over all devices."""
-        return sum(bits.bit_count() for bits in self.need)
+        return int(self.need.sum())
 
 
 def swarm_problem(conditions: Conditions) -> SwarmProblem:
@@ -55,26 +56,19 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
     paths = switch_paths_of(conditions.task, clock)
     count, devices = len(conditions), network.device_count
     require_for_search(CELL_BYTES * devices * count, f"{count:,} chunks on {devices:,} devices")
-    have = [0] * network.device_count
-    need = [0] * network.device_count
+    have, need, welcome = np.zeros((3, devices, count), np.bool_)
     later: list[tuple[int, int, int]] = []
-    sizes = [0] * clock.total.shape[1]
     relays = _relays(paths, conditions)
     release: list[int] = conditions.release.tolist()
-    for row, (column, chunk) in enumerate(zip(conditions.column.tolist(), conditions.chunk.tolist(), strict=True)):
-        bit = 1 << row
-        sizes[column] |= bit
+    for row, chunk in enumerate(conditions.chunk.tolist()):
         holders, wanting = conditions.row(row)
-        for device in holders.tolist():
-            if release[row]:
-                later.append((release[row], device, row))
-            else:
-                have[device] |= bit
-        for device in [*wanting.tolist(), *relays.of(chunk)]:
-            need[device] |= bit
-    welcome = [0] * network.device_count
-    planned = conditions.task.reserved
-    reserved = link_timelines(planned, clock)
+        if release[row]:
+            later += [(release[row], device, row) for device in holders.tolist()]
+        else:
+            have[holders, row] = True
+        need[[*wanting.tolist(), *relays.of(chunk)], row] = True
+    sizes: BoolArray = np.equal(conditions.column, np.arange(len(clock.total[0]))[:, None])
+    reserved = link_timelines(conditions.task.reserved, clock)
     return SwarmProblem(
         conditions, paths, have, need, welcome, sizes, later, reserved, slots_used(conditions.task, clock)
     )
@@ -82,14 +76,12 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
 
 def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
     """The problem in which every NPU may get every chunk to pass it on; None if all NPUs want all chunks."""
-    everything = (1 << len(problem.conditions)) - 1
-    late = [0] * len(problem.have)
+    npus = problem.conditions.task.network.npus
+    welcome = problem.welcome.copy()
+    welcome[npus] = ~(problem.have | problem.need)[npus]
     for _, device, row in problem.later:
-        late[device] |= 1 << row
-    welcome = list(problem.welcome)
-    for npu in problem.conditions.task.network.npus.tolist():
-        welcome[npu] = everything & ~(problem.have[npu] | problem.need[npu] | late[npu])
-    return replace(problem, welcome=welcome) if any(welcome) else None
+        welcome[device, row] = False
+    return replace(problem, welcome=welcome) if welcome.any() else None
 
 
 def _relays(paths: SwitchPaths, conditions: Conditions) -> Relays:

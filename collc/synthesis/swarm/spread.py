@@ -87,11 +87,8 @@ class Spread:
     def __init__(self, problem: SwarmProblem, compile_it: bool) -> None:
         count = len(problem.conditions)
         self._problem, self._count, self._devices, self._compile_it = problem, count, len(problem.have), compile_it
-        self._have, self._wanted, welcome, self._sizes = (
-            _matrix(sets, count) for sets in (problem.have, problem.need, problem.welcome, problem.sizes)
-        )
-        self._need: BoolArray = np.logical_or(self._wanted, welcome)
-        self._held_sometime = self._have.copy()
+        self._need: BoolArray = problem.need | problem.welcome
+        self._held_sometime = problem.have.copy()
         for _, device, row in problem.later:
             self._held_sometime[device, row] = True
         self._paths: dict[int, _PathTables] = {}
@@ -218,15 +215,17 @@ class Spread:
 
     def _sets(self, paths: _PathTables, order: list[int]) -> Tables:
         """The tables of chunks at the start. order: the numbers of the conditions."""
+        problem = self._problem
         have, wanted, need, sizes, held = (
-            _renumber(each, order) for each in (self._have, self._wanted, self._need, self._sizes, self._held_sometime)
+            _renumber(each, order)
+            for each in (problem.have, problem.need, self._need, problem.sizes, self._held_sometime)
         )
         shape = len(paths.weight), *need.shape
         lacking, own = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         for number, npu in np.argwhere(paths.component >= 0).tolist():
-            part = int(paths.component[number, npu])
-            lacking[number, part] |= need[npu]
-            own[number, part] |= held[npu]
+            component = int(paths.component[number, npu])
+            lacking[number, component] |= need[npu]
+            own[number, component] |= held[npu]
         lacking[own] = False
         urgency = need.sum(axis=0).astype(object)
         for number, weight in enumerate(paths.weight):
@@ -343,14 +342,6 @@ def _tie_breaks(chunks: int, devices: int, seed: int | None) -> tuple[list[int],
         chance.shuffle(number)
         chance.shuffle(rank)
     return number, rank
-
-
-def _matrix(sets: list[int], count: int) -> BoolArray:
-    """bool[sets, count]: the members of sets, which are ints."""
-    size = -(-count // 8)
-    data = b"".join(bits.to_bytes(size, "little") for bits in sets)
-    rows = np.frombuffer(data, np.uint8).reshape(len(sets), size)
-    return np.unpackbits(rows, axis=1, count=count, bitorder="little").astype(np.bool_)
 
 
 def _renumber(sets: BoolArray, order: list[int]) -> BoolArray:

@@ -125,9 +125,9 @@ def _paths_from(network: Network, outgoing: OutgoingLinks, source: int) -> Itera
     last_hops = _last_hops(outgoing, source, npus)
     for target in sorted(last_hops):
         if target < npus and target != source:
-            found = _paths_between(last_hops, source, target)
-            turn = (source + target) % len(found)
-            yield from (found[turn:] + found[:turn])[:PATHS_PER_PAIR]
+            paths = _paths_between(last_hops, source, target)
+            turn = (source + target) % len(paths)
+            yield from (paths[turn:] + paths[:turn])[:PATHS_PER_PAIR]
 
 
 def _last_hops(outgoing: OutgoingLinks, source: int, npus: int) -> dict[int, list[tuple[int, int]]]:
@@ -147,12 +147,12 @@ def _last_hops(outgoing: OutgoingLinks, source: int, npus: int) -> dict[int, lis
 
 def _paths_between(last_hops: dict[int, list[tuple[int, int]]], source: int, device: int) -> list[tuple[int, ...]]:
     """The links of paths from the source to a device, depth first from their end; at most 4 * PATHS_PER_PAIR."""
-    found: list[tuple[int, ...]] = []
+    paths: list[tuple[int, ...]] = []
     open_: list[tuple[int, tuple[int, ...]]] = [(device, ())]
-    while open_ and len(found) < 4 * PATHS_PER_PAIR:
+    while open_ and len(paths) < 4 * PATHS_PER_PAIR:
         device, tail = open_.pop()
         if device == source:
-            found.append(tail)
+            paths.append(tail)
             continue
         open_ += [(previous, (link, *tail)) for previous, link in reversed(last_hops[device])]
-    return found
+    return paths

@@ -104,7 +104,7 @@ class _Attempts:
         self._variants = {(False, False): problem} | ({} if wide is None else {(True, False): wide})
         self._spreads: dict[tuple[bool, bool, bool], Spread] = {}
         self._can_be_compiled = Spread.can_be_compiled(problem)
-        relayed = 0 if wide is None else sum(bits.bit_count() for bits in wide.welcome)
+        relayed = 0 if wide is None else int(wide.welcome.sum())
         each = _work_of_copy(problem.paths) if self._can_be_compiled else 0
         self._large = {
             with_relays

@@ -187,13 +187,13 @@ class EventMatching:
         network, devices = self._problem.network, self._problem.devices
         _, shift, mask = word_shape(devices, self._large)
         pairs = np.unique(network.source.astype(np.int64) * devices + network.target)
-        found: dict[tuple[int, int], int] = {}
+        word_of: dict[tuple[int, int], int] = {}
         for source, target in zip((pairs // devices).tolist(), (pairs % devices).tolist(), strict=True):
             key = source, target >> shift
-            found[key] = found.get(key, 0) | 1 << (target & mask)
-        first = np.searchsorted(np.array([source for source, _ in found]), np.arange(devices + 1))
-        word = np.array([word for _, word in found], np.int64)
-        return self._numbers(first), self._numbers(word), as_words(list(found.values()), self._large)
+            word_of[key] = word_of.get(key, 0) | 1 << (target & mask)
+        first = np.searchsorted(np.array([source for source, _ in word_of]), np.arange(devices + 1))
+        word = np.array([word for _, word in word_of], np.int64)
+        return self._numbers(first), self._numbers(word), as_words(list(word_of.values()), self._large)
 
     def _event_chunks(self, name: Int64Array) -> EventChunks:
         """name: int64[K], what each chunk is renumbered to."""

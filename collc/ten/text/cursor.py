@@ -85,14 +85,14 @@ class Cursor:
         self._move(0)
 
     def _move(self, position: int) -> None:
-        found = _TOKEN.match(self.file.text, position)
+        token = _TOKEN.match(self.file.text, position)
         self.before = position
-        if found is None:
+        if token is None:
             self._fail_unreadable(position)
-        kind = found.lastgroup or "end"
-        self.text = found.group(kind)
-        self.start = found.start(kind)
-        self.end = found.end()
+        kind = token.lastgroup or "end"
+        self.text = token.group(kind)
+        self.start = token.start(kind)
+        self.end = token.end()
         self.kind = "keyword" if kind == "name" and self.text in KEYWORDS else kind
 
     def _fail_unreadable(self, position: int) -> NoReturn:
@@ -129,11 +129,11 @@ class Cursor:
 
     def fail_expecting(self, what: str) -> NoReturn:
         """Raise T0102, which names the token found and what was expected in its place."""
-        found = _KINDS["end"] if self.kind == "end" else f"'{self.text[:40]}'"
+        actual = _KINDS["end"] if self.kind == "end" else f"'{self.text[:40]}'"
         hint = ""
         if self.kind == "keyword" and "name" in what.split():
             hint = f"'{self.text}' is a word of the format; as a name it is written {quote(self.text)}"
-        self.fail("T0102", f"expected {what}, found {found}", hint=hint)
+        self.fail("T0102", f"expected {what}, found {actual}", hint=hint)
 
     def at(self, text: str) -> bool:
         """Whether the next token is this keyword or punctuation."""
@@ -155,10 +155,10 @@ class Cursor:
 
     def expect(self, *texts: str) -> str:
         """Consume the next token, which must be one of these keywords or punctuation marks, and return its text."""
-        found = next((text for text in texts if self.accept(text)), None)
-        if found is None:
+        accepted = next((text for text in texts if self.accept(text)), None)
+        if accepted is None:
             self.fail_expecting(" or ".join(f"'{text}'" for text in texts))
-        return found
+        return accepted
 
     def take(self, kind: str) -> str:
         """Consume the next token, which must be of this kind, and return its text."""

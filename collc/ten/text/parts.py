@@ -214,7 +214,7 @@ def _options(cursor: Cursor, npus: int, devices: int) -> tuple[Int64Array, BoolA
 
 def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
     """The limits of all NPUs; None if there are none."""
-    found: list[Endpoint] | None = None
+    limits: list[Endpoint] | None = None
     given = np.zeros(npus, np.bool_)
     while cursor.accept_word("limits"):
         first = cursor.span
@@ -231,10 +231,10 @@ def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
             mode = cursor.word()
         if mode not in MEMORY_TRAFFIC:
             cursor.fail("T0102", f"expected {' or '.join(MEMORY_TRAFFIC)}, found '{mode[:40]}'", span)
-        found = found or [Endpoint()] * npus
+        limits = limits or [Endpoint()] * npus
         for row in rows:
-            found[row] = Endpoint(*rates, mode=mode)
-    return found
+            limits[row] = Endpoint(*rates, mode=mode)
+    return limits
 
 
 def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
