@@ -395,7 +395,7 @@ def test_programs_of_sets():
         programs = named_programs(name)
         assert len({program.kind for program in programs.values()}) == len(programs)
         for program in programs.values():
-            if program.kind.endswith(("mesh 8", "32 GPUs")) or name == "small":
+            if not program.kind.endswith(("32", "64", "^3", "1024 GPUs", "8192 GPUs")):
                 assert load_program(SourceFile(program.kind, program.text())).schedules
     number = next(number for number, program in named_programs("small").items() if program.kind == "torus 4, an NPU")
     found = compare(number, singles="shot")
