@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from collc.base.diagnostics import SourceError
+from collc.synthesis.bounds.cuts import most_sets
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import symmetric_module, translated
 from collc.synthesis.task import Effort
@@ -75,3 +79,20 @@ def test_an_exchange_with_too_many_transfers_of_one_npu_is_none(monkeypatch: pyt
     for most, found in ((hops - 1, False), (hops, True)):
         monkeypatch.setattr(translated, "MOST_LISTED", most)
         assert (translated.translated_schedule(module, Effort()) is not None) == found
+
+
+def test_chunks_without_numbers_of_32_bits_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = planned(NETWORKS["torus"], "all_to_all", 1, LinkModel.STORE).schedule
+    assert isinstance(schedule, FactoredSchedule)
+    chunks = 15 * 15
+    monkeypatch.setattr("collc.ten.factored_schedule.MOST_NUMBERED", chunks - 1)
+    with pytest.raises(SourceError, match=f"the transfers of {chunks} chunks cannot be listed"):
+        next(schedule.blocks())
+    monkeypatch.setattr("collc.ten.factored_schedule.MOST_NUMBERED", chunks)
+    assert sum(map(len, schedule.blocks())) == len(schedule)
+
+
+def test_few_sets_of_a_large_network_are_bounds() -> None:
+    small, large = ring(64), replace(ring(64), source=np.zeros(3_000_000, np.int32))
+    assert most_sets(small, 16) == 16
+    assert most_sets(large, 16) == 2
