@@ -307,10 +307,10 @@ _SHAPES: Final = {"TORUS": _torus, "FAT_TREE": _fat_tree, "DRAGONFLY": _dragonfl
 def _radical(platform: _Platform, element: Element) -> list[int]:
     """The numbers of ranges as in 0-3,7."""
     numbers: list[int] = []
-    for part in element.get("radical", "").split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+    for interval in element.get("radical", "").split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", interval)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise flaw(f"'radical' has '{part[:40]}', not a range as 0-15", element_span(platform.source, element))
+            raise flaw(f"'radical' has '{interval[:40]}', not a range as 0-15", element_span(platform.source, element))
         check_devices(int(match[2] or match[1]) - int(match[1]))
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
         check_devices(len(numbers))
