@@ -8,7 +8,8 @@ took at most CPU_MORE seconds, so that nothing can show a fault.
 
 The rule: the schedule of `auto` takes at most 3 % longer than the best of the others, and its search at most CPU_FACTOR
 times the CPU time of the fastest search for a schedule within 3 % of that best one, and CPU_MORE seconds. Reported are
-the programs on which it is broken (named sets: all), then a summary by kind of network. All random programs take half
+the programs on which it is broken (named sets: all), then a summary by kind of network, and for each of the others on
+how many programs it is needed: the best without it is more than 3 % longer. All random programs take half
 an hour; with --json FILE a command that was stopped can go on.
 
 CPU times are those of a process that has loaded the compiled kernels.
@@ -327,7 +328,7 @@ def main(arguments: list[str]) -> int:
             print(
                 *(f"  {name}: {one.time / 1e6:.2f} us, {one.cpu:.2f} s" for name, one in found.others.items()), sep="\n"
             )
-    print(summary(results))
+    print(summary(results), needed(results), sep="\n")
     return int(any(found.faults for found in results))
 
 
@@ -392,4 +393,19 @@ def summary(results: list[Comparison]) -> str:
             f"{max((found.ratio for found in some), default=0):6.3f} "
             f"{max((found.cpu_ratio for found in some), default=0):9.2f} {shorter:11} {own:9.1f} s {best:9.1f} s"
         )
+    return "\n".join(rows)
+
+
+def needed(results: list[Comparison]) -> str:
+    """For each of the others: on how many programs the best without it is more than 3 % longer, and the worst one."""
+    rows = [f"{'needed':28} {'programs':>8} {'worst':>7}"]
+    for name in dict.fromkeys(name for found in results for name in found.others):
+        longer: list[tuple[float, str]] = []
+        for found in results:
+            rest = [one.time for other, one in found.others.items() if other != name]
+            if name in found.others and min(rest, default=1 << 62) > SLOWER * found.others[name].time:
+                ratio = min(rest) / max(1, found.others[name].time) if rest else float("inf")
+                longer.append((ratio, f"{found.collectives}, {found.kind}"))
+        worst, what = max(longer, default=(1.0, ""))
+        rows.append(f"{name[:28]:28} {len(longer):8} {worst:7.2f}  {what}".rstrip())
     return "\n".join(rows)

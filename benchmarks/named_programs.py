@@ -86,7 +86,7 @@ def _clusters() -> list[Row]:
         _one(f"broadcast {network}", network, "broadcast", "1GiB", chunks=256)
         for network in ("dgx_h100(6)", "dgx_a100(8)", "dgx_h100(16)")
     ]
-    rows += [_one(f"{kind} {network[:13]}", network, kind, "1GiB") for network in CLUSTERS for kind in COLLECTIVES]
+    rows += [_one(f"{kind} {network[:13]}", network, kind, "960MiB") for network in CLUSTERS for kind in COLLECTIVES]
     rows += [
         _one(f"{kind} MI250 x4", MI250, kind, "64MiB", chunks=4) for kind in ("all_gather", "all_reduce", "broadcast")
     ]
@@ -112,21 +112,21 @@ def _groups() -> list[Row]:
 
 
 LOST: Final = {
-    "mesh 8, a link": f"mesh2d(8, 8, {LINK}) without {{ link 0 <-> 1 }}",
-    "torus 8, an NPU": f"torus2d(8, 8, {LINK}) without {{ npu 9 }}",
-    "torus 10^3, an NPU": f"{TORUS} without {{ npu 555 }}",
-    "torus 10^3, a link": f"{TORUS} without {{ link 0 <-> 1 }}",
-    "dgx_h100(16), a NIC": "dgx_h100(16) without { link gpu[0, 0] <-> leaf[0] }",
-    "dgx_h100(16), a GPU": "dgx_h100(16) without { npu gpu[0, 0] }",
-    "dgx_h100(128), a NIC": "dgx_h100(128) without { link gpu[0, 0] <-> leaf[0] }",
+    "mesh 8, a link": (f"mesh2d(8, 8, {LINK}) without {{ link 0 <-> 1 }}", 64),
+    "torus 8, an NPU": (f"torus2d(8, 8, {LINK}) without {{ npu 9 }}", 63),
+    "torus 10^3, an NPU": (f"{TORUS} without {{ npu 555 }}", 999),
+    "torus 10^3, a link": (f"{TORUS} without {{ link 0 <-> 1 }}", 1000),
+    "dgx_h100(16), a NIC": ("dgx_h100(16) without { link gpu[0, 0] <-> leaf[0] }", 128),
+    "dgx_h100(16), a GPU": ("dgx_h100(16) without { npu gpu[0, 0] }", 127),
+    "dgx_h100(128), a NIC": ("dgx_h100(128) without { link gpu[0, 0] <-> leaf[0] }", 1024),
 }
+"""Networks and their NPUs; the buffer of each collective has 1 MiB for each."""
 
 
 def _failures() -> list[Row]:
-    sizes = {name: "992MiB" if "torus" in name else "1GiB" for name in LOST}
     return [
-        _one(f"{kind} {name}", network, kind, sizes[name], "store" if LINK in network else "pipelined")
-        for name, network in LOST.items()
+        _one(f"{kind} {name}", network, kind, f"{npus}MiB", "store" if LINK in network else "pipelined")
+        for name, (network, npus) in LOST.items()
         for kind in COLLECTIVES
     ]
 

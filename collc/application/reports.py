@@ -61,7 +61,7 @@ class Reports(Generic[R]):
     @property
     def exit(self) -> Exit:
         """The exit code of the first report that failed."""
-        return next((part.exit for part in self.parts if part.exit is not Exit.DONE), Exit.DONE)
+        return next((report.exit for report in self.parts if report.exit is not Exit.DONE), Exit.DONE)
 
     @property
     def ok(self) -> bool:
@@ -81,16 +81,16 @@ class Reports(Generic[R]):
         return iter(self.parts)
 
     def __contains__(self, name: object) -> bool:
-        return any(part.name == name for part in self.parts)
+        return any(report.name == name for report in self.parts)
 
     def __getitem__(self, name: str | int) -> R:
         """The report of that name, or at that place. Raises KeyError, with the names that there are; IndexError."""
         if isinstance(name, int):
             return self.parts[name]
-        for part in self.parts:
-            if part.name == name:
-                return part
-        names = [part.name for part in self.parts]
+        for report in self.parts:
+            if report.name == name:
+                return report
+        names = [report.name for report in self.parts]
         hint = did_you_mean(name, names, f"the {self.noun}s are {phrase(names)}" if names else "there is none")
         raise KeyError(f"no {self.noun} is named '{name}'; {hint}")
 

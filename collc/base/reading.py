@@ -23,9 +23,9 @@ def real_path(path: Path) -> Path:
 def at_most(file: BinaryIO, count: int) -> bytes:
     """The first bytes of a file, in parts: a single read would reserve memory for all that are asked for."""
     parts: list[bytes] = []
-    while count and (part := file.read(min(count, 2**20))):
-        parts.append(part)
-        count -= len(part)
+    while count and (block := file.read(min(count, 2**20))):
+        parts.append(block)
+        count -= len(block)
     return b"".join(parts)
 
 

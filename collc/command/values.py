@@ -57,7 +57,7 @@ def parts_of(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += letter
-    parts = [part.strip() for part in parts]
+    parts = [word.strip() for word in parts]
     if not all(parts):
         raise argparse.ArgumentTypeError(f"values separated by commas are expected, not {text!r}")
     return parts

@@ -126,14 +126,14 @@ def _loop_time(node: LoopNode, workload: Workload, times: _LayerTimes) -> TimeEx
     if not has_sum(node):
         layers = Counter(workload.layers)
         return weighted_sum([(n, _layer_time(node, layer, times)) for layer, n in layers.items()], times.count)
-    inner = [_loop_time(part, workload, times) for part in node.parts]
+    inner = [_loop_time(child, workload, times) for child in node.parts]
     return _combine(node, inner, times.count)
 
 
 def _layer_time(node: LoopNode, layer: TrainingLayer, times: _LayerTimes) -> TimeExpression:
     if node.operation == "time":
         return times.time(layer, node.name)
-    return _combine(node, [_layer_time(part, layer, times) for part in node.parts], times.count)
+    return _combine(node, [_layer_time(child, layer, times) for child in node.parts], times.count)
 
 
 def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> TimeExpression:
@@ -145,7 +145,7 @@ def _combine(node: LoopNode, parts: list[TimeExpression], dimensions: int) -> Ti
 
 def has_sum(node: LoopNode) -> bool:
     """Whether a part of a loop is a sum over all layers."""
-    return node.operation == "sum" or any(has_sum(part) for part in node.parts)
+    return node.operation == "sum" or any(has_sum(child) for child in node.parts)
 
 
 def link_bytes(network: Network, demand: Demand, schedule: Schedule) -> Int64Array:

@@ -113,7 +113,7 @@ def weakly_connected(graph: Digraph) -> Int32Array:
 def nodes_of(network: Network) -> list[list[int]]:
     """The NPUs of each node, if all nodes have as many; else all NPUs as one."""
     parts = parts_of(network)
-    return parts if len({len(part) for part in parts}) == 1 else [network.npus.tolist()]
+    return parts if len({len(node) for node in parts}) == 1 else [network.npus.tolist()]
 
 
 def parts_of(network: Network) -> list[list[int]]:

@@ -191,7 +191,7 @@ def tree_capacities(
 
 def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
     names = sorted(set(parts))
-    total = sum(flows.out_of({number for number, part in enumerate(parts) if part == name}) for name in names)
+    total = sum(flows.out_of({number for number, owner in enumerate(parts) if owner == name}) for name in names)
     return Fraction(total, 2 * (len(names) - 1))
 
 
@@ -278,7 +278,7 @@ class _Flows:
             self._graph, given, self._capacities(rate.denominator), self._source, self._sink, self._supply,
             self._drain, 2 * rate.numerator, value, parts,
         )  # fmt: skip
-        return None if least >= -2 * rate.numerator else [int(part) for part in parts]
+        return None if least >= -2 * rate.numerator else [int(label) for label in parts]
 
     def _capacities(self, scale: int, supply: int = 0) -> Numbers:
         """Capacities of all arcs: edges times a scale, then the arcs from the source."""

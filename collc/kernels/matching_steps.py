@@ -69,8 +69,8 @@ def fifo_tiles(
         for step in range(start, start + steps):
             before, after = step % (depth + 1) * count, (step + 1) % (depth + 1) * count
             row = step * links
-            part = tile * depth + step - start
-            for place in range(begin[part], begin[part + 1]):
+            cell = tile * depth + step - start
+            for place in range(begin[cell], begin[cell + 1]):
                 device = devices[place]
                 base, shut = device * chunks, device * width
                 had = length[before + device]

@@ -69,8 +69,8 @@ def _by_component(path: int, v: int, number: int, bits: int, layout: SpreadLayou
     for word in range(words):
         memory[bits + word] &= memory[base + word]
         left |= memory[bits + word]
-    part = memory[layout.component + table + memory[layout.source + path]]
-    if left == 0 or not layout.fresh or part < 0:
+    component = memory[layout.component + table + memory[layout.source + path]]
+    if left == 0 or not layout.fresh or component < 0:
         return left
     unsent, left = layout.unsent + (number - 1) * words, 0
     for word in range(words):
@@ -79,7 +79,7 @@ def _by_component(path: int, v: int, number: int, bits: int, layout: SpreadLayou
         return 1
     left = 0
     for word in range(words):
-        memory[bits + word] &= ~(memory[layout.own + (table + part) * words + word] & ~memory[unsent + word])
+        memory[bits + word] &= ~(memory[layout.own + (table + component) * words + word] & ~memory[unsent + word])
         left |= memory[bits + word]
     return left
 

@@ -99,7 +99,8 @@ def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts node2 before node10: of a number its length and digits, which may be too many for an int."""
     parts = re.split(r"(\d+)", name)
     return [
-        (len(part.lstrip("0")), part.lstrip("0")) if number % 2 else (-1, part) for number, part in enumerate(parts)
+        (len(digits.lstrip("0")), digits.lstrip("0")) if number % 2 else (-1, digits)
+        for number, digits in enumerate(parts)
     ]
 
 

@@ -20,6 +20,8 @@ MAX_BYTES: Final = 64 << 20
 MAX_DEVICES: Final = 1_000_000
 MAX_HOSTS: Final = MAX_DEVICES // 10
 MAX_ELEMENTS: Final = 4 * MAX_DEVICES
+MAX_LINKS: Final = MAX_DEVICES
+"""Links that a few words of a file stand for, as the sizes of a cluster do."""
 GIGA: Final = 10**9
 MICROSECOND: Final = Fraction(1, 10**6)
 
@@ -168,9 +170,9 @@ def check_devices(count: int) -> None:
 
 
 def check_links(count: int) -> None:
-    """Raise SourceError X0603 for more than MAX_ELEMENTS links."""
-    if count > MAX_ELEMENTS:
-        raise size_error(f"{count:,} links exceed the limit of {MAX_ELEMENTS:,}")
+    """Raise SourceError X0603 for more than MAX_LINKS links."""
+    if count > MAX_LINKS:
+        raise size_error(f"{count:,} links exceed the limit of {MAX_LINKS:,}")
 
 
 def load_json(source: SourceFile) -> Any:  # noqa: ANN401

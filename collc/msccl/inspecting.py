@@ -82,7 +82,7 @@ def ranges(numbers: Sequence[int]) -> str:
             parts[-1][1:] = [number]
         else:
             parts.append([number])
-    return " ".join("-".join(map(str, part)) for part in parts)
+    return " ".join("-".join(map(str, bounds)) for bounds in parts)
 
 
 _STEP_COLORS: Final = {"s": 0, "r": 5, "rcs": 2, "rrs": 1, "rrc": 4, "rrcs": 3, "cpy": 6, "re": 7, "nop": -1}

@@ -69,9 +69,9 @@ def file_tasks(program: FileProgram, network: Network, size: int) -> TaskGraph:
     target, route = device.copy(), np.full(count, -1, np.int32)
     target[sends] = network.npus[tbs.send[steps.tb[sends]]]
     routes, route[sends] = shortest_routes(network, device[sends], target[sends])
-    part = -(-steps.cnt.astype(object) * size // program.nchunksperloop)
+    piece = -(-steps.cnt.astype(object) * size // program.nchunksperloop)
     return TaskGraph(
-        size=np.where(SENDS[steps.kind], part, 0).astype(np.int64),
+        size=np.where(SENDS[steps.kind], piece, 0).astype(np.int64),
         route=route,
         duration=np.zeros(count, np.int64),
         source=device,

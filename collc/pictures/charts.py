@@ -100,7 +100,7 @@ def line_chart(
         *_column_ticks(columns, bottom),
         text((left + WIDTH - 2 * PAD) / 2, height - 8, x.label, "muted mid"),
         *marks,
-        *(part for k, entry in enumerate(series) for part in _line(entry, k, columns, rows)),
+        *(element for k, entry in enumerate(series) for element in _line(entry, k, columns, rows)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
 

@@ -41,7 +41,7 @@ def message_tasks(network: Network, demand: Demand, rows: Transfers, ends: Int64
 def message_routes(rows: Transfers, hops: MessageHops) -> tuple[Routes, Int32Array]:
     """(routes, int32[n]): the paths that n messages take, each once, and which of them each message takes."""
     begin = np.flatnonzero(np.isin(hops.rows, hops.first))
-    links: list[tuple[int, ...]] = [tuple(part.tolist()) for part in np.split(rows.link[hops.rows], begin[1:])]
+    links: list[tuple[int, ...]] = [tuple(route.tolist()) for route in np.split(rows.link[hops.rows], begin[1:])]
     return routes_of(links[: len(begin)])
 
 

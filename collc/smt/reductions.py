@@ -123,12 +123,12 @@ class ReductionFormulas:
         there = [a for time, arrivals in self.into[switch].items() if time <= transfer.start for a in arrivals]
         parts: list[list[str]] = [[] for _ in self.holders]
         for name, arrival in zip(self.slots[switch].add_departure(transfer, there).values(), there, strict=True):
-            for part, term in zip(parts, self._terms_of(arrival), strict=True):
+            for formula, term in zip(parts, self._terms_of(arrival), strict=True):
                 if term != "false":
-                    part.append(f"(and {name} {term})")
+                    formula.append(f"(and {name} {term})")
         self.passed[transfer.name] = [
-            self.script.define(f"v{transfer.name[1:]}_{i}", "Bool", any_of(part))
-            for i, part in zip(self.holders, parts, strict=True)
+            self.script.define(f"v{transfer.name[1:]}_{i}", "Bool", any_of(formula))
+            for i, formula in zip(self.holders, parts, strict=True)
         ]
 
     def _terms_of(self, transfer: PossibleTransfer) -> list[str]:

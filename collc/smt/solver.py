@@ -96,11 +96,11 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
     solver.from_string(text)
     said, call, spent = "unknown", _FIRST_CALL, 0
     while said == "unknown" and (left := limits.seconds - (monotonic() - began)) > 0 and not limits.stop():
-        part = call if limits.work is None else min(call, limits.work - spent)
-        if part <= 0:
+        budget = call if limits.work is None else min(call, limits.work - spent)
+        if budget <= 0:
             break
         limits.progress(1 - left / limits.seconds)
-        solver.set("rlimit", part)
+        solver.set("rlimit", budget)
         solver.set("timeout", min(_LONGEST, int(left * 1000) + 1))
         with ThreadPoolExecutor(1) as pool:  # so that Python's handlers of signals run meanwhile
             check = pool.submit(solver.check)
@@ -121,7 +121,7 @@ def solve(text: str, limits: SolverLimits, propositional: bool) -> tuple[Certifi
             raise _out_of_memory()
         if reason and not any(word in reason for word in _ENDED):
             break
-        spent += part
+        spent += budget
         call *= 2
     answer: Answer = "sat" if said == "sat" else "unsat" if said == "unsat" else "unknown"
     true: frozenset[str] = frozenset()

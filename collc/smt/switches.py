@@ -189,7 +189,9 @@ class SwitchSumFormulas:
         if self._rule is not SwitchRule.FREE:
             self._require_single(transfer, partial)
         self._left.append((transfer, partial))
-        return [self._define(f"v{number}_{transfer.edge}", transfer.start, part) for number, part in enumerate(parts)]
+        return [
+            self._define(f"v{number}_{transfer.edge}", transfer.start, formula) for number, formula in enumerate(parts)
+        ]
 
     def _require_single(self, transfer: PossibleTransfer, partial: str) -> None:
         """The sum leaves on one link at a time, and so does each copy that arrived."""

@@ -49,7 +49,8 @@ def check_transfer_count(demand: Demand) -> None:
     if least > MAX_TRANSFERS:
         message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
         hint = (
-            "use 'symmetric' on a network whose NPUs are all alike, which lists no transfers; or fewer NPUs or chunks"
+            "use fewer NPUs or chunks; on clusters, rings, tori and hypercubes whose NPUs are all alike, 'synthesize "
+            "symmetric()' lists the transfers of one NPU only"
         )
         raise SourceError(Diagnostic("S0203", message, hint=hint))
 

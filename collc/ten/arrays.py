@@ -50,21 +50,20 @@ def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int
 
     One number for each row is found much faster than rows are sorted, if few rows differ.
     """
-    table = np.stack(columns, axis=1).astype(np.int64)
-    if not len(table):
-        return table, np.empty(0, np.int64)
-    low, high = table.min(axis=0), table.max(axis=0)
-    spans = [int(most) - int(least) + 1 for least, most in zip(low, high, strict=True)]
+    if not len(columns[0]):
+        return np.empty((0, len(columns)), np.int64), np.empty(0, np.int64)
+    low = [int(column.min()) for column in columns]
+    spans = [int(column.max()) - least + 1 for column, least in zip(columns, low, strict=True)]
     if prod(spans) >= 2**62:
-        rows, number = np.unique(table, axis=0, return_inverse=True)
+        rows, number = np.unique(np.stack(columns, axis=1).astype(np.int64), axis=0, return_inverse=True)
         return rows, number.reshape(-1).astype(np.int64)
-    key = np.zeros(len(table), np.int64)
-    for column, least, span in zip(table.T, low, spans, strict=True):
-        key = key * span + (column - least)
+    key = np.zeros(len(columns[0]), np.int64)
+    for column, least, span in zip(columns, low, spans, strict=True):
+        if span > 1:
+            key = key * span + (column.astype(np.int64) - least)
     keys = np.unique(key)
-    number, rest = np.searchsorted(keys, key), keys
-    found = np.empty((len(keys), len(spans)), np.int64)
-    for position in range(len(spans) - 1, -1, -1):
+    rest, found = keys, np.empty((len(keys), len(columns)), np.int64)
+    for position in range(len(columns) - 1, -1, -1):
         rest, index = np.divmod(rest, spans[position])
         found[:, position] = index + low[position]
-    return found, number.astype(np.int64)
+    return found, np.searchsorted(keys, key).astype(np.int64)

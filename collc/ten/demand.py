@@ -63,7 +63,10 @@ class HolderSets:
         """bool[n]: whether each set contains the device beside it."""
         width = int(max(self.members.max(initial=0), devices.max(initial=0))) + 1
         keys = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes) * width + self.members
-        return np.isin(numbers.astype(np.int64) * width + devices, keys)
+        wanted = numbers.astype(np.int64) * width + devices
+        if not len(keys):
+            return np.zeros(len(wanted), np.bool_)
+        return keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
 
     @cached_property
     def sizes(self) -> Int64Array:

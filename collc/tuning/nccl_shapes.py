@@ -62,8 +62,8 @@ def nccl_times(
 
     def time(variant: tuple[int, int], size: int) -> int:
         tasks, parts = graphs[variant[1]]
-        part = np.full(len(tasks), -(-size // parts), np.int64)
-        return simulate(seen[variant[0]], replace(tasks, size=part), ExactTiming()).time_ps
+        pieces = np.full(len(tasks), -(-size // parts), np.int64)
+        return simulate(seen[variant[0]], replace(tasks, size=pieces), ExactTiming()).time_ps
 
     best: dict[int, tuple[int, tuple[int, int]]] = {}
     for position in sampled_positions(len(sizes)):

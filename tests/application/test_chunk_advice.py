@@ -130,6 +130,21 @@ def test_an_unwound_network_is_named() -> None:
     assert "ms, with direct links in place of switches, but with " in remark
 
 
+def test_the_ideal_is_that_of_the_switches_that_were_unwound() -> None:
+    """On the ring in place of a switch, what NPU 2 sends to NPU 0 passes NPU 3, which has a tenth of the rate."""
+    program = HEAD + (
+        "topology t {\n    npu n[4]\n    switch w\n"
+        "    for i in 0..3 { link n[i] <-> w (bandwidth: 50GB/s, latency: 0.7us) }\n"
+        "    link n[3] <-> w (bandwidth: 5GB/s, latency: 0.7us)\n}\n"
+        "schedule s on t { run broadcast([t.n[2], t.n[0]], size: 256MiB) }\n"
+    )
+    own = collc.compile_text(program, passes="pccl,invert")["s"]
+    unwound = collc.compile_text(program, passes="unwind,tacos,invert")["s"]
+    assert (unwound.ideal_ps, unwound.ideal) == (own.ideal_ps, own.ideal)
+    assert unwound.bound.endswith("with direct links in place of switches")
+    assert unwound.bound_ps > own.bound_ps
+
+
 @pytest.mark.parametrize(("network", "links"), [("ring(4", 1), ("line(5", 3), ("fully_connected(4", 0)])
 def test_a_chunk_waits_on_all_links_of_the_longest_path_but_one(network: str, links: int) -> None:
     """A chunk of 1 MB takes 20 us on a link; on its last link nobody waits for it to be passed on."""

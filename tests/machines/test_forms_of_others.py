@@ -173,6 +173,10 @@ def test_models_that_do_not_fit(imported):
     assert "nvidia-smi -L" in asked.value.diagnostics[0].hint
     with pytest.raises(UsageError, match="names NVIDIA T1000, whose NVLinks are not known"):
         imported(SMI, LIST.replace("A100-SXM4-80GB", "T1000"))
+    network, _ = imported(SMI, LIST.replace("A100-SXM4-80GB", "T1000"), gpu="a40")  # as the hint says
+    assert network.npu_count == 2
+    with pytest.raises(UsageError, match="names the model of GPUs, and no file says how they are linked"):
+        imported(LIST)
     with pytest.raises(SourceError, match="GPUs of several models: a100, h100"):
         imported(SMI, LIST.replace("A100-SXM4-80GB", "H100 PCIe").replace("H100 PCIe", "A100-SXM4-80GB", 1))
     with pytest.raises(UsageError, match="files of several models: a100 and h100"):
@@ -367,3 +371,44 @@ def test_links_of_a_cluster_that_both_directions_share(imported):
     network, program = imported(cluster("TORUS", "5", 5, 'sharing_policy="SHARED"'))
     assert {rate for _, _, rate, _ in links(network)} == {Fraction(GB, 2)}
     assert "param shared_part: float = 0.5" in program
+
+
+# Small files that stand for much, and names that occur twice
+
+
+def test_partitions_are_limited(imported):
+    """Each is linked to all others of its GPU, and links between GPUs once for each pair of partitions."""
+    one = partitioned(1, lambda _: '<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>', parts=1500)
+    with pytest.raises(SourceError, match="2,248,500 links exceed the limit of 1,000,000"):
+        imported(one)
+    links_ = "".join(f'<nvlink target="0002:{other:02x}:00.0" count="1" tclass="0x030200"/>' for other in range(40))
+    with pytest.raises(SourceError, match="links exceed the limit of 1,000,000"):
+        imported(partitioned(40, lambda _: links_, parts=26))
+
+
+def test_nics_without_ports_are_told_apart(imported):
+    """Each GPU has one below its own CPU link; they were all called cpu0, and all links led to one GPU."""
+    nic = '<pci busid="0000:{0}0:1b.0" class="0x020000" link_speed="8 GT/s" link_width="16"><nic/></pci>'
+    network, program = imported(
+        template(nic), gpu="a100", nvlink=12, fabric="rails", definitions={"nic": "100Gb/s"}, nodes=("a", "b")
+    )
+    assert "no cable" not in head(program)
+    assert rates(network)[12.5] == 2 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ('<cluster id="c" prefix="a" radical="0-3,2" bw="1GBps" lat="1us"/>', "a2"),
+        (2 * '<cluster id="c" prefix="a" radical="0" bw="1GBps" lat="1us"/>', "a0"),
+        ("".join(f'<cluster id="c" prefix="{p}" radical="0" bw="1GBps" lat="1us"/>' for p in "ab"), "c"),
+        (
+            "".join(f'<cluster id="{p}" prefix="{p}" radical="0" bw="1GBps" lat="1us" router_id="r"/>' for p in "ab"),
+            "r",
+        ),
+    ],
+)
+def test_names_of_a_platform_occur_once(imported, body, name):
+    """Two clusters of one name had one switch."""
+    with pytest.raises(SourceError, match=f"{name} occurs twice"):
+        imported(platform(body))

@@ -198,3 +198,21 @@ def test_an_input_is_read_before_packets_made_of_it_are_unpacked_over_it(tmp_pat
 def test_packets_that_do_not_come_back_order_nothing(tmp_path):
     verdict = check_plan(plan_file(tmp_path, sum_in_place(stray=True)))
     assert "X0412" in {message.code for message in verdict.diagnostics}
+
+
+@pytest.mark.parametrize(("targets", "races"), [((0,), False), ((0, 1), True), ((1, 0), True)])
+def test_a_chunk_is_read_once_for_each_packet_that_is_put(tmp_path, targets, races):
+    """Gpu 0 puts packets of its input to others; gpu 1 answers with a sum, which is unpacked over that input. The
+    kernel reads the chunk again for each target (handlePutPackets), so that gpu 2 may get the sum.
+    """
+    memory = {"channel_type": "memory"}
+    far_packets = [far(target, 0) for target in targets]
+    puts = {"name": "ppkt", "src_buff": [buff("i", 0)] * len(targets), "dst_buff": far_packets, **memory}
+    over_input = {"name": "upkt", "src_buff": [buff("s", 0)], "dst_buff": [buff("i", 0)]}
+    added = {"src_buff": [buff("i", 0), buff("s", 0)], "dst_buff": [buff("o", 0), far(0, 0)]}
+    unpacks = [{"name": "upkt", "src_buff": [buff("s", 0)], "dst_buff": [buff("o", 0)]}] if 1 in targets else []
+    blocks = [[[puts], [over_input]], [[{"name": "respkt", **added, **memory}]], [unpacks]]
+    gpus = [gpu_by_hand(rank, 3, (1, 1, 1), ops, ["s"]) for rank, ops in enumerate(blocks)]
+    plan = plan_by_hand("custom", gpus) | {"protocol": "LL", "use_double_scratch_buffer": True}
+    verdict = check_plan(plan_file(tmp_path, plan))
+    assert ("X0412" in {message.code for message in verdict.diagnostics}) == races, verdict.diagnostics

@@ -16,7 +16,8 @@ from collc.synthesis.bounds import ideal_bound
 from collc.ten.endpoint import Endpoint
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
-from collc.ten.schedule import LinkModel
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
+from collc.verification import verify_schedule
 from tests.endpoints import limited, random_limited_network
 from tests.support import MiB, all_gather, all_reduce, fully_connected, ring
 
@@ -122,6 +123,19 @@ def test_a_message_alone_takes_no_longer_than_without_limits() -> None:
     net = limited(ring(6, LINK), Endpoint(inject=Fraction(30 * 10**9), eject=Fraction(40 * 10**9)))
     graph = messages(net, [(0, 3, 10**6)], [])
     assert simulate(net, graph, ExactTiming()).time == 3 * 40_500_000
+
+
+@pytest.mark.parametrize(("rate", "turns"), [(75 * 10**9, 1), (75 * 10**9 - 1, 3)])
+def test_a_rate_that_the_links_cannot_exceed_limits_nothing(rate: int, turns: int) -> None:
+    """Neither in the simulator nor in the check of schedules, as docs/ten.md says: three links of 25 GB/s."""
+    net = limited(fully_connected(4, LINK), Endpoint(inject=Fraction(rate), eject=Fraction(rate)))
+    found = simulate(net, messages(net, [(0, k, 10**6) for k in (1, 2, 3)], []), ExactTiming())
+    assert len(np.unique(found.end)) == turns
+    demand = all_gather(list(range(4)), MiB)
+    chunk, link = np.nonzero(np.arange(4)[:, None] == net.source[None, :])
+    at_once = RowSchedule(LinkModel.STORE, Transfers.of(chunk, link, np.zeros(12, np.int64), False))
+    verdict = verify_schedule(Module("m", net, demand, schedule=at_once))
+    assert (verdict.checks["endpoints"] == "ok") == (turns == 1)
 
 
 def test_limits_do_not_count_as_links() -> None:

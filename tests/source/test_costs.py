@@ -114,6 +114,18 @@ def test_too_many_transfers_are_refused_before_synthesis(tmp_path: Path) -> None
     )
 
 
+def test_chunks_of_several_runs_have_numbers_of_32_bits(tmp_path: Path) -> None:
+    head = "import std.topologies import std.collectives topology t = mesh2d(200, 200, bandwidth: 1GB/s, latency: 1us) "
+    run = "run all_to_all(t.npus, size: 640000B) "
+    with pytest.raises(SourceError) as caught:
+        load_program(SourceFile("p.coll", f"{head} schedule s on t {{ {run * 2} }}"))
+    assert caught.value.diagnostics[0].code == "E0803"
+    (report,) = compile_program(
+        SourceFile("p.coll", f"{head} schedule s on t {{ {run} }}"), Settings(output=tmp_path)
+    ).schedules
+    assert report.diagnostics[0].code in ("E0803", "S0203")
+
+
 def test_an_error_among_many_is_one_of_the_first() -> None:
     text = "".join(f"let a{i} = b{i}\n" for i in range(MAX_PROBLEMS + 50))
     with pytest.raises(CollcError) as caught:

@@ -76,6 +76,7 @@ STATED = [
     machines.MAX_DEVICES,
     machines.MAX_HOSTS,
     machines.MAX_ELEMENTS,
+    machines.MAX_LINKS,
     limits.MAX_HOST_LETTERS,
     sweeping.MOST_CASES,
 ]

@@ -179,4 +179,7 @@ def test_link_classes_are_those_without_sums_and_forks_unless_asked() -> None:
     sizes, traffic = traffic_of(all_gather(list(range(6))), None)
     problem = _BoundProblem(net, traffic, TransferTimes.of(net, sizes, STORE), Delays.without_lags(net))
     assert problem.link_classes() is problem.link_classes(summed=False, forked=False)
-    assert problem.link_classes() is not problem.link_classes(forked=True)
+    assert problem.link_classes() is problem.link_classes(forked=True)  # without lags there are no others
+    delayed = _BoundProblem(net, traffic, problem.times, Delays.of(net, problem.times.total[:, 0], traffic))
+    assert delayed.link_classes() is delayed.link_classes(summed=False, forked=False)
+    assert delayed.link_classes() is not delayed.link_classes(forked=True)

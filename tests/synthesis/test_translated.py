@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from collc.base.diagnostics import SourceError
+from collc.synthesis.bounds.cuts import most_sets
 from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import symmetric_module, translated
 from collc.synthesis.task import Effort
@@ -16,19 +20,19 @@ from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
 from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, hypercube, reduce_scatter, ring
 
-KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce}
+KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce, "all_to_all": all_to_all}
 NETWORKS = {
-    "torus": grid(3, 4, wrap=True),
-    "one way": ring(5, one_way=True),
+    "torus": grid(3, 5, wrap=True),
+    "one way": ring(7, one_way=True),
     "cube": hypercube(3),
-    "full": fully_connected(6),
+    "full": fully_connected(8),
 }
 
 
 @pytest.fixture(autouse=True)
 def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
     """All schedules are for networks that are too large to list them."""
-    monkeypatch.setattr(translated, "MOST_LISTED", 0)
+    monkeypatch.setattr(translated, "MOST_LISTED", 38)
 
 
 def planned(net: Network, kind: str, chunks: int, model: LinkModel) -> Module:
@@ -43,7 +47,8 @@ def test_translations_are_right_and_as_short_as_the_list(
     name: str, kind: str, model: LinkModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = NETWORKS[name]
-    module = planned(net, kind, 2, model)
+    chunks = 1 if kind == "all_to_all" else 2
+    module = planned(net, kind, chunks, model)
     schedule = module.schedule
     assert isinstance(schedule, FactoredSchedule)
     assert schedule.translations.count == net.npu_count
@@ -51,7 +56,7 @@ def test_translations_are_right_and_as_short_as_the_list(
     rows = module.with_schedule(RowSchedule(model, schedule.transfers), "")
     assert verify_schedule(rows).ok
     monkeypatch.setattr(translated, "MOST_LISTED", 10**6)
-    listed = join(planned(net, kind, 2, model))
+    listed = join(planned(net, kind, chunks, model))
     assert listed.schedule is not None
     time = schedule.collective_time(net, module.demand)
     assert time == rows.collective_time()
@@ -60,9 +65,34 @@ def test_translations_are_right_and_as_short_as_the_list(
 
 def test_what_is_not_symmetric_is_none() -> None:
     demand = all_gather(list(range(12)))
-    assert translated.translated_gather(Module("m", grid(3, 4), demand, LinkModel.STORE), Effort()) is None
+    assert translated.translated_schedule(Module("m", grid(3, 4), demand, LinkModel.STORE), Effort()) is None
     some = all_gather(list(range(11)))
     whole = grid(3, 4, wrap=True)
-    assert translated.translated_gather(Module("m", whole, some, LinkModel.STORE), Effort()) is None
-    pairs = all_to_all(list(range(12)))
-    assert translated.translated_gather(Module("m", whole, pairs, LinkModel.STORE), Effort()) is None
+    assert translated.translated_schedule(Module("m", whole, some, LinkModel.STORE), Effort()) is None
+    halves = all_to_all(list(range(4)))  # half of the NPUs reach the opposite one in the other direction
+    assert translated.translated_schedule(Module("m", ring(4), halves, LinkModel.STORE), Effort()) is None
+
+
+def test_an_exchange_with_too_many_transfers_of_one_npu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Module("m", grid(3, 3, wrap=True), all_to_all(list(range(9))), LinkModel.STORE)
+    hops = 4 + 4 * 2
+    for most, found in ((hops - 1, False), (hops, True)):
+        monkeypatch.setattr(translated, "MOST_LISTED", most)
+        assert (translated.translated_schedule(module, Effort()) is not None) == found
+
+
+def test_chunks_without_numbers_of_32_bits_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = planned(NETWORKS["torus"], "all_to_all", 1, LinkModel.STORE).schedule
+    assert isinstance(schedule, FactoredSchedule)
+    chunks = 15 * 15
+    monkeypatch.setattr("collc.ten.factored_schedule.MOST_NUMBERED", chunks - 1)
+    with pytest.raises(SourceError, match=f"the transfers of {chunks} chunks cannot be listed"):
+        next(schedule.blocks())
+    monkeypatch.setattr("collc.ten.factored_schedule.MOST_NUMBERED", chunks)
+    assert sum(map(len, schedule.blocks())) == len(schedule)
+
+
+def test_few_sets_of_a_large_network_are_bounds() -> None:
+    small, large = ring(64), replace(ring(64), source=np.zeros(3_000_000, np.int32))
+    assert most_sets(small, 16) == 16
+    assert most_sets(large, 16) == 2

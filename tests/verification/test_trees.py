@@ -156,3 +156,11 @@ def test_what_is_no_tree_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_proved(module, schedule)
     monkeypatch.setattr("collc.verification.schedule_check.MOST_STATES", 0)
     assert not is_proved(module, schedule)
+
+
+def test_keys_fit_in_64_bits(reduced: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = len(reduced.demand.chunks) * reduced.network.device_count
+    monkeypatch.setattr("collc.verification.trees.MOST_KEYS", keys + 1)
+    assert trees_are_right(reduced)
+    monkeypatch.setattr("collc.verification.trees.MOST_KEYS", keys)
+    assert not trees_are_right(reduced)

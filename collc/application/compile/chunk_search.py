@@ -48,9 +48,23 @@ class Attempt:
     @cached_property
     def ideal(self) -> Bound:
         """The time that no schedule of the collective can be below, with any number of chunks."""
-        from collc.synthesis.bounds import ideal_bound
+        return ideal_of(self.request, self.module)
 
-        return ideal_bound(self.module.network, self.module.demand, self.module.model)
+
+def ideal_of(request: ScheduleRequest, module: Module) -> Bound:
+    """The ideal of a schedule; if its network has direct links in place of switches, also of the program's network.
+
+    The smaller of both then: with link model `store`, direct links can take less time than the switches, where a chunk
+    occupies two links. Raises ValueError if links have no bandwidth or latency.
+    """
+    from collc.synthesis.bounds import ideal_bound
+
+    own = ideal_bound(module.network, module.demand, module.model)
+    where = network_of_bound(request, module)
+    own = replace(own, name=own.name + where)
+    if module.network.unwound and not request.network.unwound:
+        return min(ideal_bound(request.network, module.demand, module.model), own, key=lambda bound: bound.time)
+    return own
 
 
 @dataclass(eq=False)
@@ -211,7 +225,7 @@ def network_of_bound(request: ScheduleRequest, module: Module) -> str:
 def chunk_advice(request: ScheduleRequest, module: Module, bound: Bound, ideal: Bound) -> str:
     """What to try if the number of chunks, not the network, decides the bound or the time; "" elsewhere.
 
-    bound: of the module's chunks. ideal: of any number. Both are those of the module's network.
+    bound: of the module's chunks, on its network. ideal: of any number, see `ideal_of`.
     """
     choice = request.choice
     if choice is None or choice.automatic:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from collc.application.compile.chunk_search import chunk_advice, network_of_bound
+from collc.application.compile.chunk_search import chunk_advice, ideal_of, network_of_bound
 from collc.application.compile.compile_report import SCHEDULE_CHECKS, CompileReport, ScheduleReport
 from collc.application.compile.output_files import check_feasible, emits_of, file_names, unknown_kind, write_files
 from collc.application.compile.planning import BuildInput, Plan, plan_schedule
@@ -299,15 +299,15 @@ def measure(build: Build) -> Build:
         if plan.attempt is not None and plan.attempt.module is module:
             ideal = plan.attempt.ideal
         else:
-            ideal = ideal_bound(module.network, module.demand, module.model)
-        bound = lower_bound(module.network, module.demand, module.model, time_ps, ideal)
+            ideal = ideal_of(request, module)
+        own = ideal_bound(module.network, module.demand, module.model)
+        bound = lower_bound(module.network, module.demand, module.model, time_ps, own)
     except OverflowError as error:
         raise too_long(request) from error
     if not 0 <= time_ps < MAX_TIME or bound.time >= MAX_TIME:
         raise too_long(request)
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
-    where = network_of_bound(request, module)
     numbers = {None if run.standard is None else run.standard.chunks for run in module.demand.runs}
     report = replace(
         build.report,
@@ -318,9 +318,9 @@ def measure(build: Build) -> Build:
         time_ps=time_ps,
         run_times_ps=tuple(times) if len(times) > 1 else (),
         bound_ps=bound.time,
-        bound=bound.name + where,
+        bound=bound.name + network_of_bound(request, module),
         ideal_ps=ideal.time,
-        ideal=ideal.name + where,
+        ideal=ideal.name,
         chunks_per_block=numbers.pop() if len(numbers) == 1 else None,
         synthesizer=module.algorithm,
         seed=module.seed,

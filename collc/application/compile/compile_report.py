@@ -75,7 +75,8 @@ class ScheduleReport:
     time_ps: the time of the schedule, in picoseconds.
     run_times_ps: of several runs, when the last chunk of each has arrived, in picoseconds; else ().
     bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
-    ideal_ps: the lower bound for any number of chunks. ideal: what sets it, as in "the NICs of node 3".
+    ideal_ps: the lower bound for any number of chunks, on the network of the program. ideal: what sets it, as in "the
+    NICs of node 3".
     chunks_per_block: the `chunks` of all runs, given or picked by collc; None if they differ or have none.
     synthesizer: its name, or the names of the algorithms written by hand; "algorithm" in `compile --json`.
     seed: the seed of the synthesizer.
@@ -200,8 +201,8 @@ COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
     Column("synthesizer", "", lambda report: report.synthesizer or None),
     Column("steps", "", lambda report: report.steps),
     Column("time", "", lambda report: report.time_ps, format_time),
-    Column("lower bound", "", lambda report: report.bound_in_words()),
-    Column("of ideal", "", lambda report: report.of_ideal, percent),
+    Column("bound with these chunks", "", lambda report: report.bound_in_words()),
+    Column("of ideal (any chunks)", "", lambda report: report.of_ideal, percent),
     Column("checks", "", lambda report: report.checks_in_words()),
     Column("files", "", lambda report: ", ".join(map(str, report.files)) or None),
 )

@@ -204,12 +204,12 @@ def switched_notes(
     each = len(paths) // len(communicators)
     notes: list[str] = []
     for number, path in enumerate(paths):
-        real, part = communicators[number // each], parts[number // each].module(module)
+        real, planned = communicators[number // each], parts[number // each].module(module)
         try:
             time = simulated_file(path, kind, real.network, real.demand, options).time_ps
         except (Deadlock, NoRoute):
             continue
-        taken = part.collective_time()
+        taken = planned.collective_time()
         if time > TOLERATED_SLOWDOWN * taken:
             name = "MSCCL" if kind == "msccl" else "MSCCL++"
             notes.append(
@@ -278,8 +278,8 @@ def _other_times(module: Module, standard: Standard, kind: Runtime, announce: An
         try:
             # As many chunks, of another size.
             sizes = np.maximum(1, -(-table.size * size // standard.size))
-            part = replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size))
-            blank = Module(module.name, module.network, Demand((part,)), module.model, relays=True)
+            of_size = replace(run, pattern=replace(table, size=sizes), standard=replace(standard, size=size))
+            blank = Module(module.name, module.network, Demand((of_size,)), module.model, relays=True)
             context = PassContext()
             other = Invert().run(Synthesize("auto").run(blank, context), context)
             of_plan: dict[str, Times] = {}

@@ -199,18 +199,18 @@ def _for_runs(
     several = len(communicators) > 1
     written: list[WrittenFile] = []
     for communicator in communicators:
-        part = communicator.module(module)
+        module_of_run = communicator.module(module)
         if several:
-            part = replace(part, name=f"{module.name} run {communicator.run}")
+            module_of_run = replace(module_of_run, name=f"{module.name} run {communicator.run}")
         run = (communicator.run or 0) if several or "{run}" in destination.path.name else None
         before = len(destination.finals)
-        result = write(part, run)
+        result = write(module_of_run, run)
         if several and len(destination.finals) == before + 1:
             result = result.with_name(destination.run_file(communicator.run or 0))
         if not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
-            run_number, collective = communicator.run or 0, part.demand.runs[0].collective
+            run_number, collective = communicator.run or 0, module_of_run.demand.runs[0].collective
             ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
             result = replace(result, ranks=(ranks,))
         if not communicator.in_order:

@@ -59,6 +59,9 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     for path in unread:
         remark(f"Slurm does not read {path}, since there is a topology.yaml beside it")
     if not files and options.fabric is None:
+        if given:
+            message = f"{given[0].source.name} names the model of GPUs, and no file says how they are linked"
+            raise usage_error(message, "give the output of nvidia-smi topo -m too")
         raise usage_error("no file to import", "as in: collc import nccl topo.xml")
     if whole is not None and whole.kind.describes == "network":
         machine = whole.read(options)
@@ -93,7 +96,8 @@ def _completed_options(options: ImportOptions, files: Sequence[_File]) -> Import
     if options.gpu is not None and options.gpu not in MODELS:
         hint = did_you_mean(options.gpu, MODELS, f"there are {phrase(MODELS)}")
         raise usage_error(f"there is no GPU model '{options.gpu}'", hint)
-    models = [str(file.read(options)) for file in files if file.kind.describes == "model"]
+    named = files if options.gpu is None else ()
+    models = [str(file.read(options)) for file in named if file.kind.describes == "model"]
     if len(set(models)) > 1:
         raise usage_error(f"files of several models: {phrase(sorted(set(models)))}", "import the nodes one by one")
     model = options.gpu or next(iter(models), None)

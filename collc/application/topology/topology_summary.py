@@ -66,7 +66,7 @@ class DeviceRow:
         hosts = dict.fromkeys(label.rpartition("/")[0] for label in self.labels)
         own = dict.fromkeys(label.rpartition("/")[2] for label in self.labels)
         parts = [", ".join(compressed_hosts([*names])) for names in (hosts, own)]
-        text = "/".join(part for part in parts if part)
+        text = "/".join(name for name in parts if name)
         return text if len(text) <= 40 else f"{text[:37]}..."
 
 

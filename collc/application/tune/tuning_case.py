@@ -163,8 +163,8 @@ def request_for(tuned: TunedProgram, size: int, chunks: int) -> ScheduleRequest:
 def of_the_group(request: ScheduleRequest) -> ScheduleRequest:
     """The request on the members of the run's group alone, by rank, as a file for a runtime has them."""
     network = network_of_groups(request.network, request.demand)
-    (part,) = communicators_of(network, request.demand)
-    return replace(request, network=part.network, demand=part.demand)
+    (communicator,) = communicators_of(network, request.demand)
+    return replace(request, network=communicator.network, demand=communicator.demand)
 
 
 def file_options(options: FileOptions, protocol: str, sizes: tuple[int, int | None] = (0, None)) -> MscclOptions:

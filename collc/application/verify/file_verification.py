@@ -219,14 +219,14 @@ def _run_check(path: Path, expected: Expectation, check: Callable[..., Verdict[A
     request, verdict = _request(expected.program, expected.schedule), check()
     if verdict.summary is None or verdict.checks.get("contract") == "failed":
         return verdict  # its numbers may be absurd
-    part = _part_for_file(path, request, verdict.summary.coll, verdict.summary.ranks)
-    standard = part.demand.standard
+    module_of_file = _part_for_file(path, request, verdict.summary.coll, verdict.summary.ranks)
+    standard = module_of_file.demand.standard
     if standard is not None and verdict.summary.coll != "custom":
         root = standard.root if standard.root >= 0 else None
         return check(collective=expected.collective or standard.kind, root=root)
-    width = expected_of(part.network, part.demand).width
+    width = expected_of(module_of_file.network, module_of_file.demand).width
     chunks = getattr(verdict.summary, "nchunksperloop", None) or verdict.summary.chunks
-    result = expected_of(part.network, part.demand, max(1, chunks // max(1, width)))
+    result = expected_of(module_of_file.network, module_of_file.demand, max(1, chunks // max(1, width)))
     return check(collective="custom", expected=result)
 
 

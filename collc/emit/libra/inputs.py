@@ -107,7 +107,7 @@ def communicator_text(model: LibraModel, workload: Workload) -> str:
         default = "data" if phase == "weight_gradient" else "tensor"
         group = (_groups_of(workload, phase) or [default])[0]
         own = parts[GROUPS.index(group)]
-        lines.append(f"{PHASE_NAMES[phase]}: [ {', '.join(str(part if part > 1 else -1) for part in own)} ]")
+        lines.append(f"{PHASE_NAMES[phase]}: [ {', '.join(str(size if size > 1 else -1) for size in own)} ]")
     return "\n".join([*lines, ""])
 
 
@@ -187,13 +187,13 @@ def _total(node: LoopNode) -> str:
         return _total(node.parts[0])
     if not has_sum(node):
         return f"gp.quicksum({_layer(node)} for n, layer in layers)"
-    return _combine(node, [_total(part) for part in node.parts])
+    return _combine(node, [_total(child) for child in node.parts])
 
 
 def _layer(node: LoopNode) -> str:
     """A loop of one layer."""
     if node.operation != "time":
-        return _combine(node, [_layer(part) for part in node.parts])
+        return _combine(node, [_layer(child) for child in node.parts])
     phase, _, what = node.name.rpartition("_")
     compute = what == "compute"
     return f"layer.{ATTRIBUTES[phase]}.compute_time" if compute else f"model.coll_time[n, {PHASES.index(phase)}]"

@@ -13,7 +13,16 @@ from typing import Final
 from collc.base.diagnostics import SourceFile
 from collc.machines.hosts import MODELS, Hop, Host, HostGpu, HostNic, Hosts, Peer, nvlink_rate, with_mesh, xgmi_rate
 from collc.machines.kinds import ImportKind
-from collc.machines.reading import GIGA, Element, ImportOptions, element_span, flaw, option_error, parse_xml
+from collc.machines.reading import (
+    GIGA,
+    Element,
+    ImportOptions,
+    check_links,
+    element_span,
+    flaw,
+    option_error,
+    parse_xml,
+)
 
 _LANES: Final = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
 """GT/s -> 100 Mb/s of one PCIe lane after coding."""
@@ -154,6 +163,7 @@ def _add_gpus(reader: _Reader, pci: Element, gpus: list[Element], host: str, pat
     Each of several becomes a GPU of its own, with its share of the links, as NCCL divides them (ncclTopoAddNvLinks).
     """
     bus, count = pci.get("busid"), max(len(gpus), 1)
+    check_links(count * (count - 1))
     if bus in reader.gpus[host]:
         raise flaw(f"two GPUs have busid {bus}", element_span(reader.source, pci))
     labels = [bus] if count == 1 else [f"{bus}#{number}" for number in range(count)]
@@ -233,7 +243,8 @@ def _link_rate(reader: _Reader, gpu: Element | None) -> Fraction:
 def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:
     if not nic.children:
         rate = next((rate for _, rate in path if rate), Fraction(16 * _LANES["8"], 80) * GIGA)
-        reader.silent_nics[host].append(HostNic(path[0][0], ((path[0][0], rate), *path[1:]), None))
+        silent = reader.silent_nics[host]
+        silent.append(HostNic(f"NIC{len(silent)}", ((path[0][0], rate), *path[1:]), None))
     for net in nic:
         if net.tag != "net":
             raise flaw(f"<{net.tag}> inside <nic>; <net> is expected", element_span(reader.source, net))
@@ -252,6 +263,8 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
 
 def _host(reader: _Reader, host: str) -> Host:
     parts = {bus: [part for _, part in numbered] for bus, numbered in reader.gpus[host].items()}
+    lists = [gpu.peers for own in parts.values() for gpu in own]
+    check_links(sum(len(parts.get(peer.label, ())) for peers in lists for peer in peers))
     ordered = sorted((pair for numbered in reader.gpus[host].values() for pair in numbered), key=lambda pair: pair[0])
     gpus = [
         replace(gpu, peers=tuple(peer for link in gpu.peers for peer in _peers_of(link, parts))) for _, gpu in ordered

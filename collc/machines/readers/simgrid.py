@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -36,7 +37,7 @@ class _Platform:
     shared: links whose bandwidth both directions share in SimGrid (sharing_policy SHARED). fat_pipes: links with
     policy FATPIPE, which limit each flow. gateways: the routers of clusters with a backbone, with the devices before
     and behind it and its bytes per second. shared_edges: edges of `edges` that are shared, with the name of their
-    link. dropped: sentences on what is left out.
+    link. clusters: their names. dropped: sentences on what is left out.
     """
 
     source: SourceFile
@@ -49,6 +50,7 @@ class _Platform:
     fat_pipes: set[str] = field(default_factory=set[str])
     gateways: dict[str, tuple[str, str, Fraction]] = field(default_factory=dict[str, tuple[str, str, Fraction]])
     shared_edges: dict[int, str] = field(default_factory=dict[int, str])
+    clusters: set[str] = field(default_factory=set[str])
     dropped: list[str] = field(default_factory=list[str])
 
 
@@ -170,10 +172,12 @@ def _cluster(platform: _Platform, element: Element) -> None:
         raise flaw(f"the hosts have names of more than {MAX_HOST_LETTERS} characters", span)
     numbers = _radical(platform, element)
     hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
-    twice = next((host for host in hosts if host in platform.hosts), None)
-    if twice is not None:
-        raise flaw(f"{twice} occurs twice", span)
-    platform.hosts |= dict.fromkeys(hosts)
+    name, own = element.get("id", "cluster"), Counter(hosts)
+    twice = next((host for host, number in own.items() if number > 1 or host in platform.hosts), None)
+    if twice is not None or name in platform.clusters:
+        raise flaw(f"{name if twice is None else twice} occurs twice", span)
+    platform.clusters.add(name)
+    platform.hosts |= dict.fromkeys(own)
     if element.get("limiter_link"):
         platform.dropped.append("limiter_link, which bounds what a node sends and receives together")
     if shape == "FLAT":
@@ -183,7 +187,6 @@ def _cluster(platform: _Platform, element: Element) -> None:
     policy = element.get("sharing_policy", "SPLITDUPLEX")
     if policy == "FATPIPE":
         raise flaw("FATPIPE links limit each flow and not their sum, as no link of a network does", span)
-    name = element.get("id", "cluster")
     cables, count = _SHAPES[shape](hosts, _topology_parameters(platform, element), name, span)
     for a, b, times, lanes in cables:
         platform.routers |= dict.fromkeys(device for device in (a, b) if device not in platform.hosts)
@@ -200,6 +203,8 @@ def _flat_cluster(platform: _Platform, element: Element, hosts: Sequence[str]) -
     name = element.get("id", "cluster")
     private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
     router = element.get("router_id") or f"{element.get('prefix')}{name}_router{element.get('suffix')}"
+    if router in platform.gateways or router in platform.routers:
+        raise flaw(f"{router} occurs twice", element_span(platform.source, element))
     up = down = router
     if element.get("bb_bw"):
         up, down = f"{name} before the backbone", f"{name} behind the backbone"
@@ -302,10 +307,10 @@ _SHAPES: Final = {"TORUS": _torus, "FAT_TREE": _fat_tree, "DRAGONFLY": _dragonfl
 def _radical(platform: _Platform, element: Element) -> list[int]:
     """The numbers of ranges as in 0-3,7."""
     numbers: list[int] = []
-    for part in element.get("radical", "").split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+    for interval in element.get("radical", "").split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", interval)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise flaw(f"'radical' has '{part[:40]}', not a range as 0-15", element_span(platform.source, element))
+            raise flaw(f"'radical' has '{interval[:40]}', not a range as 0-15", element_span(platform.source, element))
         check_devices(int(match[2] or match[1]) - int(match[1]))
         numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
         check_devices(len(numbers))

@@ -135,14 +135,14 @@ def wanted_output(coll: str, rank: int, ranks: int, total: int, root: int) -> tu
     if coll in ("gather", "reduce") and rank != root:
         return None
     share = total // ranks
-    whole, part, everyone = range(total), range(rank * share, (rank + 1) * share), range(ranks)
+    whole, own, everyone = range(total), range(rank * share, (rank + 1) * share), range(ranks)
     wanted: dict[str, tuple[Sequence[int], range]] = {
         "allreduce": (everyone, whole),
         "reduce": (everyone, whole),
-        "reducescatter": (everyone, part),
+        "reducescatter": (everyone, own),
         "allgather": (everyone, range(share)),
         "gather": (everyone, whole),
-        "alltoall": (everyone, part),
+        "alltoall": (everyone, own),
         "broadcast": ((root,), whole),
         "scatter": ((root,), range(rank * total, (rank + 1) * total)),
     }

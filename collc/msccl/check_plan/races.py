@@ -6,7 +6,7 @@ The happens-before relation decides, not one execution: two accesses that it doe
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -106,22 +106,33 @@ def _accesses_of_pieces(
 def _reads_before_writes(history: History, layout: MemoryLayout) -> set[tuple[int, int, int]]:
     """(event of the read, event of the write, position) of chunks that are read before they are overwritten, since the
     data that overwrites them was made of packets that carry what was read, element by element.
+
+    An operation with several moves reads a chunk once for each, and one after the other: all these packets must be in
+    the data.
     """
     found: set[tuple[int, int, int]] = set()
-    carried: dict[tuple[int, int], frozenset[tuple[int, int]]] = {}
+    carried: dict[tuple[int, int], frozenset[tuple[int, int, int]]] = {}
+    times = Counter[tuple[int, int]]()
     for op, event in history.done:
-        for move in (move for move in op.moves if op.packets_read or op.packets_written):
+        for number, move in enumerate(op.moves if op.packets_read or op.packets_written else ()):
             for k in range(move.sources[0].size):
-                reads = frozenset[tuple[int, int]]()
+                reads = frozenset[tuple[int, int, int]]()
                 for slots in move.sources:
-                    own = frozenset({(event, address(layout, slots) + k)})
-                    reads |= carried.get((slots.gpu, slots.index + k), frozenset()) if slots.buffer == PACKETS else own
+                    if slots.buffer == PACKETS:
+                        reads |= carried.get((slots.gpu, slots.index + k), frozenset())
+                        continue
+                    position = address(layout, slots) + k
+                    times[event, position] += 1
+                    reads |= {(event, position, number)}
                 for slots in move.targets:
                     if slots.buffer == PACKETS:
                         carried[slots.gpu, slots.index + k] = reads
-                    else:
-                        written = address(layout, slots) + k
-                        found.update((before, event, written) for before, position in reads if position == written)
+                        continue
+                    written = address(layout, slots) + k
+                    seen = Counter(before for before, position, _ in reads if position == written)
+                    found.update(
+                        (before, event, written) for before, count in seen.items() if count == times[before, written]
+                    )
     return found
 
 

@@ -73,7 +73,7 @@ def nodes_of_ranks(network: Network, options: MscclOptions) -> tuple[int, ...]:
     ranks, count = len(network.npus), options.gpus_per_node
     if count is None:
         rank_of = {npu: rank for rank, npu in enumerate(network.npus.tolist())}
-        node = {rank_of[npu]: number for number, part in enumerate(parts_of(network)) for npu in part}
+        node = {rank_of[npu]: number for number, npus in enumerate(parts_of(network)) for npu in npus}
         return tuple(node[rank] for rank in range(ranks))
     if ranks % count and count < ranks:
         message = f"{ranks} GPUs do not divide into nodes of {count} GPUs"

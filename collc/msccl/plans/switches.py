@@ -337,7 +337,7 @@ def _with_sums(program: Program, gpu: Gpu, layout: BufferLayout, sums: list[Part
             here = replace(here, dst=Slot("o", outputs[message.chunk]))
             covered.add(Slot("o", outputs[message.chunk]))
         steps.append(here)
-    steps = [part for step in steps for part in _without_covered_slots(step, covered)]
+    steps = [fitted for step in steps for fitted in _without_covered_slots(step, covered)]
     scratch = len(sums) + max(summed.scratch_chunks for summed in program.gpus) if sums else gpu.scratch_chunks
     return replace(gpu, steps=tuple(sorted(steps, key=lambda step: step.when)), scratch_chunks=scratch)
 

@@ -171,9 +171,9 @@ class _DataInterpreter(PlanInterpreter[None]):
         while active or queues:
             if queues and (not active or self.random.getrandbits(1)):
                 channel = self.random.choice(list(queues))
-                part = self.ports.dequeue(channel)
-                if part is not None:
-                    self._do_part(part)
+                half = self.ports.dequeue(channel)
+                if half is not None:
+                    self._do_part(half)
                 self._settle(channel[1])
                 active = active or self._unfinished_threadblocks()
                 progress = True
@@ -235,7 +235,7 @@ class _DataInterpreter(PlanInterpreter[None]):
 
     def _do_pending(self, tb: int) -> bool:
         """Do a part of a move whose packets have come. Returns whether there was one."""
-        ready = [number for number, part in enumerate(self.pending[tb]) if self._is_ready(part)]
+        ready = [number for number, half in enumerate(self.pending[tb]) if self._is_ready(half)]
         if ready:
             self._do_part(self.pending[tb].pop(self.random.choice(ready)))
         return bool(ready)
@@ -266,7 +266,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         self.pending[op.tb] += self._moves(op)
 
     def _moves(self, op: Operation) -> list[_PartialMove]:
-        return [part for move in op.moves for part in self._halves(op, move)]
+        return [half for move in op.moves for half in self._halves(op, move)]
 
     def _halves(self, op: Operation, move: DataMove) -> list[_PartialMove]:
         launch = self.launched[op.location.gpu]

@@ -250,8 +250,8 @@ def _whole_bytes(node: Binary, data: Data, left: Value, right: Value, frame: Fra
     hint = ""
     if node.operator == "/" and left.type.kind is Kind.BYTES and right.type.kind is Kind.INT and a > 0 and b > 0:
         below = a // (ALIGNMENT * b) * ALIGNMENT
-        near = [part for part in (below, below + ALIGNMENT) if part]
-        sizes = " or ".join(f"{part * b:,} bytes ({b:,} x {part:,})" for part in near)
+        near = [multiple for multiple in (below, below + ALIGNMENT) if multiple]
+        sizes = " or ".join(f"{multiple * b:,} bytes ({b:,} x {multiple:,})" for multiple in near)
         hint = f"the nearest sizes whose parts are multiples of {ALIGNMENT} bytes: {sizes}"
     raise fail("E0218", message, node.span, frame.note(row), hint=hint)
 

@@ -128,7 +128,7 @@ def limited_npus(base: Topology, endpoint: Endpoint, has_mode: bool) -> Topology
 
 def unwound(base: Topology, degree: int, span: Span) -> Topology:
     """The topology with switches replaced by direct links (see transform.unwound). Raises SourceError."""
-    alone = [part[0] for part in joined_switches(base.network) if len(part) == 1]
+    alone = [switches[0] for switches in joined_switches(base.network) if len(switches) == 1]
     ports = int(np.isin(base.network.target, alone).sum())
     limits.check_count("links", ports * min(degree, base.network.npu_count), span)
     try:

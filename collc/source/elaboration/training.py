@@ -232,7 +232,7 @@ def loop_node(node: Expr, frame: Frame, evaluator: Evaluator) -> LoopNode:
             hint = did_you_mean(name, known, f"there are {phrase(known)}")
             raise fail("E0905", f"a training loop has no time '{name}'", node.span, hint=hint)
         case Binary(operator="+"):
-            return LoopNode("add", tuple(loop_node(part, frame, evaluator) for part in (node.left, node.right)))
+            return LoopNode("add", tuple(loop_node(operand, frame, evaluator) for operand in (node.left, node.right)))
         case Binary(operator="*", left=left):
             value = evaluator.value(left, frame)
             if value.type.kind not in NUMBERS or Fraction(value.data) < 0:
@@ -258,4 +258,4 @@ def _function_node(node: Call, frame: Frame, evaluator: Evaluator) -> LoopNode:
 
 
 def _has_sum(node: LoopNode) -> bool:
-    return node.operation == "sum" or any(_has_sum(part) for part in node.parts)
+    return node.operation == "sum" or any(_has_sum(operand) for operand in node.parts)

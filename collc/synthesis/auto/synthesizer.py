@@ -44,7 +44,6 @@ from collc.synthesis.endpoints import refuse_buffers, retimed_for_endpoints
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.retiming import retime
 from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
-from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -126,15 +125,14 @@ def _without_listing(module: Module, effort: Effort) -> Module | None:
     transfers = module.demand.least_transfers
     if (chunks <= MOST_LISTED_CHUNKS and transfers <= MAX_TRANSFERS) or module.schedule is not None:
         return None
-    from collc.synthesis.symmetric import is_symmetric, symmetric_module
+    from collc.synthesis.symmetric import factored_schedule
 
-    if not is_symmetric(module):
-        return None
-    planned = symmetric_module(module, effort)
-    if not isinstance(planned.schedule, FactoredSchedule):
+    schedule = factored_schedule(module, effort)
+    if schedule is None:
         return None
     note = f"auto: chose symmetric; the others would list at least {transfers:,} transfers"
-    return replace(planned, algorithm="symmetric", seed=effort.seed, notes=(*module.notes, note))
+    notes = (*module.notes, note)
+    return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
 
 
 UNWOUND = (

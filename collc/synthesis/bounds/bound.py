@@ -132,10 +132,12 @@ def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: 
     if not len(sizes) or not network.link_count:
         return
     times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
-    yield from _crossing_bounds(_BoundProblem(network, traffic, times, Delays.without_lags(network)), npu_sets(fluid))
-    yield from (longest_path(network, traffic, times.total[:, size], size) for size in sorted({0, len(sizes) - 1}))
-    problem = _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], traffic))
+    problem = _BoundProblem(network, traffic, times, Delays.without_lags(network))
     yield from _crossing_bounds(problem, npu_sets(fluid))
+    yield from (longest_path(network, traffic, times.total[:, size], size) for size in sorted({0, len(sizes) - 1}))
+    if network.device_count <= DETAILED_DEVICES:
+        problem = _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], traffic))
+        yield from _crossing_bounds(problem, npu_sets(fluid))
     yield from _load_bound(problem)
     yield from reach_bounds(network, traffic, times)
     yield from _slot_bounds(problem)
@@ -154,6 +156,8 @@ class _BoundProblem:
 
     def link_classes(self, summed: bool = False, forked: bool = False) -> LinkClasses:
         """See `Delays.link_classes`."""
+        if self.delays.sum_head is self.delays.head and self.delays.fork_tail is self.delays.tail:
+            summed = forked = False
         if (summed, forked) not in self._link_classes:
             self._link_classes[summed, forked] = self.delays.link_classes(self.network, summed, forked)
         return self._link_classes[summed, forked]

@@ -172,12 +172,14 @@ def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array,
     npus, length = network.npus, cost[network.kind]
     backward = Digraph.of(network).reverse()
     most = max(1, PATH_WORK // max(1, network.link_count))
-    if most < len(npus):
-        first = distances_to(backward, length, npus[:1])[0, : network.npu_count]
-        farthest = int(np.where(first < UNREACHABLE, first, -1).argmax())
-        even = npus[np.linspace(0, len(npus) - 1, max(1, most - 1)).astype(np.int64)]
-        npus = np.unique(np.append(even, farthest)).astype(np.int32)
-    return npus, distances_to(backward, length, npus)
+    if most >= len(npus):
+        return npus, distances_to(backward, length, npus)
+    first = distances_to(backward, length, npus[:1])
+    near = first[0, : network.npu_count]
+    farthest = int(np.where(near < UNREACHABLE, near, -1).argmax())
+    even = npus[np.linspace(0, len(npus) - 1, max(1, most - 1)).astype(np.int64)]  # with the first one
+    npus = np.unique(np.append(even, farthest)).astype(np.int32)
+    return npus, np.concatenate([first, distances_to(backward, length, npus[1:])])
 
 
 def _largest_chunk(run: Run) -> int:

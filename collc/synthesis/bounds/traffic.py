@@ -256,14 +256,16 @@ class _TableTraffic:
         row_of[sources] = np.arange(len(sources))
         known: dict[int, Int64Array] = {}  # many chunks have the same holders
         best = (0, -1, -1)
-        for row in np.flatnonzero(self._size >= size).tolist():
+        inside = np.zeros(self._devices, np.bool_)
+        inside[sources[sources < self._devices]] = True
+        pre, post_sizes = self._members_inside(inside)[self._pre], self._sets.sizes[self._post]
+        wanted = (pre > 0) & (self._reduced | (pre == self._sets.sizes[self._pre])) & (post_sizes > 0)
+        for row in np.flatnonzero(wanted & (self._size >= size)).tolist():
             holders, post = int(self._pre[row]), self._sets[int(self._post[row])]
             rows = known.get(holders)
             if rows is None:
                 rows = row_of[self._sets[holders]]
                 rows = known[holders] = rows[rows >= 0]
-            if not len(post) or not len(rows) or (not self._reduced[row] and len(rows) < self._sets.sizes[holders]):
-                continue
             found = distance[np.ix_(rows, post)]
             found = found if self._reduced[row] else found.min(axis=0, keepdims=True)
             start, end = divmod(int(found.argmax()), len(post))

@@ -154,7 +154,7 @@ class SumEncoding:
             for i, term in enumerate(held[edge.source]):
                 parts = [all_of(x for x in (own, term) if x != "true") if term != "false" else "false"]
                 parts += [f"(and {y} {before[f][i]})" for f, y in relays if before[f][i] != "false"]
-                some = any_of(part for part in parts if part != "false")
+                some = any_of(formula for formula in parts if formula != "false")
                 here = some != "false" and edge.target not in holders[i]
                 terms.append(script.define(f"q_{k}_{e}_{i}_{t}", "Bool", f"(and {name} {some})") if here else "false")
                 if some != "false" and not here:

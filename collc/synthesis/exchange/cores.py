@@ -59,7 +59,7 @@ def components(graphs: list[dict[int, set[int]]]) -> list[tuple[int, ...]]:
     parts: dict[int, list[int]] = {}
     for v in sorted(graphs[0]) if graphs else ():
         parts.setdefault(joined.root(v), []).append(v)
-    return [tuple(part) for part in parts.values()]
+    return [tuple(component) for component in parts.values()]
 
 
 class PartialMessage(NamedTuple):

@@ -69,12 +69,15 @@ def _statements(
 
 
 def _graph(network: Network, demand: Demand, statements: _Statements, model: LinkModel) -> TaskGraph:
-    """A task for each message. Of messages that come to a link at once, those of earlier statements go first."""
+    """A task for each message. Of messages that come to a link at once, those of earlier statements go first; of those
+    that an NPU with limits could send at once, that to the NPU with the next number, so that all send in one direction.
+    """
     sends, moves = statements.sends, statements.moves
     size = demand.chunks.size[sends.chunk]
     routes, route = _routes(network, sends, int(np.median(size)) if len(size) else 0, model)
     rank = np.empty(len(sends), np.int64)
-    rank[np.lexsort((np.arange(len(sends)), moves.start))] = np.arange(len(sends))
+    turn = (sends.target - sends.source) % network.npu_count * network.has_endpoints
+    rank[np.lexsort((np.arange(len(sends)), turn, moves.start))] = np.arange(len(sends))
     return TaskGraph(
         size=size,
         route=route,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -58,27 +58,56 @@ class Times:
 class Sending:
     """All messages with the times at which they enter their first links.
 
-    first: the messages that contributors send. earliest: picoseconds before which some messages may not start.
+    first: the messages that holders send; those that are ready at the same time leave in this order. earliest:
+    picoseconds before which some messages may not start.
     """
 
     def __init__(
         self, network: Network, sets: Sequence[ChunkSet], first: Sequence[Message], earliest: Mapping[Message, int]
     ) -> None:
-        self._sets, self._first, self._earliest = sets, first, earliest
+        self._sets, self._earliest = sets, earliest
         self._target: list[int] = network.target.tolist()
         self._taken: list[list[tuple[int, int]]] = [[] for _ in range(network.link_count)]
         self._in_switch: dict[tuple[int, int], dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
         self._times: dict[Message, Times] = {}
-        ready = [(0, number, message) for number, message in enumerate(first)]
-        queued = len(ready)
+        self._own: dict[tuple[int, int], list[Message]] = defaultdict(list)
+        for message in first:
+            self._own[message.chunks, message.sender].append(message)
+        rank = {message: number for number, message in enumerate(first)}
+        missing = self._partials_before(first)
+        ready = [(0, number, message) for message, number in rank.items() if not missing[message]]
+        begin: dict[Message, int] = defaultdict(int)
         while ready:
             time, _, message = heappop(ready)
             self._send(time, message)
-            arrival = self._arrival(message)
             for following in message.following:
-                own = Times(arrival.start, self._spacing(following), arrival.count)
-                heappush(ready, (arrival.start + max(0, own.wait_for(arrival)), queued, following))
-                queued += 1
+                heappush(ready, (self._ready_after(message, following), len(rank), following))
+                rank[following] = len(rank)
+            for own in self._own.get((message.chunks, message.receiver), ()) if message.adds else ():
+                if own.stage > message.stage:
+                    begin[own] = max(begin[own], self._ready_after(message, own))
+                    missing[own] -= 1
+                    if not missing[own]:
+                        heappush(ready, (begin[own], rank[own], own))
+
+    def _partials_before(self, first: Sequence[Message]) -> dict[Message, int]:
+        """For each of these messages the partials of earlier stages that its sender adds up before."""
+        arriving: Counter[tuple[int, int, int]] = Counter()
+        left = [*first]
+        while left:
+            message = left.pop()
+            arriving[message.chunks, message.receiver, message.stage] += message.adds
+            left += message.following
+        return {
+            message: sum(arriving[message.chunks, message.sender, stage] for stage in range(message.stage))
+            for message in first
+        }
+
+    def _ready_after(self, message: Message, following: Message) -> int:
+        """When the receiver of a message can send another one, each chunk after its arrival; picoseconds."""
+        arrival = self._arrival(message)
+        own = Times(arrival.start, self._spacing(following), arrival.count)
+        return arrival.start + max(0, own.wait_for(arrival))
 
     def _spacing(self, message: Message) -> int:
         return max(self._sets[message.chunks].busy[link] for link in message.links)
@@ -123,15 +152,18 @@ class Sending:
             position += 1
         return time
 
+    @property
+    def end(self) -> int:
+        """Picoseconds until the last chunk has arrived."""
+        arrivals = map(self._arrival, self._times)
+        return max((times.start + (times.count - 1) * times.spacing for times in arrivals), default=0)
+
     def delays(self) -> dict[Message, int]:
         """The messages that must start later, and when they may.
 
         Messages over a link may overwrite what their receiver keeps apart only when it has forwarded that; and what it
         adds to its sum may arrive only when it has sent its own contribution.
         """
-        first: dict[tuple[int, int], list[Message]] = defaultdict(list)
-        for message in self._first:
-            first[message.chunks, message.sender].append(message)
         over: dict[tuple[int, int], list[Message]] = defaultdict(list)
         for message in self._times:
             over[message.chunks, message.links[-1]].append(message)
@@ -140,9 +172,10 @@ class Sending:
             messages.sort(key=lambda message: self._arrival(message).start)
             kept: Sequence[Message] = ()
             for message in messages:
-                own = first[message.chunks, message.receiver] if message.adds else ()
+                own = self._own.get((message.chunks, message.receiver), ()) if message.adds else ()
+                before = [*kept, *(sent for sent in own if sent.stage <= message.stage)]
                 arrival = self._arrival(message)
-                wait = max([arrival.wait_for(self._times[sent]) + 1 for sent in (*kept, *own)], default=0)
+                wait = max([arrival.wait_for(self._times[sent]) + 1 for sent in before], default=0)
                 if wait > 0:
                     late[message] = self._times[message].start + wait
                 kept = message.following

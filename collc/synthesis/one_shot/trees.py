@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
+from collc.synthesis.one_shot.levels import Contribution
 from collc.ten.network import Network
 
 
@@ -16,12 +17,13 @@ from collc.ten.network import Network
 class Message:
     """A contribution on its path from one NPU to another, with only switches between.
 
-    chunks: the number of the set of chunks. links: of the path. came_over: the link over which the sender received the
-    contribution; -1 if it is the sender's own. adds: whether the receiver adds it to its sum, or only forwards it.
-    following: the messages in which the receiver forwards it.
+    chunks: the number of the set of chunks. stage: of the contribution. links: of the path. came_over: the link over
+    which the sender received the contribution; -1 if it is what the sender holds. adds: whether the receiver adds it to
+    its sum, or only forwards it. following: the messages in which the receiver forwards it.
     """
 
     chunks: int
+    stage: int
     sender: int
     receiver: int
     links: tuple[int, ...]
@@ -29,14 +31,16 @@ class Message:
     adds: bool = True
     following: list[Message] = field(default_factory=list["Message"])
 
+    def remaining_time(self, total: Sequence[int]) -> int:
+        """Picoseconds until the last receiver below has the contribution. total: by link, see LinkTimes."""
+        below = max((message.remaining_time(total) for message in self.following), default=0)
+        return sum(total[link] for link in self.links) + below
+
 
 @dataclass(frozen=True, slots=True)
-class ContributionSet:
-    """The contributions to a set of chunks. members: the NPUs that contribute, and receive the sums. busy, total:
-    picoseconds, by link, that all chunks of a contribution keep it busy, and until the first of them has arrived.
-    """
+class LinkTimes:
+    """busy, total: picoseconds, by link, that all chunks of a set keep it busy, and until the first has arrived."""
 
-    members: Sequence[int]
     busy: Sequence[int]
     total: Sequence[int]
 
@@ -44,7 +48,7 @@ class ContributionSet:
 class TreePlanner:
     """Lays the trees of all contributions one after another, and each once more while the others stay."""
 
-    def __init__(self, network: Network, sets: Sequence[ContributionSet]) -> None:
+    def __init__(self, network: Network, sets: Sequence[LinkTimes]) -> None:
         self._npus, self._sets = network.npu_count, sets
         self._source: list[int] = network.source.tolist()
         self._target: list[int] = network.target.tolist()
@@ -52,19 +56,18 @@ class TreePlanner:
         self._out: list[list[int]] = [links[low:high].tolist() for low, high in pairwise(offsets.tolist())]
         self._load = [0] * network.link_count
 
-    def trees(self) -> list[list[Message]]:
-        """For each contribution, the messages that its contributor sends, with those that follow them.
+    def trees(self, contributions: Sequence[Contribution]) -> list[list[Message]]:
+        """For each contribution, the messages that its holders send, with those that follow them.
 
-        Raises SourceError if a member cannot reach another one.
+        Raises SourceError if no path leads from its holders to a target.
         """
-        trees: dict[tuple[int, int], list[Message]] = {}
+        trees: list[list[Message]] = [[] for _ in contributions]
         for _ in range(2):
-            for number, contributions in enumerate(self._sets):
-                for root in contributions.members:
-                    self._add_load(trees.get((number, root), ()), -1)
-                    trees[number, root] = self._tree(number, root)
-                    self._add_load(trees[number, root], 1)
-        return list(trees.values())
+            for number, contribution in enumerate(contributions):
+                self._add_load(trees[number], -1)
+                trees[number] = self._tree(contribution)
+                self._add_load(trees[number], 1)
+        return trees
 
     def _add_load(self, messages: Sequence[Message], sign: int) -> None:
         for message in messages:
@@ -73,17 +76,17 @@ class TreePlanner:
                 self._load[link] += sign * busy
             self._add_load(message.following, sign)
 
-    def _tree(self, number: int, root: int) -> list[Message]:
-        """The messages of a contribution that lead to members of its set."""
-        into = self._messages_into(number, root)
-        members = self._sets[number].members
+    def _tree(self, contribution: Contribution) -> list[Message]:
+        """The messages of a contribution that lead to its targets."""
+        into = self._messages_into(contribution)
+        holders = set(contribution.holders)
         begins: list[Message] = []
         needed: set[int] = set()
-        for member in members:
-            npu, following = member, None
-            while npu != root:
+        for target in contribution.targets:
+            npu, following = target, None
+            while npu not in holders:
                 if npu not in into:
-                    message = f"no path leads from NPU {root} to NPU {npu}"
+                    message = f"no path leads from NPU {min(holders)} to NPU {npu}"
                     hint = "add links, or leave one of them out of the group"
                     raise SourceError(Diagnostic("S0301", message, hint=hint))
                 message = into[npu]
@@ -96,41 +99,46 @@ class TreePlanner:
                 npu, following = message.sender, message
             else:
                 begins += [following] if following is not None else []
-        for npu in needed.difference(members):
+        for npu in needed.difference(contribution.targets):
             into[npu].adds = False
         return begins
 
-    def _messages_into(self, number: int, root: int) -> dict[int, Message]:
-        """The message that brings a contribution to each NPU first (Dijkstra).
+    def _messages_into(self, contribution: Contribution) -> dict[int, Message]:
+        """The message that brings a contribution to each other NPU first (Dijkstra).
 
         All other contributions on a link count as time, and so do the messages of this one that use the link before.
         """
-        busy, total, load = self._sets[number].busy, self._sets[number].total, self._load
-        own, arrival = [0] * len(load), {root: 0}
+        times, load = self._sets[contribution.chunks], self._load
+        busy, total = times.busy, times.total
+        own, arrival = [0] * len(load), dict.fromkeys(contribution.holders, 0)
         into: dict[int, Message] = {}
-        in_switches: set[int] = set()
+        in_switches: set[tuple[int, int]] = set()
+        holders = set(contribution.holders)
 
         def time(path: tuple[int, ...]) -> int:
             return arrival[self._source[path[0]]] + sum([total[link] + load[link] + own[link] for link in path])
 
-        heap: list[tuple[int, tuple[int, ...]]] = [(time((link,)), (link,)) for link in self._out[root]]
+        heap: list[tuple[int, tuple[int, ...]]] = [
+            (time((link,)), (link,)) for npu in arrival for link in self._out[npu]
+        ]
         heapify(heap)
         while heap:
             known, path = heappop(heap)
-            device = self._target[path[-1]]
-            if device in arrival or device in in_switches:
+            device, sender = self._target[path[-1]], self._source[path[0]]
+            entered = device, sender if sender in holders else contribution.holders[0]  # a switch, once for each holder
+            if device in arrival or entered in in_switches:
                 continue
             if (now := time(path)) > known:  # since the path was found, messages of this contribution took its links
                 heappush(heap, (now, path))
                 continue
             if device < self._npus:
-                into[device] = Message(number, self._source[path[0]], device, path)
+                into[device] = Message(contribution.chunks, contribution.stage, sender, device, path)
                 arrival[device] = now
                 for link in path:
                     own[link] += max([busy[step] for step in path])
                 path = ()
             else:
-                in_switches.add(device)
+                in_switches.add(entered)
             for link in self._out[device]:
                 heappush(heap, (time((*path, link)), (*path, link)))
         return into

@@ -223,9 +223,9 @@ class Spread:
         shape = len(paths.weight), *need.shape
         lacking, own = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         for number, npu in np.argwhere(paths.component >= 0).tolist():
-            part = int(paths.component[number, npu])
-            lacking[number, part] |= need[npu]
-            own[number, part] |= held[npu]
+            component = int(paths.component[number, npu])
+            lacking[number, component] |= need[npu]
+            own[number, component] |= held[npu]
         lacking[own] = False
         urgency = need.sum(axis=0).astype(object)
         for number, weight in enumerate(paths.weight):

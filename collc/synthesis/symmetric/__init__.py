@@ -2,6 +2,20 @@
 
 from collc.synthesis.symmetric.cluster import is_cluster
 from collc.synthesis.symmetric.group import find_group
-from collc.synthesis.symmetric.synthesizer import is_symmetric, representative, symmetric, symmetric_module
+from collc.synthesis.symmetric.synthesizer import (
+    factored_schedule,
+    is_symmetric,
+    representative,
+    symmetric,
+    symmetric_module,
+)
 
-__all__ = ["find_group", "is_cluster", "is_symmetric", "representative", "symmetric", "symmetric_module"]
+__all__ = [
+    "factored_schedule",
+    "find_group",
+    "is_cluster",
+    "is_symmetric",
+    "representative",
+    "symmetric",
+    "symmetric_module",
+]

@@ -20,13 +20,14 @@ from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.patched import patched_schedule
 from collc.synthesis.symmetric.patched_sum import patched_sums
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
-from collc.synthesis.symmetric.translated import translated_gather
+from collc.synthesis.symmetric.translated import translated_schedule
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
+from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.schedule import Schedule
 
-__all__ = ["find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
+__all__ = ["factored_schedule", "find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
 
 
 def symmetric_module(module: Module, effort: Effort) -> Module:
@@ -34,13 +35,24 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
 
     Raises SourceError if neither network nor demand is symmetric.
     """
-    with rates_required():
-        schedule = cluster_schedule(module) or translated_gather(module, effort) or patched_sums(module)
+    schedule: Schedule | None = factored_schedule(module, effort)
+    if schedule is None:
+        with rates_required():
+            schedule = patched_sums(module)
     solved = (
         solve(module, lambda task: symmetric(task, effort)) if schedule is None else replace(module, schedule=schedule)
     )
     effort.work.finish()
     return solved
+
+
+def factored_schedule(module: Module, effort: Effort) -> FactoredSchedule | None:
+    """A schedule whose transfers are not listed; None if there is none, or the network is small and has no switches.
+
+    Raises SourceError if links have no bandwidth or latency, or do not lead to all NPUs.
+    """
+    with rates_required():
+        return cluster_schedule(module) or translated_schedule(module, effort)
 
 
 def is_symmetric(module: Module) -> bool:

@@ -1,4 +1,4 @@
-"""Sums and All-Gathers on large Cayley graphs: the transfers of NPU 0 and its translations, which are not listed.
+"""Collectives on large Cayley graphs: the transfers of NPU 0 and its translations, which are not listed.
 
 The inversion of the group, which takes each NPU x to -x, takes the graph to that with all links reversed. So a plan for
 All-Gather is one for Reduce-Scatter too: each transfer from s over a generator becomes one backwards in time, over the
@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from collc.synthesis.symmetric.all_gather import plan_all_gather
+from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
 from collc.synthesis.task import Effort
@@ -23,30 +24,49 @@ MOST_LISTED: Final = 30_000_000
 """Transfers up to which a schedule on a Cayley graph, or of an All-to-All on a damaged cluster, is listed."""
 
 
-def translated_gather(module: Module, effort: Effort) -> FactoredSchedule | None:
-    """A schedule of one All-Gather, Reduce-Scatter or All-Reduce over all NPUs; None if it is small or has no such
-    symmetry.
+def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | None:
+    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if it is small, has no
+    such symmetry, or an All-to-All has too many transfers even of one NPU.
 
     Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs.
     """
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
     small = module.demand.least_transfers <= MOST_LISTED
-    if small or numbers is None or standard is None or numbers.pairs or module.schedule is not None:
+    if small or numbers is None or standard is None or module.schedule is not None:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
     group = find_group(network) if whole else None
     if group is None:
         return None
     times = GeneratorTimes.of(network, module.model, group, chunk_size(module.demand))
+    if numbers.pairs:
+        rows = _exchange(group, numbers, times, effort)
+        return None if rows is None else _translations_of(module, group, numbers, rows)
     gathers, reduces = standard.shape.end == "all", standard.shape.reduces
     copies = _gather(group, numbers.parts, times, effort)
     end = int((copies.start + times.total[group.generator_of[copies.link]]).max())
     parts = [_sums(group, copies, times, end)] if reduces else []
     if gathers:
         parts.append(copies.at(copies.start + (end if reduces else 0)))
-    rows = Transfers.concatenate(parts)
-    turn = np.zeros(len(rows), np.int64)
-    return FactoredSchedule(module.model, group.translations(), numbers, rows, turn)
+    return _translations_of(module, group, numbers, Transfers.concatenate(parts))
+
+
+def _translations_of(module: Module, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:
+    return FactoredSchedule(module.model, group.translations(), numbers, rows, np.zeros(len(rows), np.int64))
+
+
+def _exchange(group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort) -> Transfers | None:
+    """The transfers of an All-to-All; None if they are too many, or NPUs differ in their directions."""
+    if int(group.span()[1].sum()) * numbers.parts > MOST_LISTED:
+        return None
+    step = times.step
+    plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)
+    if plan.half is not None:
+        return None
+    target, part = np.divmod(plan.chunk, numbers.parts)
+    chunk = numbers.rank[target] * np.int64(numbers.parts) + part
+    start = plan.start.astype(np.int64) * (step or 1)
+    return Transfers.of(chunk.astype(np.int32), group.link[plan.generator, plan.sender], start)
 
 
 def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:

@@ -64,8 +64,8 @@ def _cut_tiles(network: Network, along: Int64Array, across: Int64Array, side: in
     order = np.lexsort((device, step, tile, wave))
     device, step, tile, wave = device[order], step[order], tile[order], wave[order]
     opens = np.flatnonzero(np.diff(tile, prepend=-1))
-    part = np.repeat(np.arange(len(opens)), np.diff(opens, append=len(tile))) * depth + step
-    begin = np.searchsorted(part, np.arange(len(opens) * depth + 1))
+    cell = np.repeat(np.arange(len(opens)), np.diff(opens, append=len(tile))) * depth + step
+    begin = np.searchsorted(cell, np.arange(len(opens) * depth + 1))
     sizes = np.diff(network.in_links[0]).astype(np.int64)[device]
     weight: Int64Array = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[begin[::depth]]
     ends = np.searchsorted(wave[opens], np.arange(int(wave.max()) + 2)).tolist()

@@ -55,8 +55,8 @@ def rate_text(rate: Fraction) -> str:
             return f"{rate / scale}{unit}"
     thousandths = rate / 10**9 * 1000
     if thousandths.denominator == 1:
-        whole, part = divmod(thousandths.numerator, 1000)
-        return f"{whole}" + f".{part:03d}".rstrip("0") + "GB/s"
+        whole, fraction = divmod(thousandths.numerator, 1000)
+        return f"{whole}" + f".{fraction:03d}".rstrip("0") + "GB/s"
     return f"{rate}B/s"
 
 

@@ -166,9 +166,9 @@ def _table(table: ChunkTable, pad: str) -> Iterator[str]:
     sizes = {size: format_bytes(size) for size in np.unique(table.size).tolist()}
     ops = ["" if op is Op.COPY else f"{op.name.lower()} " for op in Op]
     for low in range(0, len(table), _BLOCK):
-        part = slice(low, low + _BLOCK)
+        block = slice(low, low + _BLOCK)
         columns = (table.family, table.size, table.pre, table.op, table.post)
-        rows = zip(_indices(table, part), *(column[part].tolist() for column in columns), strict=True)
+        rows = zip(_indices(table, block), *(column[block].tolist() for column in columns), strict=True)
         yield "".join(
             f"{pad}chunk {names[family]}{at} {sizes[size]} pre @{pre} post {ops[op]}@{post}\n"
             for at, family, size, pre, op, post in rows
