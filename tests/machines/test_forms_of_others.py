@@ -181,8 +181,6 @@ def test_models_that_do_not_fit(imported):
         imported(SMI, LIST.replace("A100-SXM4-80GB", "H100 PCIe").replace("H100 PCIe", "A100-SXM4-80GB", 1))
     with pytest.raises(UsageError, match="files of several models: a100 and h100"):
         imported(SMI, LIST, LIST.replace("A100", "H100"))
-    with pytest.raises(UsageError, match="no file to import"):
-        imported(LIST)
 
 
 def test_rocm_smi_of_gpus_on_pcie_needs_no_rate_of_xgmi(imported):
