@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,13 +12,15 @@ import pytest
 from collc.passes.synthesizers import auto
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel, RowSchedule
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
-from tests.support import all_gather, all_reduce, switched
-from tests.synthesis.clusters import NIC, rails
+from tests.support import all_gather, all_reduce, network, reduce, switched
+from tests.synthesis.clusters import NIC, pods, rails
 
 
 def joined() -> Module:
@@ -66,6 +69,8 @@ def test_parts_prove_the_whole() -> None:
         lambda part: replace(part, run=np.zeros_like(part.run)),
         lambda part: replace(part, run=part.run[::-1].copy()),
         lambda part: replace(part, delay=part.delay - 1),
+        lambda part: replace(part, delay=part.delay + 2**62),
+        lambda part: replace(part, delay=part.delay + (2**63 - 1)),
         lambda part: replace(part, module=replace(part.module, model=LinkModel.STORE)),
         lambda part: replace(part, module=replace(part.module, network=switched(4, replace(NIC, latency=1)))),
     ],
@@ -93,6 +98,25 @@ def test_a_run_of_other_chunks_is_not_proved() -> None:
     assert not is_proved(other, other.schedule)
 
 
+def test_chunks_in_the_order_of_another_demand_are_not_proved() -> None:
+    """Else the transfers, which are numbered by the demand of the schedule, would be of other chunks."""
+    found = joined()
+    schedule = replace(found.schedule, demand=Demand(found.demand.runs[::-1]))
+    assert not is_proved(found, schedule)
+    assert not verify_schedule(found.with_schedule(schedule, "")).ok
+
+
+def test_chunks_that_are_not_those_of_the_collective_are_not_proved() -> None:
+    """Two runs that say they are the same All-Reduce; the chunks of one are larger, so its transfers take longer."""
+    found = joined()
+    run, table = found.demand.runs[0], found.demand.tables[0]
+    runs = replace(run, pattern=replace(table, size=2 * table.size)), *found.demand.runs[1:]
+    schedule = replace(found.schedule, demand=Demand(runs))
+    other = replace(found, demand=Demand(runs), schedule=schedule)
+    assert not is_proved(other, schedule)
+    assert not verify_schedule(other).ok
+
+
 def test_a_switch_of_another_kind_is_not_proved() -> None:
     found = joined()
     for name, value in (("multicast", True), ("reduces", True), ("buffers", 3)):
@@ -100,6 +124,124 @@ def test_a_switch_of_another_kind_is_not_proved() -> None:
         rules[0] = value
         other = replace(found, network=replace(found.network, **{name: rules}))
         assert not is_proved(other, other.schedule)
+
+
+def one_image(part: Module, net: Network, link: list[int]) -> Module:
+    """A schedule of a part with as many devices as the network."""
+    device = np.arange(net.device_count, dtype=np.int32)[None]
+    image = RepeatedPart(part, device, np.array([link], np.int32), np.zeros((1, 1), np.int32), np.zeros(1, np.int64))
+    schedule = JoinedSchedule(part.model, part.demand, (image,))
+    return Module("m", net, part.demand, part.model, schedule)
+
+
+def test_links_in_another_order_are_not_proved() -> None:
+    """Partials of all NPUs reach a switch together, and leave in the order of their links: 0 gets that of 1, not of 2.
+
+    So then 0 and 2, and 1 and 3, add what they have. If the links of 1 and 2 change places, 0 has got that of 2.
+    """
+    net, rows = switched(4, NIC), list[tuple[int, int, int]]()
+    time = int(Clock.of(net, all_reduce([0, 1, 2, 3]), LinkModel.PIPELINED).total.max())
+    for chunk in range(4):
+        for step, pairs in enumerate(([0, 1, 2, 3], [0, 2], [1, 3])):
+            start = 2 * time * (3 * chunk + step)
+            rows += [(chunk, 2 * npu, start) for npu in pairs] + [(chunk, 2 * npu + 1, start + time) for npu in pairs]
+    chunks, links, starts = (np.array(column) for column in zip(*rows, strict=True))
+    schedule = RowSchedule(LinkModel.PIPELINED, Transfers.of(chunks, links, starts, True))
+    part = Module("m", net, all_reduce([0, 1, 2, 3]), LinkModel.PIPELINED, schedule)
+    assert verify_schedule(part).ok
+    for order, right in (([0, 1, 2, 3, 4, 5, 6, 7], True), ([0, 1, 4, 3, 2, 5, 6, 7], False)):
+        whole = replace(net, source=net.source[order], target=net.target[order])
+        found = one_image(part, whole, order)
+        assert is_proved(found, found.schedule) == right
+        assert verify_schedule(found).ok == right
+
+
+def test_messages_are_not_proved() -> None:
+    """NPU 1 passes on a message of 0 to 2, to which it has sent its own; an image adds it to what 1 has."""
+    net = network(3, [(0, 1), (1, 2)])
+    demand = reduce([0, 1, 2], root=2)
+    time = int(Clock.of(net, demand, LinkModel.PIPELINED).total.max())
+    start = np.array([0, 0, time])
+    rows = Transfers.of(np.zeros(3, np.int32), np.array([0, 1, 1]), start, True)
+    queued = replace(rows, messages=QueuedMessages(np.array([0, -1, 0], np.int32), start, start))
+    part = Module("m", net, demand, LinkModel.PIPELINED, RowSchedule(LinkModel.PIPELINED, queued))
+    assert set(verify_schedule(part).checks.values()) == {"ok"}
+    found = one_image(part, net, [0, 1])
+    assert not is_proved(found, found.schedule)
+    assert verify_schedule(found).checks["reductions"] == "failed"
+
+
+def test_translations_that_are_none_hide_no_link() -> None:
+    """Both NPUs send in two places at once; a wrong translation takes the link from 0 to one that both places have."""
+    net = network(2, [(0, 1), (1, 0), (1, 0)])
+    whole = network(2, [(0, 1), (0, 1), (1, 0), (1, 0), (1, 0)])
+    demand = all_gather([0, 1])
+    numbers = ChunkNumbers.of(demand)
+    assert numbers is not None
+    devices, links = np.array([[1, 0]], np.int32), np.array([[2, 1, 1]], np.int32)
+    zero = np.zeros(1, np.int32)
+    rows, turn = Transfers.of(zero, zero, zero), np.zeros(1, np.int64)
+    translations = Translations((2,), 2, devices, links)
+    schedule = FactoredSchedule(LinkModel.PIPELINED, translations, numbers, rows, turn)
+    part = Module("m", net, demand, LinkModel.PIPELINED, schedule)
+    assert verify_schedule(part).ok
+    device, link = np.array([[0, 1]] * 2, np.int32), np.array([[0, 2, 4], [1, 3, 4]], np.int32)
+    images = RepeatedPart(part, device, link, np.array([[0], [1]], np.int32), np.zeros(2, np.int64))
+    both = Demand(demand.runs * 2)
+    found = Module("m", whole, both, LinkModel.PIPELINED, JoinedSchedule(LinkModel.PIPELINED, both, (images,)))
+    assert not is_proved(found, found.schedule)
+    assert verify_schedule(found).checks["congestion_free"] == "failed"
+
+
+def with_one_change(part: RepeatedPart, chance: random.Random) -> RepeatedPart:
+    """A part with one number of an image, or one of its transfers, changed."""
+    image, rows = chance.randrange(len(part.delay)), part.schedule.transfers
+    match chance.randrange(6):
+        case 0 | 1 as choice:
+            name = ("device", "link")[choice]
+            numbers: np.ndarray = getattr(part, name).copy()
+            numbers[image, chance.randrange(numbers.shape[1])] = chance.choice(numbers.reshape(-1).tolist())
+            return replace(part, **{name: numbers})
+        case 2:
+            delay = part.delay.copy()
+            delay[image] += chance.randrange(10**9)
+            return replace(part, delay=delay)
+        case 3:
+            return replace(part, run=np.roll(part.run, 1, axis=0))
+        case 4:
+            start = rows.start.copy()
+            start[chance.randrange(len(rows))] = chance.choice(start.tolist())
+            rows = rows.at(start)
+        case _:
+            link = rows.link.copy()
+            link[chance.randrange(len(rows))] = chance.choice(link.tolist())
+            rows = replace(rows, link=link)
+    return replace(part, module=part.module.with_schedule(RowSchedule(part.module.model, rows), ""))
+
+
+def across() -> Module:
+    """All-Gathers between pods, which have links between switches in common: some begin later than others."""
+    demand = Demand(tuple(all_gather([gpu, gpu + 4]).runs[0] for gpu in range(4)))
+    found = auto(Module("m", pods(2, 2, 2), demand, LinkModel.PIPELINED), Effort())
+    assert isinstance(found.schedule, JoinedSchedule)
+    assert any(part.delay.any() for part in found.schedule.parts)
+    return found
+
+
+@pytest.mark.parametrize("make", [joined, across])
+def test_what_is_wrong_is_not_proved(make: Callable[[], Module]) -> None:
+    chance, refused, found = random.Random(make.__name__), 0, make()
+    assert isinstance(found.schedule, JoinedSchedule)
+    for _ in range(150):
+        number = chance.randrange(len(found.schedule.parts))
+        wrong = changed(found, number, lambda part: with_one_change(part, chance))
+        assert isinstance(wrong.schedule, JoinedSchedule)
+        if is_proved(wrong, wrong.schedule):
+            rows = wrong.with_schedule(RowSchedule(wrong.model, wrong.schedule.transfers), "")
+            assert verify_schedule(rows).ok
+        else:
+            refused += 1
+    assert refused >= 50
 
 
 def test_two_places_on_one_link_need_different_times() -> None:
