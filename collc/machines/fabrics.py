@@ -65,10 +65,6 @@ class Fabric:
         return names if self.ordered else sorted(names, key=natural)
 
 
-_BATCH: Final = 256
-"""Switches with hosts whose shortest paths are found together, as bits of a number."""
-
-
 def part_of_fabric(fabric: Fabric, hosts: Collection[str]) -> Fabric:
     """The fabric with these of its hosts, and of its switches those on the shortest paths between them."""
     kept = tuple(attachment for attachment in fabric.attachments if attachment.host in hosts)
@@ -77,8 +73,8 @@ def part_of_fabric(fabric: Fabric, hosts: Collection[str]) -> Fabric:
         beside[a][b] = beside[b][a] = None
     leaves = list(dict.fromkeys(attachment.switch for attachment in kept))
     used = set(leaves)
-    for first in range(0, len(leaves), _BATCH):
-        used |= _on_shortest_paths(beside, leaves[first : first + _BATCH], set(leaves))
+    for first in range(0, len(leaves), 256):  # some at a time, since memory grows with their number
+        used |= _on_shortest_paths(beside, leaves[first : first + 256], set(leaves))
     cables = tuple(cable for cable in fabric.cables if cable[0] in used and cable[1] in used)
     return replace(
         fabric, switches=tuple(name for name in fabric.switches if name in used), cables=cables, attachments=kept
