@@ -11,7 +11,7 @@ import pytest
 
 from collc.passes.synthesizers import auto
 from collc.synthesis.task import Effort
-from collc.ten.demand import Demand
+from collc.ten.demand import Demand, Op
 from collc.ten.endpoint import Endpoint
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
@@ -20,7 +20,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
-from tests.support import all_gather, all_reduce, broadcast, network, reduce, switched
+from tests.support import MiB, all_gather, all_reduce, broadcast, network, reduce, reduce_scatter, switched
 from tests.synthesis.clusters import NIC, pods, rails
 
 
@@ -122,12 +122,36 @@ def test_parts_at_npus_with_limits_are_not_proved() -> None:
     assert verify_schedule(replace(found, network=limited)).checks["endpoints"] == "failed"
 
 
-def test_a_run_of_other_chunks_is_not_proved() -> None:
+@pytest.mark.parametrize(
+    "demand",
+    [
+        all_reduce([0, 1, 2, 3], chunks=2),
+        all_reduce([0, 1, 2, 3], chunk=2 * MiB),
+        all_reduce([0, 1, 2, 3], op=Op.MAX),
+        all_reduce([0, 1, 3, 2]),
+        reduce_scatter([0, 1, 2, 3]),
+    ],
+)
+def test_a_run_of_other_chunks_is_not_proved(demand: Demand) -> None:
     found = joined()
-    group = found.demand.runs[0].group.tolist()
-    runs = (*all_reduce(group, chunks=2).runs, *found.demand.runs[1:])
+    runs = (*demand.runs, *found.demand.runs[1:])
     other = replace(found, demand=Demand(runs), schedule=replace(found.schedule, demand=Demand(runs)))
     assert not is_proved(other, other.schedule)
+
+
+def test_a_part_with_smaller_chunks_is_not_proved() -> None:
+    """Its run says it is the same All-Reduce."""
+
+    def halved(part: RepeatedPart) -> RepeatedPart:
+        run, table = part.module.demand.runs[0], part.module.demand.chunks
+        demand = Demand((replace(run, pattern=replace(table, size=table.size // 2)),))
+        rows = RowSchedule(part.module.model, part.schedule.transfers)
+        return replace(part, module=replace(part.module, demand=demand, schedule=rows))
+
+    found = changed(joined(), 0, halved)
+    assert isinstance(found.schedule, JoinedSchedule)
+    assert verify_schedule(found.schedule.parts[0].module).ok
+    assert not is_proved(found, found.schedule)
 
 
 def test_chunks_in_the_order_of_another_demand_are_not_proved() -> None:
