@@ -146,6 +146,8 @@ def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Di
     line = source.text.rfind("\n", 0, error) + 1
     if not re.fullmatch(r"(?:\s|#[^\n]*+\n)*+", source.text[:line]):
         return messages
+    if source.name == "stdin":  # no command could name it
+        source = SourceFile("FILE", source.text)
     head = source.text[:4096].encode()
     kind = next((kind for kind in FILE_KINDS.values() if kind.beginning and re.match(kind.beginning, head)), None)
     if (machine := _machine_kind(source)) is not None:
@@ -154,7 +156,8 @@ def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Di
         title, advice = kind.title, kind.advice or f"'collc verify {source.name}' checks it"
     else:
         return messages
-    return [Diagnostic("X0206", f"{source.name} is {title}, and 'collc {command}' takes a program", hint=advice)]
+    name = messages[0].span.file.name
+    return [Diagnostic("X0206", f"{name} is {title}, and 'collc {command}' takes a program", hint=advice)]
 
 
 def _machine_kind(source: SourceFile) -> tuple[str, str] | None:

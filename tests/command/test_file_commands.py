@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -367,6 +368,16 @@ def test_a_program_that_begins_like_another_kind_of_file_keeps_its_message(
     Path("merged.coll").write_text(text)
     told = in_text(capsys, "check", "merged.coll")[2] + in_text(capsys, "check", "merged.coll")[1]
     assert f"[{code}" in told
+
+
+def test_what_comes_by_standard_input_has_no_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is called stdin: the advice was 'collc import stdin'."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TREE.encode())))
+    told = "".join(in_text(capsys, "check", "-")[1:])
+    assert "stdin is the description of a machine" in told
+    assert "'collc import FILE'" in told
 
 
 def test_descriptions_of_machines_are_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
