@@ -53,7 +53,7 @@ _RECORDS: Final = (
         "a .ten file",
         "write it as a program for a runtime with 'emit msccl'; 'collc verify' checks it as it is",
         (".ten",),
-        rb"(\s|#[^\n]*\n)*ten\b|PK\x03\x04",
+        rb"(\s|#[^\n]*\n)*ten\s+\d|PK\x03\x04",
         verify=f"{_VERIFY}:verify_ten",
         simulate=f"{_SIMULATE}:simulate_ten",
         show=f"{_SHOW}:ten_subjects",
@@ -63,7 +63,7 @@ _RECORDS: Final = (
         "an MSCCL file (XML)",
         "",
         (".xml", ".msccl"),
-        rb"\s*<",
+        rb"\s*<[\w?!]",
         verify=f"{_VERIFY}:verify_msccl",
         simulate=f"{_SIMULATE}:simulate_msccl",
         run=f"{_RUN}:run_msccl",
@@ -135,10 +135,19 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Diagnostic]:
-    """The messages about a text that a command reads as a program; X0206 if it is a file of another kind."""
+    """The messages about a text that a command reads as a program; X0206 if it is a file of another kind.
+
+    A program with an error may have lines that begin like another kind of file: of such a file no line is read before
+    the first error.
+    """
     if not messages or not messages[0].code.startswith("E01") or messages[0].span is None:
         return messages
-    source = messages[0].span.file
+    source, error = messages[0].span.file, messages[0].span.start
+    line = source.text.rfind("\n", 0, error) + 1
+    if not re.fullmatch(r"(?:\s|#[^\n]*+\n)*+", source.text[:line]):
+        return messages
+    if source.name == "stdin":  # no command could name it
+        source = SourceFile("FILE", source.text)
     head = source.text[:4096].encode()
     kind = next((kind for kind in FILE_KINDS.values() if kind.beginning and re.match(kind.beginning, head)), None)
     if (machine := _machine_kind(source)) is not None:
@@ -147,7 +156,8 @@ def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Di
         title, advice = kind.title, kind.advice or f"'collc verify {source.name}' checks it"
     else:
         return messages
-    return [Diagnostic("X0206", f"{source.name} is {title}, and 'collc {command}' takes a program", hint=advice)]
+    name = messages[0].span.file.name
+    return [Diagnostic("X0206", f"{name} is {title}, and 'collc {command}' takes a program", hint=advice)]
 
 
 def _machine_kind(source: SourceFile) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -68,31 +68,48 @@ class Fabric:
 def part_of_fabric(fabric: Fabric, hosts: Collection[str]) -> Fabric:
     """The fabric with these of its hosts, and of its switches those on the shortest paths between them."""
     kept = tuple(attachment for attachment in fabric.attachments if attachment.host in hosts)
-    beside: dict[str, list[str]] = defaultdict(list)
+    beside: dict[str, dict[str, None]] = defaultdict(dict)
     for a, b, _ in fabric.cables:
-        beside[a].append(b)
-        beside[b].append(a)
+        beside[a][b] = beside[b][a] = None
     leaves = list(dict.fromkeys(attachment.switch for attachment in kept))
     used = set(leaves)
-    for leaf in leaves:
-        distance = {leaf: 0}
-        queue = [leaf]
-        for name in queue:
-            for other in beside[name]:
-                if other not in distance:
-                    distance[other] = distance[name] + 1
-                    queue.append(other)
-        back = [other for other in leaves if other in distance]
-        seen = set(back)
-        for name in back:
-            nearer = [other for other in beside[name] if distance[other] < distance[name] and other not in seen]
-            seen.update(nearer)
-            back += nearer
-        used |= seen
+    for first in range(0, len(leaves), 256):  # some at a time, since memory grows with their number
+        used |= _on_shortest_paths(beside, leaves[first : first + 256], set(leaves))
     cables = tuple(cable for cable in fabric.cables if cable[0] in used and cable[1] in used)
     return replace(
         fabric, switches=tuple(name for name in fabric.switches if name in used), cables=cables, attachments=kept
     )
+
+
+def _on_shortest_paths(
+    beside: Mapping[str, Collection[str]], sources: Sequence[str], targets: Collection[str]
+) -> set[str]:
+    """The switches on the shortest paths from sources to targets. Bit k of a number stands for the k-th source."""
+    level = {name: 1 << number for number, name in enumerate(sources)}
+    seen = dict(level)
+    levels: list[dict[str, int]] = []  # by distance: of each switch the sources that are so far from it
+    while level:
+        levels.append(level)
+        reached: dict[str, int] = defaultdict(int)
+        for name, bits in level.items():
+            for other in beside.get(name, ()):
+                reached[other] |= bits
+        level = {name: new for name, bits in reached.items() if (new := bits & ~seen.get(name, 0))}
+        for name, bits in level.items():
+            seen[name] = seen.get(name, 0) | bits
+    used: set[str] = set()
+    farther: dict[str, int] = {}  # of each switch the sources from which a path to a target leads over it
+    for level in reversed(levels):
+        nearer: dict[str, int] = {}
+        for name, bits in level.items():
+            led = bits if name in targets else 0
+            for other in beside.get(name, ()):
+                led |= bits & farther.get(other, 0)
+            if led:
+                nearer[name] = led
+        used.update(nearer)
+        farther = nearer
+    return used
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -41,6 +41,15 @@ def contradiction(run: Run) -> Contradiction | None:
     return _wrong_blocks(run, standard, table, shape) if shape.equal else _wrong_rows(run, standard, table)
 
 
+def follows_rule(run: Run) -> bool:
+    """Whether the arguments of a standard collective say which member holds which chunk of a run. Chunks that are not
+    listed are as they say.
+    """
+    if run.standard is None or not run.standard.shape.by_rule:
+        return False
+    return not isinstance(run.pattern, ChunkTable) or contradiction(run) is None
+
+
 def wrong_steps(schedule: StepSchedule) -> str:
     """What the head of a step-by-link table says and its steps refute; "" if there is nothing of the kind."""
     steps = len(schedule.chunk)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.declared import follows_rule
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
@@ -35,6 +36,8 @@ def representatives_of(module: Module, schedule: FactoredSchedule) -> Module | N
     network, numbers = module.network, ChunkNumbers.of(module.demand)
     standard = module.demand.standard if numbers is not None else None
     if numbers is None or standard is None or not _have_same_numbers(numbers, schedule.numbers):
+        return None
+    if not follows_rule(module.demand.runs[0]):
         return None
     if len(numbers.rank) != network.npu_count or not are_translations(schedule.translations, network):
         return None

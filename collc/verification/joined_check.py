@@ -1,8 +1,9 @@
 """Whether a schedule that is joined of parts is right because the schedules of its parts are.
 
-In an image of a part, devices and links are as in its network, and the chunks of its runs are the same. So what is true
-of the part alone is true of each image, except that something else may use its links at the same time. Switches must
-hold any number of chunks and NPUs must have no limits, since parts may have both in common.
+In an image of a part, devices and links are as in its network, and the chunks of its runs are the same. Its links are
+in the same order, because of partials that reach a switch at the same time the one over the first link leaves first. So
+what is true of the part alone is true of each image, except that something else may use its links at the same time.
+Switches must hold any number of chunks and NPUs must have no limits, since parts may have both in common.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from collections.abc import Callable
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.declared import follows_rule
 from collc.ten.demand import Run
+from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock
+from collc.ten.schedule import Clock, RowSchedule
+from collc.verification.factored_check import are_translations
+from collc.verification.valid_transfers import LATEST
 
 
 def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable[[Module], bool]) -> bool:
@@ -28,6 +33,8 @@ def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable
     network, parts = module.network, schedule.parts
     if network.has_limited_buffers or network.has_endpoints or schedule.model is not module.model:
         return False
+    if not np.array_equal(schedule.demand.first_chunk, module.demand.first_chunk):
+        return False
     runs = np.concatenate([part.run.reshape(-1) for part in parts]) if parts else np.empty(0, np.int32)
     if not np.array_equal(np.sort(runs), np.arange(len(module.demand.runs))):
         return False
@@ -36,7 +43,19 @@ def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable
             return False
         if int(part.delay.min(initial=0)) < 0 or not _are_images(network, part) or not _have_same_runs(module, part):
             return False
-    return all(is_right(part.module) for part in parts) and _are_free(module, schedule)
+    return all(is_right(part.module) and _is_repeatable(part) for part in parts) and _are_free(module, schedule)
+
+
+def _is_repeatable(part: RepeatedPart) -> bool:
+    """Whether images consist of what is right in the part: none is too late, no transfer is a hop of a message, which
+    images do not have, and no translation leads to a link that is not known to be used.
+    """
+    schedule = part.schedule
+    if int(part.delay.max(initial=0)) + part.module.collective_time() >= LATEST:
+        return False
+    if isinstance(schedule, FactoredSchedule):
+        return are_translations(schedule.translations, part.module.network)
+    return not isinstance(schedule, RowSchedule) or schedule.rows.messages is None
 
 
 def _are_images(network: Network, part: RepeatedPart) -> bool:
@@ -47,9 +66,9 @@ def _are_images(network: Network, part: RepeatedPart) -> bool:
         return False
     if part.run.shape != (images, len(part.module.demand.runs)):
         return False
-    if own.kinds != network.kinds or not (_are_different(device, network.device_count)):
+    if own.kinds != network.kinds or not _are_ascending(np.sort(device, axis=1), network.device_count):
         return False
-    if not _are_different(link, network.link_count) or not own.present.all() or own.has_limited_buffers:
+    if not _are_ascending(link, network.link_count) or not own.present.all() or own.has_limited_buffers:
         return False
     npus, switches = device[:, : own.npu_count], device[:, own.npu_count :] - network.npu_count
     return (
@@ -62,28 +81,29 @@ def _are_images(network: Network, part: RepeatedPart) -> bool:
     )
 
 
-def _are_different(numbers: Int32Array, count: int) -> bool:
-    """Whether the numbers of each row are different ones from 0 to count - 1."""
+def _are_ascending(numbers: Int32Array, count: int) -> bool:
+    """Whether the numbers of each row are from 0 to count - 1, each greater than the one before."""
     inside = not numbers.size or (int(numbers.min()) >= 0 and int(numbers.max()) < count)
-    ordered = np.sort(numbers, axis=1)
-    return inside and bool((ordered[:, 1:] > ordered[:, :-1]).all())
+    return inside and bool((numbers[:, 1:] > numbers[:, :-1]).all())
 
 
 def _have_same_runs(module: Module, part: RepeatedPart) -> bool:
     """Whether the chunks of each run are those of the run of the part, at the devices of the image."""
     for number, own in enumerate(part.module.demand.runs):
+        by_rule = follows_rule(own)
         for image, whole in enumerate(map(module.demand.runs.__getitem__, part.run[:, number].tolist())):
-            if not _is_image(own, whole, part.device[image]):
+            if not _is_image(own, whole, part.device[image], by_rule):
                 return False
     return True
 
 
-def _is_image(own: Run, whole: Run, device: Int32Array) -> bool:
+def _is_image(own: Run, whole: Run, device: Int32Array, by_rule: bool) -> bool:
+    """by_rule: whether the standard collective says which chunks the run of the part has."""
     if len(own.group) != len(whole.group) or not np.array_equal(device[own.group], whole.group):
         return False
     if own.standard != whole.standard or len(own.pattern) != len(whole.pattern):
         return False
-    if own.standard is not None and own.standard.shape.by_rule:
+    if by_rule and follows_rule(whole):
         return True
     left, right = own.pattern.expand(), whole.pattern.expand()
     same = [(left.size, right.size), (left.pre, right.pre), (left.post, right.post), (left.op, right.op)]

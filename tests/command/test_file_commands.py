@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -349,6 +350,34 @@ def test_a_file_that_is_no_program_is_named_with_the_command_for_it(
         assert f"'collc {verb} {name}'" in told
     Path("wrong.coll").write_text("topology t = \n")
     assert "E0101" in in_text(capsys, command, "wrong.coll")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("<<<<<<< HEAD\nimport std.topologies\n=======\n>>>>>>> other\ntopology t = ring(4)\n", "E01"),
+        ("let size = 4 *\nnpus_count: [4]\n", "E01"),
+        ("let name =\nSwitchName=4\n", "E01"),
+        ("ten = ring(4)\n", "E01"),
+        ("# SwitchName=root\n\nSwitchName=root Nodes=n[1-2]\n", "X0206"),
+    ],
+)
+def test_a_program_that_begins_like_another_kind_of_file_keeps_its_message(
+    capsys: pytest.CaptureFixture[str], text: str, code: str
+) -> None:
+    Path("merged.coll").write_text(text)
+    told = in_text(capsys, "check", "merged.coll")[2] + in_text(capsys, "check", "merged.coll")[1]
+    assert f"[{code}" in told
+
+
+def test_what_comes_by_standard_input_has_no_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is called stdin: the advice was 'collc import stdin'."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TREE.encode())))
+    told = "".join(in_text(capsys, "check", "-")[1:])
+    assert "stdin is the description of a machine" in told
+    assert "'collc import FILE'" in told
 
 
 def test_descriptions_of_machines_are_not_verified(capsys: pytest.CaptureFixture[str]) -> None:

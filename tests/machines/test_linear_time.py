@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from collc.command.cli import main
+from collc.machines.fabrics import Attachment, Fabric, part_of_fabric
 
 SPACE = " " * 200_000
 LINES = "\n" * 200_000
@@ -62,3 +63,16 @@ def test_a_graph_at_random_is_no_torus(tmp_path: Path, capsys: pytest.CaptureFix
     (path := tmp_path / "f.json").write_text(text)
     assert main(["import", str(path), "--npu", "all", "--capacity", "r=GB/s"]) == 0
     assert "for at in [" in capsys.readouterr().out
+
+
+def test_the_shortest_paths_between_many_switches() -> None:
+    """A search from each of 2,048 switches with hosts took minutes."""
+    pods = [(pod, number, other) for pod in range(64) for number in range(32) for other in range(32)]
+    cables = [(f"leaf{pod}.{at}", f"spine{pod}.{other}", None) for pod, at, other in pods]
+    cables += [(f"spine{pod}.{at}", f"core{at}.{other}", None) for pod, at, other in pods]
+    switches = tuple(dict.fromkeys(name for a, b, _ in cables for name in (a, b)))
+    hosts = [(f"{pod}.{at}", f"leaf{pod}.{at}") for pod in range(64) for at in range(32)]
+    fabric = Fabric(switches, tuple(cables), tuple(Attachment(host, "p", leaf, None) for host, leaf in hosts))
+    assert part_of_fabric(fabric, {host for host, _ in hosts}).switches == switches
+    few = part_of_fabric(fabric, {"3.0", "3.1"})
+    assert set(few.switches) == {"leaf3.0", "leaf3.1", *(f"spine3.{at}" for at in range(32))}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.passes.synthesizers import auto
-from collc.synthesis.auto.group_parts import group_parts, joined_parts
+from collc.synthesis.auto.group_parts import _TakenTimes, group_parts, joined_parts
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op, Standard
@@ -140,6 +140,14 @@ def test_two_transfers_at_once_on_a_shared_link_delay_the_second_group() -> None
     between = rows.start[rows.link == len(links) - 2]
     busy = int(net.occupancy(np.array([MiB]))[0, 0])
     assert np.diff(np.sort(between)).tolist() == [busy]
+
+
+def test_seconds_on_millions_of_links_are_found_taken() -> None:
+    """A link times a time is more than 64 bits hold."""
+    taken, second = _TakenTimes(), 10**12
+    taken.add(np.array([0, 3_000_000]), np.zeros(2, np.int64), np.array([4 * second] * 2))
+    one = np.array([second])
+    assert taken.find_delay(np.array([0]), one, one, 3) == 3 * second
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,9 @@ def test_what_the_proof_leaves_to_the_check_of_rows() -> None:
         assert not is_proved(replace(module, network=other), schedule)
     assert not is_proved(replace(module, demand=Demand(module.demand.runs * 2)), schedule)
     assert not is_proved(replace(module, demand=all_gather(list(range(6)), chunk=4096)), schedule)
+    run, table = module.demand.runs[0], module.demand.chunks
+    larger = Demand((replace(run, pattern=replace(table, size=2 * table.size)),))
+    assert not is_proved(replace(module, demand=larger), schedule)  # its chunks are not those of the collective
     standard = Standard("all_reduce", 6 * 2 * 4096, 2)
     copies = replace(unlisted("all_reduce", 6, 2, 6 * 2 * 4096).runs[0], standard=standard)
     same_ranks = Demand((replace(copies, group=module.demand.runs[0].group),))

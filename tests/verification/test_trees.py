@@ -18,7 +18,7 @@ from collc.verification import verify_schedule
 from collc.verification.factored_check import representatives_of
 from collc.verification.schedule_check import is_proved
 from collc.verification.trees import trees_are_right
-from tests.support import all_gather, all_reduce, all_to_all, reduce_scatter, switched
+from tests.support import all_gather, all_reduce, all_to_all, fully_connected, reduce, reduce_scatter, switched
 from tests.synthesis.clusters import pods, rails
 
 KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce, "all_to_all": all_to_all}
@@ -132,6 +132,28 @@ def test_a_partial_is_sent_once(reduced: Module) -> None:
     rows, row = rows_of(reduced), first(reduced, reduce=True)
     twice = Transfers.concatenate([rows, rows.select(np.array([row])).at(rows.start[[row]] + 1)])
     assert not trees_are_right(with_rows(reduced, twice))
+
+
+@pytest.mark.parametrize(
+    ("contributors", "sends", "right"),
+    [
+        ([0, 1, 2], [(1, 0), (2, 0)], True),
+        ([0, 1, 2], [(1, 2), (2, 0)], True),
+        ([0, 1, 2], [(1, 0), (2, 0), (2, 0)], False),  # 2 counts twice
+        ([0, 1, 2], [(2, 1), (1, 0), (2, 0)], False),
+        ([0, 1, 2], [(2, 0), (1, 2)], False),  # the partial of 1 stays at 2, which has sent its own
+        ([0, 1], [(1, 2)], False),  # and at 2, which adds nothing
+        ([0, 1], [(1, 0), (2, 0)], False),  # 2 has nothing to send
+    ],
+)
+def test_partials_over_links(contributors: list[int], sends: list[tuple[int, int]], right: bool) -> None:
+    net = fully_connected(3)
+    ends = list(zip(net.source.tolist(), net.target.tolist(), strict=True))
+    links = np.array([ends.index(pair) for pair in sends])
+    rows = Transfers.of(np.zeros(len(sends), np.int32), links, 10**9 * np.arange(len(sends)), True)
+    module = Module("m", net, reduce(contributors, root=0), LinkModel.STORE, RowSchedule(LinkModel.STORE, rows))
+    assert trees_are_right(module) == right
+    assert verify_schedule(module).ok == right
 
 
 def test_a_chunk_that_is_copied_has_no_partials() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
 from collc.base.wording import did_you_mean, in_one_line, phrase, plural
@@ -44,7 +45,7 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     Raises SourceError X0601, X0603 and as `read_text` for files, UsageError X0602 for what no file says, U0150 for
     arguments that do not fit.
     """
-    given = [_open(options.kind, path) for path in options.files]
+    given = [_open_beside(options.kind, path) for path in options.files]
     options = _completed_options(options, given)
     files = [file for file in given if file.kind.describes != "model"]
     whole = next((file for file in files if file.kind.describes != "node"), None)
@@ -128,11 +129,23 @@ class _File:
 
 
 def _open(kind: str | None, path: Path) -> _File:
+    """The file at a path, without its mark of UTF-8. kind: its name; None: by the content."""
     source, kinds = read_text(path, limit=MAX_BYTES), import_kinds()
+    source = SourceFile(source.name, source.text.removeprefix("\ufeff"))
     name = kind or kind_of(source)
     if name not in kinds:
         raise usage_error(f"there is no kind '{name}'", did_you_mean(name, kinds, f"there are {phrase(kinds)}"))
     return _File(kinds[name], source)
+
+
+def _open_beside(kind: str | None, path: Path) -> _File:
+    """The file at a path, of a kind or of one that names the model of the GPUs of such files."""
+    file = _open(kind, path)
+    if kind is not None and file.kind.describes == "node":
+        with suppress(SourceError):
+            found = import_kinds()[kind_of(file.source)]
+            file = replace(file, kind=found) if found.describes == "model" else file
+    return file
 
 
 def _open_named(text: str) -> _File:

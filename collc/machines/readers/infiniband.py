@@ -38,7 +38,7 @@ _PORT: Final = re.compile(
     r'\[(\d{1,9})\](?:\[ext \d+\])?\s*(?:\([0-9a-fA-F]+\))?\s+"([^"]{1,256})"\s*\[(\d{1,9})\](?:\[ext \d+\])?'
     r"(?:\([0-9a-fA-F]+\))?(.*)"
 )
-_BY_DRIVER: Final = re.compile(r"MT\d+\b|.*Mellanox Technologies")
+_BY_DRIVER: Final = re.compile(r"MT\d{4,5}\b|.*Mellanox Technologies")
 """How descriptions begin that the driver made, since nobody named the host."""
 
 _WIDTH: Final = re.compile(r"(?<!\d)(\d{1,9})x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")

@@ -13,7 +13,7 @@ from typing import Final
 
 from collc.base.diagnostics import SourceFile, Span
 from collc.base.disjoint_sets import DisjointSets
-from collc.base.wording import did_you_mean
+from collc.base.wording import did_you_mean, phrase
 from collc.machines.fabrics import neighbours
 from collc.machines.kinds import ImportKind
 from collc.machines.machine import Edge, Machine, first_names, graph_machine
@@ -111,6 +111,8 @@ def _route(platform: _Platform, element: Element, span: Span) -> None:
     """Adds a route between two devices; one between zones joins their gateways."""
     ends = ("src", "dst") if element.tag == "route" else ("gw_src", "gw_dst")
     source, target = (element.get(end) for end in ends)
+    if not source or not target:
+        raise flaw(f"a <{element.tag}> without {phrase(ends)}", span)
     hops = tuple(str(hop.get("id")) for hop in element if hop.tag == "link_ctn")
     if source == target and element.tag == "route":
         platform.dropped.append("routes from a host to itself")

@@ -26,7 +26,7 @@ from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
-from collc.ten.schedule import Clock, RowSchedule
+from collc.ten.schedule import LATEST_KEY, Clock, RowSchedule
 
 
 def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) -> Candidate | None:
@@ -263,10 +263,12 @@ class _TakenTimes:
         return next((delay for delay in delays if self._are_free(link, start + delay, busy)), after)
 
     def _are_free(self, link: Int64Array, start: Int64Array, busy: Int64Array) -> bool:
-        """Whether some links are free for some times."""
+        """Whether some links are free for some times; False too if a link and a time do not fit in one number."""
         if not len(self._link):
             return True
         last = max(int(self._end.max()), int((start + busy).max())) + 1
+        if max(int(link.max()), int(self._link.max())) + 1 >= LATEST_KEY // last:
+            return False
         known = self._link * last + self._start
         position = np.searchsorted(known, link * last + start, "right")
         before, after = np.maximum(position - 1, 0), np.minimum(position, len(known) - 1)
