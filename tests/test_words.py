@@ -420,7 +420,7 @@ MOST: dict[str, dict[str, int]] = {
     '"where" for "if"': {},
     "bare participles and adverbs": {},
     "empty names": {
-        "collc/application": 10,
+        "collc/application": 9,
         "collc/kernels": 3,
         "collc/machines": 23,
         "collc/msccl": 15,

@@ -143,8 +143,8 @@ def _open_beside(kind: str | None, path: Path) -> _File:
     file = _open(kind, path)
     if kind is not None and file.kind.describes == "node":
         with suppress(SourceError):
-            found = import_kinds()[kind_of(file.source)]
-            file = replace(file, kind=found) if found.describes == "model" else file
+            recognized = import_kinds()[kind_of(file.source)]
+            file = replace(file, kind=recognized) if recognized.describes == "model" else file
     return file
 
 
