@@ -115,7 +115,10 @@ def add_whole(meter: WorkMeter, work: int) -> None:
 
 
 def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
-    """The candidates of `plan`; if NPUs have limits, those for networks without them, judged on that of the module."""
+    """The candidates of `plan`; if NPUs have limits, those for networks without them, judged on that of the module.
+
+    Those that share out the rates of links come a turn later: planned for the limits alone, most schedules are shorter.
+    """
     if not len(Ports.of(module.network)):
         return plan(module)
     listed: list[Candidate] = []
@@ -126,7 +129,8 @@ def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
             if candidate.network.unwound and not judged.unwound:
                 judged = direct = direct or unwound(judged)
             build = _build_with_limits(candidate, judged)
-            listed.append(Candidate(candidate.name + suffix, judged, build, min(1, candidate.ahead)))
+            ahead = min(1, candidate.ahead) - bool(suffix)
+            listed.append(Candidate(candidate.name + suffix, judged, build, ahead))
     return listed
 
 
