@@ -23,7 +23,7 @@ NEEDED = [
     (f"ring(40, {LINK})", "all_gather(t.npus, size: 40MB)", "symmetric", "20 steps on 80 links", 20 * 80 * 2),
     (UNEQUAL, "all_gather(t.npus, size: 12MB)", "symmetric", "132 transfers", 132 * 34),
     (UNEQUAL, "all_gather(t.npus, size: 12MB)", "tacos", "12 chunks on 12 devices", 2 * 12 * 12),
-    (f"ring(8, {LINK})", BROADCAST, "swarm", "sets of 24 chunks of 8 devices", 6 * 8 * 24 // 8),
+    (f"ring(8, {LINK})", BROADCAST, "swarm", "24 chunks on 8 devices", 40 * 8 * 24),
     (f"ring(8, {LINK})", BROADCAST, "swarm", "168 copies of chunks", 300 * 7 * 24),
     (f"ring(8, {LINK})", "all_reduce(t.npus, size: 8MB)", "exchange", "112 messages", 80 * 2 * 8 * 7),
 ]
