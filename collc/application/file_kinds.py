@@ -30,9 +30,10 @@ class FileKind:
 
     name: in reports. title: in messages and help. advice: what to do with a file of this kind that a command refuses.
     suffixes: in lower case, of files whose first bytes fit no kind. beginning: a pattern of its first bytes, empty
-    if these do not tell it apart. verify, simulate, run, inspect, show: the function that the command calls, as
-    MODULE:FUNCTION; "" if the command refuses the kind. Their arguments and results are those of
-    `verify_file`, `simulate_file`, `run_program`, `inspect_file` and `show_file`.
+    if these do not tell it apart. mark: what they contain, but those of no description of a machine. verify, simulate,
+    run, inspect, show: the function that the command calls, as MODULE:FUNCTION; "" if the command refuses the kind.
+    Their arguments and results are those of `verify_file`, `simulate_file`, `run_program`, `inspect_file` and
+    `show_file`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class FileKind:
     advice: str
     suffixes: tuple[str, ...] = ()
     beginning: bytes = b""
+    mark: bytes = b""
     verify: str = ""
     simulate: str = ""
     run: str = ""
@@ -64,6 +66,7 @@ _RECORDS: Final = (
         "",
         (".xml", ".msccl"),
         rb"\s*<[\w?!]",
+        b"<algo",
         verify=f"{_VERIFY}:verify_msccl",
         simulate=f"{_SIMULATE}:simulate_msccl",
         run=f"{_RUN}:run_msccl",
@@ -76,6 +79,7 @@ _RECORDS: Final = (
         "",
         (".json", ".mscclpp"),
         rb"\s*[{\[]",
+        b'"collective"',
         verify=f"{_VERIFY}:verify_plan",
         simulate=f"{_SIMULATE}:simulate_plan",
         run=f"{_RUN}:run_plan",
@@ -128,10 +132,12 @@ def kind_of(path: Path) -> FileKind | None:
         first = min(path.glob("*.0.et"), default=None) if path.is_dir() else None
         hint = "check the name and the folder" if first is None else f"for the traces in it: {str(first)[:-5]}"
         raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
-    for kind in FILE_KINDS.values():
-        if kind.beginning and re.match(kind.beginning, head):
-            return kind
-    return next((kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes), None)
+    by_suffix = (kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes)
+    return _kind_of_head(head) or next(by_suffix, None)
+
+
+def _kind_of_head(head: bytes) -> FileKind | None:
+    return next((kind for kind in FILE_KINDS.values() if kind.beginning and re.match(kind.beginning, head)), None)
 
 
 def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Diagnostic]:
@@ -148,29 +154,27 @@ def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Di
         return messages
     if source.name == "stdin":  # no command could name it
         source = SourceFile("FILE", source.text)
-    head = source.text[:4096].encode()
-    kind = next((kind for kind in FILE_KINDS.values() if kind.beginning and re.match(kind.beginning, head)), None)
-    if (machine := _machine_kind(source)) is not None:
-        title, advice = machine
-    elif kind is not None:
-        title, advice = kind.title, kind.advice or f"'collc verify {source.name}' checks it"
-    else:
+    kind = _machine_kind(source) or _kind_of_head(source.text[:4096].encode())
+    if kind is None:
         return messages
+    advice = kind.advice or f"'collc verify {source.name}' checks it"
     name = messages[0].span.file.name
-    return [Diagnostic("X0206", f"{name} is {title}, and 'collc {command}' takes a program", hint=advice)]
+    return [Diagnostic("X0206", f"{name} is {kind.title}, and 'collc {command}' takes a program", hint=advice)]
 
 
-def _machine_kind(source: SourceFile) -> tuple[str, str] | None:
-    """The title of a text that describes a machine, and what to do with it."""
+def _machine_kind(source: SourceFile) -> FileKind | None:
+    """The kind of a text that describes a machine; its name is one of `collc import`. None for all other texts."""
+    head = source.text[:4096].encode()
+    if any(kind.mark and kind.mark in head for kind in FILE_KINDS.values()):
+        return None
     from collc.machines.kinds import kind_of as machine_kind
 
-    if "<algo" in source.text[:4096]:
-        return None
     try:
         name = machine_kind(source)
     except SourceError:
         return None
-    return f"the description of a machine ({name})", f"'collc import {source.name}' makes a program of it"
+    advice = f"'collc import {source.name}' makes a program of it"
+    return FileKind(name, f"the description of a machine ({name})", advice)
 
 
 def kind_for(path: Path, command: str) -> FileKind:
@@ -186,10 +190,7 @@ def kind_for(path: Path, command: str) -> FileKind:
     if kind.name in ("ten", "msccl", "mscclpp") and path.suffix != ".ten" and path.is_file():
         with path.open("rb") as stream:
             head = stream.read(1 << 16).decode("utf-8", "replace")
-        if (machine := _machine_kind(SourceFile(str(path), head))) is not None:
-            title, advice = machine
-            message = f"{path} is {title}, and 'collc {command}' takes {titles(command)}"
-            raise UsageError(Diagnostic("X0206", message, hint=advice))
+        kind = _machine_kind(SourceFile(str(path), head)) or kind
     if kind not in taken:
         message = f"{path} is {kind.title}, and 'collc {command}' takes {titles(command)}"
         raise UsageError(Diagnostic("X0206", message, hint=kind.advice.replace("FILE.coll", str(path))))

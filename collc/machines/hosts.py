@@ -16,9 +16,6 @@ from collc.base.resources import standard_library
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.machines.machine import Device, Family, LinkKind, Node, Wire, merge_wires
 from collc.machines.reading import GIGA, MICROSECOND, ImportOptions, flaw
-from collc.source.parsing.expressions import QuantityLiteral
-from collc.source.parsing.parse import parse
-from collc.source.parsing.syntax import Let
 
 Hop = tuple[str, Fraction]
 """The bridge or CPU at the other end of a PCIe link, and the link's bytes per second."""
@@ -44,9 +41,15 @@ MODELS: Final = {"p100": 60, "v100": 70, "a100": 80, "a40": 86, "h100": 90, "h20
 @cache
 def link_rates() -> Mapping[str, Fraction]:
     """Bytes per second of one link between two GPUs in one direction, by the names of `std.links`."""
-    statements = parse(read_text(standard_library()["links"])).statements
-    lets = [node for node in statements if isinstance(node, Let) and isinstance(node.value, QuantityLiteral)]
-    return {node.name.name: node.value.value for node in lets if isinstance(node.value, QuantityLiteral)}
+    from collc.source.parsing.expressions import QuantityLiteral
+    from collc.source.parsing.parse import parse
+    from collc.source.parsing.syntax import Let
+
+    rates: dict[str, Fraction] = {}
+    for node in parse(read_text(standard_library()["links"])).statements:
+        if isinstance(node, Let) and isinstance(node.value, QuantityLiteral):
+            rates[node.name.name] = node.value.value
+    return rates
 
 
 def nvlink_rate(sm: int) -> Fraction:

@@ -465,3 +465,16 @@ def test_runs_of_too_many_elements_are_refused_early(capsys: pytest.CaptureFixtu
     assert (result.code, result.codes) == (2, ["X0205"])
     most = int(result.messages[0]["hint"].split()[1])
     assert 10**5 < most < 10**8
+
+
+def test_files_for_runtimes_do_not_load_the_readers_of_machines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, compiled: dict[str, str]
+) -> None:
+    for name in ("s.xml", "s.json", "t.conf"):
+        Path(name).write_text(TREE if name == "t.conf" else compiled[name])
+    calls: list[str] = []
+    monkeypatch.setattr("collc.machines.kinds.kind_of", lambda source: calls.append(source.name))
+    assert [in_text(capsys, "verify", name)[0] for name in ("s.xml", "s.json")] == [0, 0]
+    assert not calls
+    in_text(capsys, "verify", "t.conf")
+    assert calls == ["t.conf"]
