@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
 UInt8Array = NDArray[np.uint8]
 UInt64Array = NDArray[np.uint64]
+
+MOST_KEYS: Final = 2**62
+"""Rows of several numbers become keys of 64 bits if fewer different rows are possible."""
 
 Table = TypeVar("Table")
 
@@ -45,6 +48,14 @@ def group_positions(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Arra
     return offsets, positions
 
 
+def find_keys(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, BoolArray]:
+    """(int64[n], bool[n]): the position of each wanted key among the ascending ones, and whether it is there."""
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return position, keys[position] == wanted
+
+
 def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int64Array]:
     """(int64[rows, columns], int64[n]): the different rows of columns of n numbers, ascending, and the row of each.
 
@@ -54,7 +65,7 @@ def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int
         return np.empty((0, len(columns)), np.int64), np.empty(0, np.int64)
     low = [int(column.min()) for column in columns]
     spans = [int(column.max()) - least + 1 for column, least in zip(columns, low, strict=True)]
-    if prod(spans) >= 2**62:
+    if prod(spans) >= MOST_KEYS:
         rows, number = np.unique(np.stack(columns, axis=1).astype(np.int64), axis=0, return_inverse=True)
         return rows, number.reshape(-1).astype(np.int64)
     key = np.zeros(len(columns[0]), np.int64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from collc.base.tables import html_table
 from collc.base.units import shown_bytes
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
 from collc.ten.standard_collectives import CollectiveShape, shapes
 
 T = TypeVar("T", bound=np.generic)
@@ -63,10 +63,7 @@ class HolderSets:
         """bool[n]: whether each set contains the device beside it."""
         width = int(max(self.members.max(initial=0), devices.max(initial=0))) + 1
         keys = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes) * width + self.members
-        wanted = numbers.astype(np.int64) * width + devices
-        if not len(keys):
-            return np.zeros(len(wanted), np.bool_)
-        return keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
+        return find_keys(keys, numbers.astype(np.int64) * width + devices)[1]
 
     @cached_property
     def sizes(self) -> Int64Array:

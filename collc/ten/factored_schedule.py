@@ -222,6 +222,11 @@ class ChunkNumbers:
             row = row * self.members + self.rank[target]
         return (row * self.parts + part).astype(np.int32)
 
+    def of_representative(self, target: Int32Array, part: Int32Array) -> Int32Array:
+        """int32: the chunks of the first representative; with pairs, of the block that it sends to each target."""
+        row = self.rank[target].astype(np.int64) if self.pairs else 0
+        return (row * self.parts + part).astype(np.int32)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FactoredSchedule(Schedule):

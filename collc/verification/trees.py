@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import MOST_KEYS, BoolArray, Int32Array, Int64Array, find_keys
 from collc.ten.demand import ChunkTable, Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, RowSchedule
-
-MOST_KEYS = 2**62
-"""Chunks x devices up to which a chunk at a device is one number of 64 bits."""
 
 
 def trees_are_right(module: Module) -> bool:
@@ -70,12 +67,8 @@ def _members(table: ChunkTable, column: Int32Array, chosen: BoolArray, devices: 
 
 def _has(key: Int64Array, since: Int64Array, wanted: Int64Array, by: Int64Array | None) -> bool:
     """Whether each wanted key is among the ascending ones, and not later than `by`."""
-    if not len(wanted):
-        return True
-    if not len(key):
-        return False
-    position = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-    return bool((key[position] == wanted).all()) and (by is None or bool((since[position] <= by).all()))
+    position, there = find_keys(key, wanted)
+    return bool(there.all()) and (by is None or bool((since[position] <= by).all()))
 
 
 def _roots(
@@ -107,9 +100,8 @@ def _roots(
     ends = into[~at_switch]
     if not _has(contributors, contributors, sent, None) or not _has(contributors, contributors, ends, None):
         return None
-    if len(sent) and len(ends):
-        position = np.minimum(np.searchsorted(sent, ends), len(sent) - 1)
-        if (arrival[~at_switch] > begins[position])[sent[position] == ends].any():
-            return None
+    position, sends = find_keys(sent, ends)
+    if (arrival[~at_switch][sends] > begins[position[sends]]).any():
+        return None
     roots = np.setdiff1d(contributors, sent, assume_unique=True)
     return roots if np.array_equal(roots // devices, np.flatnonzero(reduced)) else None

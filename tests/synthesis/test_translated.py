@@ -32,7 +32,7 @@ NETWORKS = {
 @pytest.fixture(autouse=True)
 def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
     """All schedules are for networks that are too large to list them."""
-    monkeypatch.setattr(translated, "MOST_LISTED", 38)
+    monkeypatch.setattr(translated, "MOST_EXPANDED", 38)
 
 
 def planned(net: Network, kind: str, chunks: int, model: LinkModel) -> Module:
@@ -55,7 +55,7 @@ def test_translations_are_right_and_as_short_as_the_list(
     assert is_proved(module, schedule)
     rows = module.with_schedule(RowSchedule(model, schedule.transfers), "")
     assert verify_schedule(rows).ok
-    monkeypatch.setattr(translated, "MOST_LISTED", 10**6)
+    monkeypatch.setattr(translated, "MOST_EXPANDED", 10**6)
     listed = join(planned(net, kind, chunks, model))
     assert listed.schedule is not None
     time = schedule.collective_time(net, module.demand)
@@ -77,7 +77,7 @@ def test_an_exchange_with_too_many_transfers_of_one_npu_is_none(monkeypatch: pyt
     module = Module("m", grid(3, 3, wrap=True), all_to_all(list(range(9))), LinkModel.STORE)
     hops = 4 + 4 * 2
     for most, found in ((hops - 1, False), (hops, True)):
-        monkeypatch.setattr(translated, "MOST_LISTED", most)
+        monkeypatch.setattr(translated, "MOST_EXPANDED", most)
         assert (translated.translated_schedule(module, Effort()) is not None) == found
 
 

@@ -31,6 +31,7 @@ def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, l
     exchanges: list[tuple[Run, int]] = []
     tables: list[ChunkTable] = []
     listed: list[Int64Array] = []
+    before = 0
     for run, entry in enumerate(demand.runs):
         low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
         rows = None if chunks is None else (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int64)
@@ -40,8 +41,9 @@ def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, l
         if standard and (rows is None or len(rows) in (len(entry.pattern), members * (members - 1) * standard.chunks)):
             exchanges.append((entry, standard.size // (members * standard.chunks)))
             continue
-        listed.append((np.arange(high - low) if rows is None else rows) + sum(map(len, tables)))
+        listed.append((np.arange(high - low) if rows is None else rows) + before)
         tables.append(demand.tables[run])
+        before += len(demand.tables[run])
     table, rows = join_tables(tuple(tables)), np.concatenate([np.empty(0, np.int64), *listed])
     ordered = np.unique(np.append(table.size[rows], np.array([size for _, size in exchanges], np.int64)))
     traffic: list[Traffic] = [_TableTraffic(table, rows, ordered, chunks is not None)] if len(rows) else []

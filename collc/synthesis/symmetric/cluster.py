@@ -177,10 +177,8 @@ class _Planner:
     def _schedule(self, plans: list[_Plan], reduce: list[bool]) -> FactoredSchedule:
         flags: BoolArray = np.repeat(np.array(reduce, np.bool_), [len(plan.part) for plan in plans])
         plan = _join_plans(plans)
-        chunk = plan.part
-        if self._numbers.pairs:
-            chunk = self._numbers.rank[plan.target] * np.int64(self._numbers.parts) + plan.part
-        rows = Transfers.of(chunk.astype(np.int32), plan.link, plan.start, flags)
+        chunk = self._numbers.of_representative(plan.target, plan.part)
+        rows = Transfers.of(chunk, plan.link, plan.start, flags)
         turn = self._times.turn[rows.link]
         return FactoredSchedule(self._module.model, self._translations, self._numbers, rows, turn)
 

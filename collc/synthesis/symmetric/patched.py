@@ -17,7 +17,7 @@ from collc.graph.coordinates import declared_coordinates
 from collc.graph.translations import find_translations
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.synthesis.symmetric.level_plan import LevelPlan, plan_exchange, plan_levels, sums
-from collc.synthesis.symmetric.translated import MOST_LISTED
+from collc.synthesis.symmetric.translated import MOST_EXPANDED
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, Translations, chunk_size
@@ -385,7 +385,7 @@ def _exchange(damage: Damage) -> Transfers | None:
     """
     translations = damage.translations
     plan = plan_exchange(damage.whole, translations, damage.times, damage.numbers.parts)
-    if plan is None or plan.starts.size * translations.count > MOST_LISTED:
+    if plan is None or plan.starts.size * translations.count > MOST_EXPANDED:
         return None
     used = np.broadcast_to(plan.routes >= 0, plan.starts.shape)
     link = np.broadcast_to(plan.routes, plan.starts.shape)[used]

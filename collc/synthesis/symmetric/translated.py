@@ -20,7 +20,7 @@ from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_si
 from collc.ten.module import Module
 from collc.ten.schedule import Transfers
 
-MOST_LISTED: Final = 30_000_000
+MOST_EXPANDED: Final = 30_000_000
 """Transfers up to which a schedule on a Cayley graph, or of an All-to-All on a damaged cluster, is listed."""
 
 
@@ -31,7 +31,7 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs.
     """
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
-    small = module.demand.least_transfers <= MOST_LISTED
+    small = module.demand.least_transfers <= MOST_EXPANDED
     if small or numbers is None or standard is None or module.schedule is not None:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
@@ -57,16 +57,15 @@ def _translations_of(module: Module, group: Group, numbers: ChunkNumbers, rows: 
 
 def _exchange(group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort) -> Transfers | None:
     """The transfers of an All-to-All; None if they are too many, or NPUs differ in their directions."""
-    if int(group.span()[1].sum()) * numbers.parts > MOST_LISTED:
+    if int(group.span()[1].sum()) * numbers.parts > MOST_EXPANDED:
         return None
     step = times.step
     plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)
     if plan.half is not None:
         return None
-    target, part = np.divmod(plan.chunk, numbers.parts)
-    chunk = numbers.rank[target] * np.int64(numbers.parts) + part
+    chunk = numbers.of_representative(*np.divmod(plan.chunk, numbers.parts))
     start = plan.start.astype(np.int64) * (step or 1)
-    return Transfers.of(chunk.astype(np.int32), group.link[plan.generator, plan.sender], start)
+    return Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
 
 
 def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:
