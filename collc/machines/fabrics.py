@@ -137,7 +137,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     idle: dict[str, list[str]] = defaultdict(list)  # NICs without a cable -> hosts
     for host, attachments in by_host.items():
         inside = insides[node[host]]
-        plugged = [used for used in attachments if used.port not in inside.unused]
+        plugged = [attachment for attachment in attachments if attachment.port not in inside.unused]
         matched = _match_ports(host, inside.ports, plugged)
         cabled = {port for port, _ in matched}
         if lost := [port.label for port in inside.ports if port not in cabled]:
@@ -346,15 +346,15 @@ def join_of(found: HostGroups, given: str | None, gpus: int | None) -> str:
 
 def neighbours(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of places, each once, of a ring or torus, the first dimension fastest; two places have one cable."""
-    nearby: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     places = [place[::-1] for place in product(*(range(size) for size in reversed(sizes)))]
     number = {place: k for k, place in enumerate(places)}
-    for neighbour in places:
+    for place in places:
         for axis, size in enumerate(sizes):
-            if size > 2 or neighbour[axis] + 1 < size:
-                other = (*neighbour[:axis], (neighbour[axis] + 1) % size, *neighbour[axis + 1 :])
-                nearby.append((number[neighbour], number[other]))
-    return nearby
+            if size > 2 or place[axis] + 1 < size:
+                neighbour = (*place[:axis], (place[axis] + 1) % size, *place[axis + 1 :])
+                pairs.append((number[place], number[neighbour]))
+    return pairs
 
 
 def switched_groups(found: HostGroups) -> Fabric:

@@ -75,9 +75,7 @@ def _row_lines(table: str) -> str:
 def _head(machine: Machine, origin: str, measured: Collection[str]) -> list[str]:
     assumed = [name for kind in machine.kinds if kind.assumed and (name := f"{kind.name}_latency") not in measured]
     assumed += [SHARED_PART] if any(kind.share for kind in machine.kinds) else []
-    assumed += [
-        rated.name for rated in machine.kinds if rated.assumed_rate and f"{rated.name}_bandwidth" not in measured
-    ]
+    assumed += [kind.name for kind in machine.kinds if kind.assumed_rate and f"{kind.name}_bandwidth" not in measured]
     parts = [origin]
     if machine.taken:
         parts.append(f"Taken as it stands: {'; '.join(machine.taken)}.")

@@ -90,9 +90,9 @@ def line_chart(
     columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
     marks: list[str] = []
     for entry in references:
-        height_of, label = rows.at(entry.value), f"{entry.name}: {y.text(entry.value)}"
-        across_all = line(left, height_of, WIDTH - 2 * PAD, height_of, "wire", ' stroke-dasharray="2 2"')
-        marks.append(mark(label, across_all + text(WIDTH - 2 * PAD, height_of - 5, label, "over muted small end")))
+        level, label = rows.at(entry.value), f"{entry.name}: {y.text(entry.value)}"
+        across_all = line(left, level, WIDTH - 2 * PAD, level, "wire", ' stroke-dasharray="2 2"')
+        marks.append(mark(label, across_all + text(WIDTH - 2 * PAD, level - 5, label, "over muted small end")))
     body = [
         *names,
         text(left, top - 10, y.label, "muted"),

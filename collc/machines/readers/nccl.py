@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -47,7 +47,7 @@ class _Reader:
     link: str = "nvlink"
     nics: dict[str, dict[str, list[HostNic]]] = field(default_factory=lambda: defaultdict(dict))
     silent_nics: dict[str, list[HostNic]] = field(default_factory=lambda: defaultdict(list))
-    bridges: dict[tuple[str, str], list[Element]] = field(default_factory=lambda: defaultdict(list))
+    bridges: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     cpus: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
     without_rank: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
@@ -121,9 +121,9 @@ def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) 
         hint = 'add class="0x030200" for a GPU, class="0x020000" for a NIC; or import what NCCL_TOPO_DUMP_FILE writes'
         raise flaw("nothing says what this device is", element_span(reader.source, element), hint)
     if any(child.tag == "pci" for child in below):
-        known = reader.bridges[host, bus]
-        known.append(element)
-        bridge = bus if len(known) == 1 else f"{bus}#{len(known)}"
+        reader.bridges[host, bus] += 1
+        number = reader.bridges[host, bus]
+        bridge = bus if number == 1 else f"{bus}#{number}"
         up = ((bridge, Fraction(0)), *up)
     for child in below:
         _visit(reader, child, host, up)
@@ -177,7 +177,7 @@ def _add_gpus(reader: _Reader, pci: Element, gpus: list[Element], host: str, pat
         gpu = gpus[number] if gpus else None
         named = gpu if gpu is None or gpu.children else gpus[0]
         rate = _link_rate(reader, gpu) / count
-        switch_links, peers, host_links = _links(reader, named, bus, rate, path[-1][0])
+        switch_links, peers, host_links = _links(reader, named, bus, rate, count, path[-1][0])
         if reader.options.switch_links is not None and not peers:
             switch_links = reader.options.switch_links
         others = tuple(other for other in labels if other != label)
@@ -187,14 +187,17 @@ def _add_gpus(reader: _Reader, pci: Element, gpus: list[Element], host: str, pat
 
 
 def _links(
-    reader: _Reader, gpu: Element | None, bus: str, rate: Fraction, cpu: str
+    reader: _Reader, gpu: Element | None, bus: str, rate: Fraction, shares: int, cpu: str
 ) -> tuple[int, list[Peer], list[Hop]]:
-    """The links of a GPU to switches, to other GPUs by their bus id, and to its CPU. rate: of one link."""
+    """The links of a GPU to switches, to other GPUs by their bus id, and to its CPU.
+
+    rate: of its share of one link. shares: how many GPUs share each link.
+    """
     switch_links, peers, host_links = 0, dict[str, int](), list[Hop]()
     for link in () if gpu is None else gpu.children:
         if link.tag == "c2c":
             own = Fraction(_number(reader, link, "bw", "0") * _number(reader, link, "count", "1"), 1000) * GIGA
-            host_links.append((cpu, own * rate / _link_rate(reader, gpu)))
+            host_links.append((cpu, own / shares))
             continue
         if link.tag not in {"nvlink", "xgmi"}:
             message = f"<{link.tag}> inside <gpu>; <nvlink> or <xgmi> is expected"

@@ -149,9 +149,9 @@ class _HostLists:
     def hosts(self, text: str, span: Span) -> tuple[str, ...]:
         """The names of a list. Raises SourceError X0603 for more than MAX_HOSTS in the file, before they are made."""
         names: list[str] = []
-        for interval in split_host_list(text):
+        for host_list in split_host_list(text):
             try:
-                names += expanded_hosts(interval, MAX_HOSTS - self.count - len(names))
+                names += expanded_hosts(host_list, MAX_HOSTS - self.count - len(names))
             except ValueError as error:
                 raise flaw(str(error), span, "as in node[01-16,20]") from None
             except OverflowError:

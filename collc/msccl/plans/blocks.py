@@ -176,14 +176,14 @@ def _shares(loads: dict[int, _PartLoad], shares: int) -> dict[int, int]:
     load = [dict[int, int]() for _ in range(shares)]
     busy = [set[tuple[int, int]]() for _ in range(shares)]
     share_of: dict[int, int] = {}
-    for share in sorted(loads, key=lambda part: (-max(loads[part].steps.values()), part)):
-        mine = loads[share]
+    for root in sorted(loads, key=lambda part: (-max(loads[part].steps.values()), part)):
+        mine = loads[root]
         costs = (
             (max(load[k].get(gpu, 0) + n for gpu, n in mine.steps.items()), len(mine.sends & busy[k]), k)
             for k in range(shares)
         )
         chosen = min(costs)[2]
-        share_of[share] = chosen
+        share_of[root] = chosen
         busy[chosen] |= mine.sends
         for gpu, n in mine.steps.items():
             load[chosen][gpu] = load[chosen].get(gpu, 0) + n

@@ -323,7 +323,7 @@ def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
     waits: list[Connection] = []
     for step in steps:
         if step.switch is not None:
-            begun = [begun_by for begun_by in block.quiet if begun_by.peer_of(block.plan.gpu.rank) in step.switch.ranks]
+            begun = [other for other in block.quiet if other.peer_of(block.plan.gpu.rank) in step.switch.ranks]
             block.quiet.difference_update(begun)
             waits += sorted(begun)
         for connection in [over[message] for message in (step.receive, step.send) if message >= 0]:

@@ -276,7 +276,7 @@ def _semaphores(plan: Json) -> int:
 def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
     threadblocks = [tb for gpu in plan["gpus"] for tb in gpu["threadblocks"]]
     channels = max((len(channel["channel_ids"]) for tb in threadblocks for channel in tb["channels"]), default=0)
-    refs = (channel["remote_buffer_ids"] for tb in threadblocks for channel in tb["remote_buffer_refs"])
+    refs = (buffers["remote_buffer_ids"] for tb in threadblocks for buffers in tb["remote_buffer_refs"])
     ports = [
         sum(len(channel["connected_to"]) for channel in gpu["channels"] if channel["channel_type"] == "port")
         for gpu in plan["gpus"]

@@ -87,7 +87,7 @@ def _with_helpers(program: Program, gpu: Gpu) -> Gpu:
             for k, send in enumerate(sends)
         ]
         received = (step for step in steps if step.receive >= 0)
-        receives = [replace(send, when=(arrived, ARRIVES, k, 0)) for k, send in enumerate(received)]
+        receives = [replace(receive, when=(arrived, ARRIVES, k, 0)) for k, receive in enumerate(received)]
         blocks.append([begun, *done, *signals, *receives])
     return replace(gpu, steps=(), threadblocks=tuple(Threadblock(-1, -1, 0, tuple(block)) for block in blocks))
 

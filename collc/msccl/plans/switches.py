@@ -45,9 +45,9 @@ class PartialSum:
 
 def switches_with_sums(network: Network) -> BoolArray:
     """bool[devices]: the switches that add and multicast, as NVSwitches with NVLS."""
-    sums = np.zeros(network.device_count, np.bool_)
-    sums[network.npu_count :] = network.reduces & network.multicast
-    return sums
+    able = np.zeros(network.device_count, np.bool_)
+    able[network.npu_count :] = network.reduces & network.multicast
+    return able
 
 
 def uses_switches(module: Module) -> bool:
@@ -338,7 +338,7 @@ def _with_sums(program: Program, gpu: Gpu, layout: BufferLayout, sums: list[Part
             covered.add(Slot("o", outputs[message.chunk]))
         steps.append(here)
     steps = [fitted for step in steps for fitted in _without_covered_slots(step, covered)]
-    scratch = len(sums) + max(summed.scratch_chunks for summed in program.gpus) if sums else gpu.scratch_chunks
+    scratch = len(sums) + max(each.scratch_chunks for each in program.gpus) if sums else gpu.scratch_chunks
     return replace(gpu, steps=tuple(sorted(steps, key=lambda step: step.when)), scratch_chunks=scratch)
 
 
