@@ -20,7 +20,7 @@ from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
 from collc.synthesis import task
-from collc.ten import schedule, transform
+from collc.ten import network, schedule, transform
 from collc.ten.text import cursor
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
@@ -49,8 +49,8 @@ STATED = [
     limits.MAX_BITS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,
-    cursor.MOST_DEVICES,
-    cursor.MOST_LINKS,
+    network.MOST_DEVICES,
+    network.MOST_LINKS,
     cursor.MOST_CHUNKS,
     cursor.MOST_MEMBERS,
     cursor.MOST_TRANSFERS,
