@@ -132,7 +132,8 @@ def node_labels(network: Network) -> Int32Array:
     nothing). All devices are together if each NPU is then alone.
     """
     rates = [kind.bandwidth or 0 for kind in network.kinds]
-    for slowest in sorted({rates[row] for row in np.unique(network.kind).tolist()}):
+    used: list[int] = np.unique(network.kind).tolist()
+    for slowest in sorted({rates[row] for row in used}):
         fast = np.array([rate > slowest for rate in rates], np.bool_)
         label = weakly_connected(Digraph.of(network).with_edges(fast[network.kind]))
         parts = len(np.unique(label[network.npus]))

@@ -7,8 +7,8 @@ carry most. A channel comes in and goes out by one NIC if the last NPU reaches t
 paired, and two channels cross from one to the other (NCCL_CROSS_NIC=2); else the NPU of the NIC passes on what the last
 NPU sends (PXN).
 
-Simplified: the bandwidths that are tried are those of the links and their halves, not a table for each generation of
-GPUs; a channel that was found is not given up for others; paths between NPUs have the fewest hops over switches, and
+Simplified: the bandwidths that are tried are the rates of the links and their halves, not a table for each generation
+of GPUs; a channel that was found is not given up for others; paths between NPUs have the fewest hops over switches, and
 pass no other NPU; CPUs, and what GPUDirect allows, are not known.
 """
 
@@ -26,7 +26,7 @@ from collc.ten.arrays import BoolArray
 from collc.ten.network import Network
 
 MOST_CHANNELS: Final = 32
-"""Most channels: half of NCCL's MAXCHANNELS, since NCCL doubles those that it finds."""
+"""Half of NCCL's MAXCHANNELS, since NCCL doubles the channels that it finds."""
 
 MOST_STEPS: Final = 2**16
 """Links that the search of a node looks at for one bandwidth; then it ends with what it has."""
@@ -47,41 +47,42 @@ class Channel:
     leave: Pair | None = None
 
 
-def channels_of(network: Network) -> list[list[Channel]]:
+def channels_of(network: Network, *, rings: bool) -> list[list[Channel]]:
     """For each channel its parts in all nodes, in the order of `parts_of`. There is at least one channel.
 
+    rings: whether channels come back from their last NPU; else each is a chain below the NPU of its NIC, for a tree.
     If nodes find different numbers of channels, the least counts (`src/init.cc`); a node that finds none has one, of
     its NPUs in order.
     """
     label, parts = node_labels(network), parts_of(network)
-    each = [_Node(network, npus, label == label[npus[0]]).channels() for npus in parts]
+    each = [_Node(network, npus, label == label[npus[0]]).channels(rings=rings) for npus in parts]
     return [[channels[number] for channels in each] for number in range(min(map(len, each)))]
 
 
 def on_rails(channels: Sequence[Sequence[Channel]]) -> list[list[Channel]]:
-    """Channels in which every other node goes the other way between two NICs, so that both channels stay on their rails.
+    """Channels that cross between two NICs in one node, and back in the next one, so that they stay on their rails.
 
     As NCCL exchanges rings (ncclTopoPostset in `src/graph/connect.cc`): only if their number is even.
     """
     rows = [list(parts) for parts in channels]
-    for one, two in zip(rows[::2], rows[1::2], strict=True) if len(rows) % 2 == 0 else ():
-        for node in range(1, len(one), 2):
-            if one[node].enter != one[node].leave:
-                one[node], two[node] = two[node], one[node]
+    for there, back in zip(rows[::2], rows[1::2], strict=True) if len(rows) % 2 == 0 else ():
+        for node in range(1, len(there), 2):
+            if there[node].enter != there[node].leave:
+                there[node], back[node] = back[node], there[node]
     return rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """Where a channel may go. enter, leave: NICs; None: back to its first NPU. last: its last NPU; None: any.
-    relayed: whether the device of the NIC may be another NPU than the last one.
+class _Course:
+    """Where a channel may go. enter, leave: NICs; None in a single node. last: its last NPU; None: any. goal: the
+    device to which it comes back; None: it ends at its last NPU.
     """
 
     enter: Pair | None
     leave: Pair | None
     first: int
     last: int | None = None
-    relayed: bool = False
+    goal: int | None = None
 
 
 class _Node:
@@ -107,13 +108,13 @@ class _Node:
         nics = sorted((a, b) for a, b in self.rate if inside[a] and not inside[b] and (b, a) in self.rate)
         self.npu_of: dict[Pair, int] = {}  # of each NIC the nearest NPU, another one for each NIC if there are several
         for nic in nics:
-            near = {nic[0]: ()} if nic[0] in self.place else self._reached(nic[0], Fraction(0))
+            near = {nic[0]: ()} if nic[0] in self.place else self._paths_from(nic[0], Fraction(0))
             taken = list(self.npu_of.values())
-            ends = [(len(path), taken.count(npu), self.place[npu], npu) for npu, path in near.items() if npu in self.place]
-            if ends:
-                self.npu_of[nic] = min(ends)[-1]
+            npus_near = [npu for npu in near if npu in self.place]
+            if npus_near:
+                self.npu_of[nic] = min(npus_near, key=lambda n: (len(near[n]), taken.count(n), self.place[n]))
 
-    def channels(self) -> list[Channel]:
+    def channels(self, *, rings: bool) -> list[Channel]:
         """The channels at the bandwidth at which they carry most; of several those found first."""
         best, most = [Channel(tuple(self.npus))], Fraction(0)
         nics = list(self.npu_of)
@@ -122,9 +123,9 @@ class _Node:
         for rate in sorted({rate / part for rate in self.rate.values() for part in (1, 2)}, reverse=True):
             if not 0 < rate <= highest:
                 continue
-            for ways in self._ways(nics):
+            for courses in self._courses(nics) if rings else [self._chains(nics)]:
                 self.free, self.steps = dict(self.rate), 0
-                channels = self._found(ways, rate)
+                channels = self._channels_of(courses, rate)
                 if len(channels) * rate > most:
                     best, most = channels, len(channels) * rate
                 if most >= limit:
@@ -134,52 +135,56 @@ class _Node:
     def _sends(self, npu: int) -> Fraction:
         return sum((self.rate[npu, other] for other in self.next.get(npu, ())), Fraction(0))
 
-    def _ways(self, nics: Sequence[Pair]) -> Iterator[list[tuple[_Way, ...]]]:
-        """The ways that are tried, in turn as often as they give channels; ways of one tuple only together."""
-        alone = len(self.npus) == 1
-        if not nics:
-            yield [(_Way(None, None, self.npus[0], relayed=True),)]
-            return
-        yield [(_Way(nic, nic, self.npu_of[nic]),) for nic in nics if alone or nic[0] not in self.place]
-        crossing: list[tuple[_Way, ...]] = []
-        for one, two in zip(nics[::2], nics[1::2], strict=False):
-            ends = self.npu_of[one], self.npu_of[two]
-            if ends[0] != ends[1]:
-                crossing.append((_Way(one, two, *ends), _Way(two, one, *ends[::-1])))
-        yield crossing
-        yield [(_Way(nic, nic, self.npu_of[nic], relayed=True),) for nic in nics]
+    def _chains(self, nics: Sequence[Pair]) -> list[tuple[_Course, ...]]:
+        """The courses of trees: up and down by one NIC (NCCL_TOPO_PATTERN_TREE)."""
+        return [(_Course(nic, nic, self.npu_of[nic]),) for nic in nics] or [(_Course(None, None, self.npus[0]),)]
 
-    def _found(self, ways: list[tuple[_Way, ...]], rate: Fraction) -> list[Channel]:
-        """All channels, taking ways in turn; those of no NIC have none."""
+    def _courses(self, nics: Sequence[Pair]) -> Iterator[list[tuple[_Course, ...]]]:
+        """Lists of courses for rings, of which the best counts; a tuple of courses is taken together or not at all."""
+        if not nics:
+            yield [(_Course(None, None, self.npus[0], goal=self.npus[0]),)]
+            return
+        over_one = [(_Course(nic, nic, self.npu_of[nic], goal=nic[0]),) for nic in nics]
+        yield [courses for courses in over_one if len(self.npus) == 1 or courses[0].goal not in self.place]
+        crossing: list[tuple[_Course, ...]] = []
+        for nic, other in zip(nics[::2], nics[1::2], strict=False):
+            ends = self.npu_of[nic], self.npu_of[other]
+            if ends[0] != ends[1]:
+                back = _Course(other, nic, *ends[::-1], goal=nic[0])
+                crossing.append((_Course(nic, other, *ends, goal=other[0]), back))
+        yield crossing
+        yield over_one
+
+    def _channels_of(self, courses: list[tuple[_Course, ...]], rate: Fraction) -> list[Channel]:
+        """All channels, one for each course in turn, until a turn gives none."""
         channels: list[Channel] = []
-        while ways:
+        before = -1
+        while before < len(channels) < MOST_CHANNELS:
             before = len(channels)
-            for together in ways:
+            for together in courses:
                 saved = dict(self.free)
-                new = [channel for way in together if (channel := self._channel(way, rate)) is not None]
+                new = [channel for course in together if (channel := self._channel(course, rate)) is not None]
                 if len(new) < len(together):
                     self.free = saved
-                elif len(channels) + len(new) <= MOST_CHANNELS:
+                else:
                     channels += new
-            if len(channels) == before:
-                break
-        return channels
+        return channels[:MOST_CHANNELS]
 
-    def _channel(self, way: _Way, rate: Fraction) -> Channel | None:
-        """A channel by a way, whose bandwidth is taken; None if there is none, with some of it taken."""
-        if way.enter is not None and way.leave is not None:
-            entry = () if way.enter[0] == way.first else self._reached(way.enter[0], rate).get(way.first)
-            if entry is None or not self._take((way.enter[::-1], *entry, way.leave), rate):
+    def _channel(self, course: _Course, rate: Fraction) -> Channel | None:
+        """A channel by a course, whose bandwidth is taken; None if there is none, with some of it taken."""
+        if course.enter is not None and course.leave is not None:
+            entry = () if course.enter[0] == course.first else self._paths_from(course.enter[0], rate).get(course.first)
+            if entry is None or not self._take(((course.enter[1], course.enter[0]), *entry, course.leave), rate):
                 return None
-        order = self._order(way, rate)
-        return None if order is None else Channel(order, way.enter, way.leave)
+        order = self._order(course, rate)
+        return None if order is None else Channel(order, course.enter, course.leave)
 
-    def _order(self, way: _Way, rate: Fraction) -> tuple[int, ...] | None:
+    def _order(self, course: _Course, rate: Fraction) -> tuple[int, ...] | None:
         """The NPUs of a channel: depth first, the nearest next, of equally near ones that with the most free bandwidth,
         then the next number.
         """
-        order, taken = [way.first], list[tuple[Pair, ...]]()
-        choices = [self._choices(way, order, rate)]
+        order, taken = [course.first], list[tuple[Pair, ...]]()
+        choices = [self._choices(course, order, rate)]
         while choices:
             path = next(choices[-1], None)
             if path is None or self.steps > MOST_STEPS:
@@ -194,40 +199,37 @@ class _Node:
                 return tuple(order)
             taken.append(path)
             order.append(path[-1][1])
-            choices.append(self._choices(way, order, rate))
+            choices.append(self._choices(course, order, rate))
         return None
 
-    def _choices(self, way: _Way, order: list[int], rate: Fraction) -> Iterator[tuple[Pair, ...]]:
+    def _choices(self, course: _Course, order: list[int], rate: Fraction) -> Iterator[tuple[Pair, ...]]:
         """The paths on which a channel may go on; from its last NPU those to the device of the NIC."""
         here = order[-1]
         if len(order) == len(self.npus):
-            goal = way.first if way.leave is None else way.leave[0]
-            if way.last not in (None, here):
-                return iter(())
-            if goal == here:
+            if course.goal in (None, here):
                 return iter([()])
-            reached = self._reached(here, rate)
-            return iter([reached[goal]] if goal in reached and (way.relayed or goal not in self.place) else [])
+            back = self._paths_from(here, rate).get(course.goal)
+            return iter([] if back is None else [back])
         ahead: list[tuple[int, Fraction, int, tuple[Pair, ...]]] = []
         left = len(self.npus) - len(order)
-        for npu, path in self._reached(here, rate).items():
-            if npu in self.place and npu not in order and (npu != way.last or left == 1):
+        for npu, path in self._paths_from(here, rate).items():
+            if npu in self.place and npu not in order and (npu != course.last or left == 1):
                 offset = (self.place[npu] - self.place[here]) % len(self.npus)
                 ahead.append((len(path), -min(self.free[pair] for pair in path), offset, path))
         return iter([path for _, _, _, path in sorted(ahead)])
 
-    def _reached(self, start: int, rate: Fraction) -> dict[int, tuple[Pair, ...]]:
+    def _paths_from(self, start: int, rate: Fraction) -> dict[int, tuple[Pair, ...]]:
         """The devices that paths over switches lead to, with the fewest hops over links with so much free bandwidth."""
-        found: dict[int, tuple[Pair, ...]] = {}
-        front = [(start, ())]
+        path_to: dict[int, tuple[Pair, ...]] = {}
+        front: list[tuple[int, tuple[Pair, ...]]] = [(start, ())]
         for device, path in front:
             for other in self.next.get(device, ()):
                 self.steps += 1
-                if other != start and other not in found and self.free[device, other] >= rate:
-                    found[other] = (*path, (device, other))
+                if other != start and other not in path_to and self.free[device, other] >= rate:
+                    path_to[other] = (*path, (device, other))
                     if other not in self.place:
-                        front.append((other, found[other]))
-        return found
+                        front.append((other, path_to[other]))
+        return path_to
 
     def _take(self, path: Sequence[Pair], rate: Fraction) -> bool:
         """Take bandwidth from all links of a path, or from none if one has too little."""

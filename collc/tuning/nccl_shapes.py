@@ -52,7 +52,7 @@ def nccl_times(
     All of these are simulated for every third size; between two of these, the best ones of both are. network: all NPUs
     take part, in their order. kind: of the standard collective. root: its rank. None without paths.
     """
-    channels = channels_of(network)
+    channels = channels_of(network, rings=shape != "tree")
     try:
         made = [_graph(network, channels, kind, shape, pieces, root) for pieces in PIECES]
     except NoRoute:
@@ -176,9 +176,7 @@ def _rings(messages: _Messages, rings: Sequence[Sequence[_Path]], rounds: int) -
     for _ in range(rounds * (count - 1)):
         for channel, ring in enumerate(rings):
             before = arrived[channel]
-            arrived[channel] = [
-                [messages.send(path, before[place - 1], channel)] for place, path in enumerate(ring)
-            ]
+            arrived[channel] = [[messages.send(path, before[place - 1], channel)] for place, path in enumerate(ring)]
     return count * len(rings)
 
 
