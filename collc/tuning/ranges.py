@@ -29,13 +29,14 @@ def fewest_ranges(
 ) -> list[SizeRange]:
     """The fewest ranges in which every size takes at most (1 + tolerance) times the best candidate's time.
 
-    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, if None); at sizes
-    at which none may, the tolerance does not count.
+    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, if None). If they
+    forbid ranges that keep the tolerance everywhere, these keep it at as many sizes as possible.
     otherwise: times without a candidate. Then candidates serve only sizes at which they are faster, and what is served
     without one is left out of the ranges, though it counts as a range and may begin anywhere.
     Of equally many ranges those with the least sum of slowdowns, then the candidates that come first. A range ends as
     soon as the candidate of the next one becomes faster, by interpolation between sizes. Sizes that no candidate serves
-    end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
+    end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others, or if
+    what serves a size may not begin.
     """
     alone = len(times)  # the number of what serves without a candidate
     times = times if otherwise is None else [*times, otherwise]
@@ -58,39 +59,49 @@ def _segments(
     times: Sequence[Times], first: int, last: int, tolerance: Fraction, starts: Sequence[bool] | None, alone: int
 ) -> list[tuple[int, int, int]]:
     """(first size, last size, candidate) of each range, by dynamic programming over the last size."""
-    slowdown: list[dict[int, Fraction]] = []  # for each size by candidate, its time over the best one
+    # for each size by candidate: whether its time is beyond the tolerance, and its time over the best one
+    slowdown: list[dict[int, tuple[int, Fraction]]] = []
     for place in range(first, last + 1):
         known = {c: time for c, row in enumerate(times) if (time := row[place]) is not None}
         least = max(1, min(known.values()))
-        if starts is None or starts[place]:
-            known = {c: time for c, time in known.items() if time <= (1 + tolerance) * least}
-        limit = times[alone][place] if alone < len(times) else None
-        known = {c: time for c, time in known.items() if c == alone or limit is None or time < limit}
-        slowdown.append({c: Fraction(time, least) for c, time in known.items()})
-    count = last - first + 1
-    best_to: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
-    for end in range(count):
-        best: tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None = None
-        sums: dict[int, Fraction] = dict(slowdown[end])
+        limit = known.get(alone)
+        slowdown.append(
+            {
+                c: (int(time > (1 + tolerance) * least), Fraction(time, least))
+                for c, time in known.items()
+                if c == alone or limit is None or time < limit
+            }
+        )
+    best_to: list[tuple[tuple[int, int, Fraction], tuple[tuple[int, int, int], ...]] | None] = [
+        ((0, 0, Fraction(0)), ())
+    ]
+    for end in range(last + 1 - first):
+        best: tuple[tuple[int, int, Fraction], tuple[tuple[int, int, int], ...]] | None = None
+        sums = dict(slowdown[end])
         for begin in range(end, -1, -1):
             if begin < end:
-                sums = {c: total + slowdown[begin][c] for c, total in sums.items() if c in slowdown[begin]}
+                sums = {
+                    c: (beyond + slowdown[begin][c][0], total + slowdown[begin][c][1])
+                    for c, (beyond, total) in sums.items()
+                    if c in slowdown[begin]
+                }
             before = best_to[begin]
             if not sums:
                 break
             anywhere = starts is None or not begin or starts[first + begin]
-            eligible = sums if anywhere else {c: total for c, total in sums.items() if c == alone}
+            eligible = [c for c in sums if anywhere or c == alone]
             if before is None or not eligible:
                 continue
             candidate = min(eligible, key=lambda c: (sums[c], c))
-            row = (first + begin, first + end, candidate)
-            option = (before[0] + 1, before[1] + sums[candidate], (*before[2], row))
+            (beyond, count, total), rows = before
+            cost = (beyond + sums[candidate][0], count + 1, total + sums[candidate][1])
+            option = (cost, (*rows, (first + begin, first + end, candidate)))
             if best is None or option < best:
                 best = option
         best_to.append(best)
     if best_to[-1] is None:
-        raise ValueError("no ranges keep the tolerance")
-    return list(best_to[-1][2])
+        raise ValueError("no candidate that may begin serves a size")
+    return list(best_to[-1][1])
 
 
 def first_size_of_later(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:
