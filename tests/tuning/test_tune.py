@@ -70,7 +70,7 @@ def slower_nccl(monkeypatch: pytest.MonkeyPatch, time_of: Callable[[int], int]) 
 def test_no_file_for_sizes_at_which_nccl_is_as_fast(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The range ends at the size from which NCCL is as fast, the rest is a note, and every time in the table names its size."""
+    """The range ends at the size from which NCCL is as fast; the rest is a note; times name their sizes."""
     slower_nccl(monkeypatch, lambda size: 10**12 if size <= 64 << 10 else 1)
     words = [*WORDS, "ring", "--emit", "msccl", "--protocol", "Simple", "-o", "out"]
     assert main(words) == 0
