@@ -74,6 +74,7 @@ def test_the_ranks_of_a_permuted_group(tmp_path: Path) -> None:
     page = (tmp_path / "s.html").read_text()
     assert "Ranks of the files for runtimes" in page
     assert "rank 0 is npu[0, 0]" in page
+    assert f"<td>{', '.join(names)}</td>" in page
 
 
 TWO = """
@@ -126,6 +127,14 @@ def test_files_that_fit_the_same_calls_are_named(tmp_path: Path) -> None:
     body = 'run all_reduce(t.npu[*, 0], size: 6MiB) run all_reduce(t.npu[*, 1], size: 6MiB) emit msccl("b.xml")'
     report = compiled(tmp_path, on_mesh(body))
     assert any("b.0.xml, b.1.xml fit the same calls (all_reduce of" in note for note in report.notes)
+
+
+def test_remarks_on_several_files_are_made_once(tmp_path: Path) -> None:
+    body = "".join(f"run all_gather(t.npu[*, {k}], size: 6MiB) " for k in range(4)) + 'emit msccl("b.xml")'
+    report = compiled(tmp_path, on_mesh(body, 4, 2))
+    assert sum(note.startswith("b.0.xml .. b.3.xml (4): MSCCL: ") for note in report.notes) == 1
+    assert "b.ranks.json says which NPU is which rank of each file" in report.notes
+    assert not any(" is npu[" in note for note in report.notes)
 
 
 def test_one_joint_file_on_request(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ _COLUMNS: Final[Sequence[Column[_Row]]] = (
     Column("", "name", lambda row: row.name),
     Column("", "own", lambda row: row.own),
     Column("time", "time_ps", lambda row: row.time_ps, format_time),
-    Column("algorithm bandwidth", "algorithm_bandwidth", lambda row: row.bandwidth(0), _rate),
+    Column("", "algorithm_bandwidth", lambda row: row.bandwidth(0)),
     Column("bus bandwidth", "bus_bandwidth", lambda row: row.bandwidth(1), _rate),
     Column("of ideal", "of_ideal", lambda r: r.comparison.ideal_ps / r.time_ps if r.time_ps else None, percent),
     Column("against this", "against_own", lambda row: row.comparison.against_own(row.time_ps), "{:.2f} x".format),

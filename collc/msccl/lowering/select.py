@@ -57,8 +57,8 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
     if collective.root >= 0 and placement is not Placement.BOTH:
         where = "in" if placement.in_place else "out of"
         notes.append(
-            f"for calls {where} place alone, which each rank decides by its own pointers: if those of the root differ "
-            "from those of the others, only some ranks use the file, and the call hangs"
+            f"for calls {where} place alone, which each rank decides by its own pointers: if the root is in place and "
+            "other ranks are not, or the other way round, only some ranks use the file, and the call hangs"
         )
     if options.profile is Profile.RCCL:
         notes.append(_RCCL_NOTE)
