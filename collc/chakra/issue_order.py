@@ -1,10 +1,10 @@
 """The order in which ASTRA-sim issues nodes of one rank that are free at one moment.
 
-Its feeder keeps the nodes of a rank in a C++ unordered_map, the nodes that wait for a node in an unordered_set, and the
+Its feeder keeps the nodes of a rank in a hash map of C++, the nodes that wait for a node in a hash set, and the
 nodes that are free in another one. It puts the free nodes in order of iteration of the map into the set at the
 beginning, and later those that a node frees in order of iteration of its own set; then it issues all that are in the
 set in its order. Ids are their own hashes, so that all of this depends on ids and their order in the file only. The
-model is that of libstdc++ (`task_events.BUCKETS`).
+model is the library of GCC, libstdc++ (`task_events.BUCKETS`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The nodes of the traces of an algorithm, with ids that let ASTRA-sim keep its order on links.
 
 ASTRA-sim issues nodes that are free at one moment in the order of a hash table of ids (`issue_order`). No node waits
-for a send, so that sends can have any of the last places in the file of their rank, and the ids of these. Those of one
-link that are free at one moment exchange their places until they enter it in the order of the algorithm.
+for a send, so that sends can have any of the last places in the file of their rank, and the ids of these. Sends over
+one link that are free at one moment exchange their places until they enter it in the order of the algorithm.
 """
 
 from __future__ import annotations

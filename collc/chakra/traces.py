@@ -26,7 +26,7 @@ class Traces:
     place: int32[nodes], the number of a node in its file. kind: int8[nodes], a NodeType. size: int64[nodes], bytes of a
     message. peer: int32[nodes], the rank at its other end. tag: int64[nodes]. duration: int64[nodes], microseconds.
     before, after: int32[dependencies], nodes of one rank; `after` waits for `before`. contents: the bytes of the files;
-    () if nodes have no names. name, name_end: int64[nodes], where in its file the name of a node is.
+    () if nodes have no names. name, name_end: int64[nodes], bytes of its file between which is the name.
     """
 
     prefix: Path

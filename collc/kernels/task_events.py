@@ -9,7 +9,7 @@ done); number -1 - l: link l is free. Events of one time happen in order of `ord
 
 Nodes of traces in ASTRA-sim (not `ranked`) have more rules. A node that has all that it depends on is issued. A receive
 is then done when its message arrives; if that has happened, by an event of its own. Nodes of one rank that one node
-frees are issued in the order of iteration of a C++ unordered_set, as ASTRA-sim's feeder does. Compute nodes of one rank
+frees are issued in the order of iteration of a hash set of C++, as ASTRA-sim's feeder does. Compute nodes of one rank
 that end together are done together, when the first of them is.
 """
 
@@ -37,7 +37,7 @@ BUCKETS: Final = (
     13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061, 712697, 1447153, 2938679,
     5967347, 12117689,
 )  # fmt: skip
-"""How many buckets an unordered_set of libstdc++ has, one number after another as it grows; one element in each."""
+"""How many buckets a hash set of libstdc++ has, one number after another as it grows; one element in each."""
 
 TaskTable = namedtuple(
     "TaskTable", "duration hops link busy delay edges followers start_rank hop_rank parallel first id sender rank"
@@ -191,7 +191,7 @@ def _issue_chain(progress: TaskProgress, number: int) -> None:
 def _order_as_set(table: TaskTable, progress: TaskProgress, begin: int) -> None:
     """Orders the nodes on the stack from `begin` on, in which they came into a set, so that the first of it is on top.
 
-    In the list of an unordered_set, a new bucket goes to the front, and an element of another one before those of its
+    In the list of such a set, a new bucket goes to the front, and an element of another one before those of its
     bucket. A set that is full grows: its elements come into more buckets, in the order of the list.
     """
     rank, behind, issued, latest = table.rank, progress.behind, progress.issued, progress.latest

@@ -43,7 +43,7 @@ class Schema(NamedTuple):
 
 @cache
 def schema() -> Schema:
-    """The classes, from the numbers of their fields in et_def.proto."""
+    """The classes, from the numbers of their fields in Chakra's schema."""
     file = descriptor_pb2.FileDescriptorProto(name="public/chakra.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in (("AttributeProto", _ATTRIBUTE), ("Node", _NODE), ("GlobalMetadata", _METADATA)):
         message = file.message_type.add(name=name)

@@ -127,7 +127,7 @@ def test_cycles_of_random_traces_as_in_astra_sim(seed, model, cycles, tmp_path):
 
 
 def test_compiled_code_and_plain_python_issue_in_one_order(tmp_path, monkeypatch):
-    """Also if a set grows while nodes come into it: one node frees 40, where at most 13 were free before."""
+    """Also if a set grows while nodes come into it: one node frees 40, and at most 13 were free before."""
     after = [send(k, 1 + k % 2, 1000 * k, k, [0]) for k in range(1, 41)]
     ranks = [[compute(0, 1), *after], [], []]
     for number, _, values, _ in after:
