@@ -19,9 +19,11 @@ from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
+from collc.source.elaboration import collectives
 from collc.synthesis import task
 from collc.ten import schedule, transform
 from collc.ten.text import cursor
+from collc.tuning import nccl_search, nccl_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
@@ -49,6 +51,8 @@ STATED = [
     limits.MAX_BITS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,
+    collectives.MOST_CHUNKS,
+    collectives.MOST_OF_ONE_BLOCK,
     cursor.MOST_DEVICES,
     cursor.MOST_LINKS,
     cursor.MOST_CHUNKS,
@@ -79,6 +83,9 @@ STATED = [
     machines.MAX_LINKS,
     limits.MAX_HOST_LETTERS,
     sweeping.MOST_CASES,
+    nccl_search.MOST_CHANNELS,
+    nccl_search.MOST_STEPS,
+    nccl_shapes.MOST_MESSAGES,
 ]
 
 ROWS = [

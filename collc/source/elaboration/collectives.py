@@ -31,7 +31,7 @@ MOST_CHUNKS: Final = 256
 """Chunks per block that are tried at most if the program leaves the number to collc."""
 
 MOST_OF_ONE_BLOCK: Final = 4096
-"""Those of a collective of one block, such as broadcast, whose members forward all of them in long pipelines."""
+"""Chunks that are tried at most for a collective of one block, such as broadcast, which forms long pipelines."""
 
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op if op is not Op.COPY}
 
