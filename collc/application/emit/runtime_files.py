@@ -16,7 +16,8 @@ from collc.base.options import OptionValue
 from collc.base.wording import in_short, plural
 from collc.emit.chakra import write_chakra
 from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine, ranks_name
-from collc.msccl.options import MscclOptions, msccl_options
+from collc.msccl.limits import OLD_FILES
+from collc.msccl.options import MscclOptions, Profile, msccl_options
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -33,6 +34,9 @@ def emit_runtime_files(emission: Emission) -> WrittenFile:
     """
     module, network, kind = emission.module, emission.network, cast("Runtime", emission.kind)
     options = msccl_options(emission.options, plan=kind == "mscclpp")
+    if options.custom and network is not None:  # beside files of single runs, NPUs in no group were left out
+        present = np.concatenate([network.present[: network.npu_count], module.network.present[network.npu_count :]])
+        module = replace(module, network=replace(module.network, present=present))
     write = write_mscclpp if kind == "mscclpp" else write_msccl
     written = write(module, options, emission.destination, emission.announce)
     if not module.network.unwound or network is None or "failed" in written.checks.values():
@@ -65,7 +69,12 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
             written.append(result)
         return combine([WrittenFile(notes=sizes_note), *written])
 
-    return _for_runs(module, options, destination, write)
+    written = _for_runs(module, options, destination, write)
+    count, most = len(destination.finals), OLD_FILES if options.profile is Profile.OLD else None
+    if most is None or count <= most:
+        return written
+    note = f"{count} files: this runtime loads the first {most} that MSCCL_XML_FILES names, and ignores the others"
+    return replace(written, notes=(*written.notes, note))
 
 
 def _write_xml(
@@ -208,10 +217,12 @@ def _for_runs(
         result = write(module_of_run, run)
         if several and len(destination.finals) == before + 1:
             result = replace(result, name=destination.run_file(communicator.run or 0))
-        if not communicator.in_order or module.network.has_labels:
+        joint = communicator.run is None and len(module.demand.runs) > 1
+        if joint or not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
             run_number, collective = communicator.run or 0, module_of_run.demand.runs[0].collective
+            collective = "custom" if joint else collective
             ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
             result = replace(result, ranks=(ranks,))
         if not communicator.in_order and not several:
