@@ -19,6 +19,7 @@ from collc.msccl.running import data as running
 from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
+from collc.source.elaboration import collectives
 from collc.synthesis import task
 from collc.ten import schedule, transform
 from collc.ten.text import cursor
@@ -50,6 +51,8 @@ STATED = [
     limits.MAX_BITS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,
+    collectives.MOST_CHUNKS,
+    collectives.MOST_OF_ONE_BLOCK,
     cursor.MOST_DEVICES,
     cursor.MOST_LINKS,
     cursor.MOST_CHUNKS,
