@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from collc.application.file_kinds import kind_of as kind_of_file
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
@@ -137,10 +138,21 @@ class _File:
 
 
 def _open(kind: str | None, path: Path) -> _File:
-    """The file at a path, without its mark of UTF-8. kind: its name; None: by the content."""
+    """The file at a path, without its mark of UTF-8. kind: its name; None: by the content.
+
+    Raises SourceError X0601 if nothing says its kind, UsageError X0206 if it is a file of another command.
+    """
     source, kinds = read_text(path, limit=MAX_BYTES), import_kinds()
     source = SourceFile(source.name, source.text.removeprefix("\ufeff"))
-    name = kind or kind_of(source)
+    try:
+        name = kind or kind_of(source)
+    except SourceError:
+        other = kind_of_file(path)
+        if other is None or path == Path("-") or other.mark.decode() not in source.text:
+            raise
+        message = f"{path} is {other.title}, and 'collc import' takes the description of a machine"
+        advice = other.advice or f"'collc verify {path}' checks it"
+        raise UsageError(Diagnostic("X0206", message, hint=advice.replace("FILE.coll", str(path)))) from None
     if name not in kinds:
         raise usage_error(f"there is no kind '{name}'", did_you_mean(name, kinds, f"there are {phrase(kinds)}"))
     return _File(kinds[name], source)
