@@ -6,6 +6,7 @@ stored as a pattern; its chunks are computed when they are first read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from collc.base.tables import html_table
 from collc.base.units import shown_bytes
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
+from collc.ten.run_families import FamilyRuns
 from collc.ten.standard_collectives import CollectiveShape, shapes
 
 T = TypeVar("T", bound=np.generic)
@@ -157,12 +159,25 @@ class Run:
     pattern: ChunkPattern
     standard: Standard | None = None
 
+    @property
+    def chunk_size(self) -> int:
+        """Bytes of each chunk if the arguments of a standard collective say so; else 0."""
+        standard = self.standard
+        if standard is None or not standard.shape.by_rule:
+            return 0
+        return standard.size // (standard.shape.parts(len(self.group)) * standard.chunks)
+
 
 @dataclass(frozen=True, eq=False)
 class Demand:
     """All runs of a schedule. Chunks are numbered by run, then in order of declaration."""
 
-    runs: tuple[Run, ...]
+    runs: Sequence[Run]
+
+    @cached_property
+    def by_family(self) -> FamilyRuns:
+        """The runs in families of those that differ by their groups only."""
+        return FamilyRuns.of(self.runs)
 
     def __repr__(self) -> str:
         runs = [f"{run.collective} over {len(run.group)} NPUs ({len(run.pattern)} chunks)" for run in self.runs]
@@ -191,16 +206,23 @@ class Demand:
     def least_transfers(self) -> int:
         """The least number of transfers of a schedule, by the conditions of standard collectives."""
         least = 0
-        for run in self.runs:
+        for family in self.by_family.families:
+            run = family.first
             to_all = run.standard is not None and run.standard.shape.phases > 0
-            least += len(run.pattern) * (len(run.group) - 1 if to_all else 1)
+            least += len(family) * family.chunks_each * (len(run.group) - 1 if to_all else 1)
         return least
+
+    @property
+    def chunk_count(self) -> int:
+        """The number of all chunks."""
+        return sum(len(family) * family.chunks_each for family in self.by_family.families)
 
     @cached_property
     def first_chunk(self) -> Int64Array:
         """int64[runs + 1]: the number of the first chunk of each run, then the number of all chunks."""
         offsets = np.zeros(len(self.runs) + 1, np.int64)
-        np.cumsum([len(run.pattern) for run in self.runs], out=offsets[1:])
+        runs = self.by_family
+        np.cumsum(np.array([family.chunks_each for family in runs.families], np.int64)[runs.family], out=offsets[1:])
         return offsets
 
     @cached_property
@@ -211,7 +233,7 @@ class Demand:
     @cached_property
     def chunks(self) -> ChunkTable:
         """The chunks of all runs in one table, with all families and sets renumbered."""
-        return join_tables(self.tables)
+        return join_tables(self.by_family.tables())
 
     def run_of(self, chunk: int) -> int:
         """The run that a chunk belongs to."""

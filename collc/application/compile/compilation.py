@@ -47,7 +47,6 @@ from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
 from collc.source.standard_library import synthesizer_hint
-from collc.ten.demand import Demand
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
         npus=len(request.network.npus),
         devices=int(request.network.present.sum()),
         links=request.network.link_count,
-        chunks=_chunk_count(request.demand),
+        chunks=request.demand.chunk_count,
         link_model=given.link_model.value,
         checks=dict.fromkeys(expected, "skipped"),
     )
@@ -264,7 +263,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
 def _with_plan(build: Build, plan: Plan) -> Build:
     """The build with a plan."""
     given = replace(build.given, request=plan.request)
-    report = replace(build.report, chunks=_chunk_count(plan.request.demand))
+    report = replace(build.report, chunks=plan.request.demand.chunk_count)
     return replace(build, given=given, plan=plan, report=report)
 
 
@@ -308,7 +307,8 @@ def measure(build: Build) -> Build:
         raise too_long(request)
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
-    numbers = {None if run.standard is None else run.standard.chunks for run in module.demand.runs}
+    standards = [family.first.standard for family in module.demand.by_family.families]
+    numbers = {None if standard is None else standard.chunks for standard in standards}
     report = replace(
         build.report,
         links=module.network.link_count,
@@ -392,7 +392,3 @@ def _page(build: Build, files: WrittenFile) -> str:
     notes = (*build.report.notes, *files.notes)
     report = replace(build.report, module=build.module, notes=notes, ranks=files.ranks)
     return report_of_schedule(report, build.given.request.network, build.given.progress)
-
-
-def _chunk_count(demand: Demand) -> int:
-    return sum(len(run.pattern) for run in demand.runs)
