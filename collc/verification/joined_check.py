@@ -14,12 +14,11 @@ import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.declared import follows_rule
-from collc.ten.demand import Run
+from collc.ten.demand import Run, RunFamily
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.run_families import RunFamily
 from collc.ten.schedule import Clock, RowSchedule
 from collc.verification.factored_check import are_translations
 from collc.verification.valid_transfers import LATEST

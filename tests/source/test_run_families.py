@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
-from collc.ten.demand import Demand
-from collc.ten.run_families import FamilyRuns
+from collc.ten.demand import Demand, FamilyRuns
 from tests.source.test_elaborate import load
 
 HEAD = """

@@ -54,9 +54,8 @@ from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
-from collc.ten.demand import Demand, Run
+from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links
-from collc.ten.run_families import FamilyRuns, RunFamily
 
 
 @dataclass(frozen=True, slots=True, eq=False)

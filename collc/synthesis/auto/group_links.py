@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.graph.digraph import Digraph, strongly_connected, weakly_connected
 from collc.ten.arrays import BoolArray, Int64Array, different, find_keys
+from collc.ten.demand import FamilyRuns
 from collc.ten.network import Network
-from collc.ten.run_families import FamilyRuns
-
-MOST_PAIRS: Final = 100_000_000
-"""Runs x links between switches up to which each run gets one of switches that do the same; a bound on memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,15 +101,14 @@ def part_of_runs(network: Network, members: RunMembers, rows: RunLinks, runs: in
 
 def links_between_switches(network: Network, runs: int) -> Iterator[RunLinks]:
     """The links between switches that each run may use, in the order in which to try them: all for one run; else none,
-    then those of one of the switches that do the same, in turn.
+    then those of one of the switches that do the same, in turn. Raises SourceError if there is no memory for them.
     """
     between = np.flatnonzero((network.source >= network.npu_count) & (network.target >= network.npu_count))
     if runs == 1:
         yield RunLinks(np.zeros(len(between), np.int64), between)
         return
     yield RunLinks(between[:0], between[:0])
-    if runs * len(between) > MOST_PAIRS:
-        return
+    require_for_search(17 * runs * len(between), f"the links between switches of {runs:,} groups")
     count, place = np.ones(network.device_count, np.int64), np.zeros(network.device_count, np.int64)
     for switches in _equal_switches(network):
         count[switches], place[switches] = len(switches), np.arange(len(switches))

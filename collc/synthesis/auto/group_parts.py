@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.auto.group_links import RunLinks, RunMembers, links_between_switches, own_links, part_of_runs
 from collc.synthesis.symmetric import is_symmetric
@@ -32,7 +32,10 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
 
     plan: a module with a schedule, and the work of that, given a module and how many there are.
     """
-    division = group_parts(module)
+    try:
+        division = group_parts(module)
+    except SourceError:
+        return None
     if division is None:
         return None
     kinds = division.kinds
@@ -94,7 +97,7 @@ def group_parts(module: Module) -> Division | None:
 
     None if that is no smaller problem, or the links of a group do not join it. If there are several groups, links
     between switches are left out if no group needs them; else each group gets one of switches that do the same, in
-    turn, and parts may have links between switches in common.
+    turn, and parts may have links between switches in common. Raises SourceError if there is no memory for these.
     """
     runs, network = module.demand.by_family, module.network
     sizes = [family.groups.shape[1] for family in runs.families]

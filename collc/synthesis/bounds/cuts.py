@@ -12,9 +12,8 @@ from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.synthesis.bounds.timing import FEW_SETS, MOST_CUTS
 from collc.ten.arrays import BoolArray, Int64Array
-from collc.ten.demand import Demand, Run
+from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.network import Network
-from collc.ten.run_families import RunFamily
 
 MOST_SEARCHED: Final = 300_000
 """Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s."""

@@ -27,10 +27,9 @@ from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.synthesis.bounds.timing import MOST_CUTS
 from collc.ten.arrays import Int64Array
-from collc.ten.demand import Demand, Run
+from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.module import Bound
 from collc.ten.network import Network
-from collc.ten.run_families import RunFamily
 
 
 def several_runs_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
