@@ -201,10 +201,10 @@ class RunFamily:
         return replace(
             table,
             size=np.tile(table.size, count),
-            pre=_shifted(table.pre, len(table.sets), count),
-            post=_shifted(table.post, len(table.sets), count),
+            pre=_renumber(table.pre, len(table.sets), count),
+            post=_renumber(table.post, len(table.sets), count),
             op=np.tile(table.op, count),
-            family=_shifted(table.family, len(table.families), count),
+            family=_renumber(table.family, len(table.families), count),
             index=np.tile(table.index, (count, 1)),
             families=table.families * count,
             sets=_moved_sets(table.sets, self.first.group, groups),
@@ -226,7 +226,7 @@ class _FamilyChunks:
         return self.family.table(self.rows)
 
 
-def _shifted(numbers: Int32Array, count: int, times: int) -> Int32Array:
+def _renumber(numbers: Int32Array, count: int, times: int) -> Int32Array:
     """Numbers below `count`, repeated, each time by `count` higher."""
     return (np.arange(times, dtype=np.int32)[:, None] * np.int32(count) + numbers).reshape(-1)
 

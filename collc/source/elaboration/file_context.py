@@ -27,7 +27,7 @@ from collc.source.types import ANY, FAMILY, GROUP, INT, NAMED, QUANTITIES, TOPOL
 
 @dataclass(frozen=True, eq=False)
 class GroupFamily:
-    """`group tp[n in 0..4] = ...`: several groups. row: that of each, by the values of its loop variables."""
+    """`group tp[n in 0..4] = ...`: several groups. row: the row of each, by the values of its loop variables."""
 
     name: str
     row: Mapping[tuple[int, ...], int]

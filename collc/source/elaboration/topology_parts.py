@@ -94,17 +94,17 @@ def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> 
             raise fail("E0318", f"'{entry.name}' has no index {wrong} here: its indices are 0 .. {size - 1}", span)
         if many:
             is_slice = index is None or isinstance(index, IndexSlice)
-            offsets = _added(offsets, np.reshape(numbers, (1, -1) if is_slice else (-1, 1)) * stride, span)
+            offsets = _sums(offsets, np.reshape(numbers, (1, -1) if is_slice else (-1, 1)) * stride, span)
         else:
             offsets = offsets + numbers * stride
     if isinstance(entry, TopologyCopies):
         npu, switch = (
-            _added(_table(base, part), offsets * count, span) if many else base + offsets * count
+            _sums(_table(base, part), offsets * count, span) if many else base + offsets * count
             for base, count in ((part.npu, entry.npus), (part.switch, entry.switches))
         )
         return TopologyPart(part.home, replace(entry, shape=(), strides=()), npu, switch, many)
     base = part.switch if entry.switch else part.npu
-    numbers = (_added(_table(base, part), offsets, span) if many else base + offsets) + entry.first
+    numbers = (_sums(_table(base, part), offsets, span) if many else base + offsets) + entry.first
     star = any(i is None or i.star for i in slices)
     return _devices(part, -1 - numbers if entry.switch else numbers, many, star, span)
 
@@ -114,7 +114,7 @@ def _table(base: Data, part: TopologyPart) -> Int64Array:
     return base if part.many else np.asarray(base, np.int64).reshape(-1, 1)
 
 
-def _added(base: Int64Array, offsets: Int64Array, span: Span) -> Int64Array:
+def _sums(base: Int64Array, offsets: Int64Array, span: Span) -> Int64Array:
     """int64[iterations or 1, elements]: in each iteration, the sum of each pair of a base and an offset.
 
     Raises SourceError if there are too many.
@@ -145,7 +145,7 @@ def devices_of(part: TopologyPart, span: Span) -> Value:
         assert isinstance(result, Value)
         return result
     count = int(np.prod(entry.shape, dtype=np.int64)) * entry.npus  # the copies have consecutive numbers
-    numbers = _added(_table(part.npu, part), np.arange(count, dtype=np.int64)[None, :], span) + entry.first_npu
+    numbers = _sums(_table(part.npu, part), np.arange(count, dtype=np.int64)[None, :], span) + entry.first_npu
     return _devices(part, numbers, True, True, span)
 
 

@@ -66,7 +66,7 @@ def unreachable_chunk(network: Network, demand: Demand) -> UnreachableChunk | No
 
 
 def _runs_between_components(demand: Demand, component: Int32Array) -> list[int]:
-    """The runs whose chunks may have no path: those of standard collectives have one inside of a component.
+    """The runs whose chunks may have no path: but not of standard collectives inside of a component.
 
     component: int32[devices], the strongly connected component of each.
     """

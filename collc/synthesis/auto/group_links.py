@@ -76,11 +76,11 @@ def own_links(network: Network, members: RunMembers, between: RunLinks) -> RunLi
 def _links_at(network: Network, members: RunMembers, between: RunLinks) -> RunLinks:
     """The links at the members of each run, and some between switches."""
     runs, links = [between.run], [between.link]
-    for offsets, at in (network.out_links, network.in_links):
+    for offsets, ends in (network.out_links, network.in_links):
         counts = (offsets[members.npu + 1] - offsets[members.npu]).astype(np.int64)
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         runs.append(np.repeat(members.run, counts))
-        links.append(at[within + np.repeat(offsets[members.npu], counts)].astype(np.int64))
+        links.append(ends[within + np.repeat(offsets[members.npu], counts)].astype(np.int64))
     width = max(1, network.link_count)
     return RunLinks(*np.divmod(different(np.concatenate(runs) * width + np.concatenate(links)), width))
 
@@ -109,13 +109,13 @@ def links_between_switches(network: Network, runs: int) -> Iterator[RunLinks]:
         return
     yield RunLinks(between[:0], between[:0])
     require_for_search(17 * runs * len(between), f"the links between switches of {runs:,} groups")
-    count, place = np.ones(network.device_count, np.int64), np.zeros(network.device_count, np.int64)
+    count, turn = np.ones(network.device_count, np.int64), np.zeros(network.device_count, np.int64)
     for switches in _equal_switches(network):
-        count[switches], place[switches] = len(switches), np.arange(len(switches))
+        count[switches], turn[switches] = len(switches), np.arange(len(switches))
     kept = np.ones((runs, len(between)), np.bool_)
     number = np.arange(runs)[:, None]
     for end in (network.source[between], network.target[between]):
-        kept &= number % count[end] == place[end]
+        kept &= number % count[end] == turn[end]
     run, position = np.nonzero(kept)
     yield RunLinks(run, between[position])
 

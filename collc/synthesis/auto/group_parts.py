@@ -46,8 +46,8 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
     def build(meter: WorkMeter) -> Module:
         planned: list[Module] = []
         for kind in kinds:
-            found, work = plan(kind.module, len(kinds))
-            planned.append(found)
+            best, work = plan(kind.module, len(kinds))
+            planned.append(best)
             meter.add_setup(work)
         return joined_parts(module, kinds, planned)
 
@@ -144,8 +144,8 @@ def _kinds(module: Module, members: RunMembers, rows: RunLinks, part: Int64Array
     arguments, others = _arguments(module.demand)
     link_table = np.stack([*map(position, ends), network.kind[link]], axis=1).astype(np.int32)
     device_table = _device_table(network, device)
-    places = position(member_part * devices + members.npu[order])
-    member_table = np.stack([arguments[members.run[order]], places], axis=1).astype(np.int32)
+    rows_of_members = position(member_part * devices + members.npu[order])
+    member_table = np.stack([arguments[members.run[order]], rows_of_members], axis=1).astype(np.int32)
     of_kind: dict[Hashable, list[int]] = {}
     for number in range(count):
         own = slice(first_device[number], first_device[number + 1])
@@ -171,27 +171,27 @@ def _device_table(network: Network, device: Int64Array) -> Int32Array:
     """int32[devices, 4]: what each device is: NPUs with their limits, switches with what they do."""
     is_switch = device >= network.npu_count
     switch = np.where(is_switch, device - network.npu_count, 0)
-    found = np.stack([is_switch.astype(np.int32)] * 4, axis=1)
+    table = np.stack([is_switch.astype(np.int32)] * 4, axis=1)
     if network.switch_count:
-        found[:, 1] *= network.multicast[switch]
-        found[:, 2] *= network.reduces[switch]
+        table[:, 1] *= network.multicast[switch]
+        table[:, 2] *= network.reduces[switch]
     if network.has_endpoints:
-        found[:, 3] = np.where(is_switch, -1, network.endpoint[np.where(is_switch, 0, device)])
-    return found
+        table[:, 3] = np.where(is_switch, -1, network.endpoint[np.where(is_switch, 0, device)])
+    return table
 
 
 def _arguments(demand: Demand) -> tuple[Int64Array, set[int]]:
     """(int64[runs], equal numbers for equal arguments; the runs whose chunks these do not tell)."""
     number_of: dict[Hashable, int] = {}
-    found = np.zeros(len(demand.runs), np.int64)
+    arguments = np.zeros(len(demand.runs), np.int64)
     others: set[int] = set()
     for family, numbers in zip(demand.by_family.families, demand.by_family.numbers(), strict=True):
         standard = family.first.standard
         key = standard, family.groups.shape[1]
-        found[numbers] = number_of.setdefault(key, len(number_of))
+        arguments[numbers] = number_of.setdefault(key, len(number_of))
         if standard is None or not standard.shape.by_rule:
             others.update(numbers.tolist())
-    return found, others
+    return arguments, others
 
 
 def _chunks_key(run: Run, device: Int64Array) -> Hashable:
