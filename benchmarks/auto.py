@@ -33,6 +33,8 @@ from benchmarks.named_programs import NAMED, SET, SETS, named_programs
 from benchmarks.random_programs import IMPORTS, LIMITED, Program, random_program
 from collc.base.diagnostics import CollcError, SourceFile
 from collc.kernels.compiled import compile_kernel
+from collc.kernels.max_flow import first_unfed
+from collc.kernels.overlapped_lists import list_schedule
 from collc.kernels.pccl_times import plan_by_times
 from collc.kernels.task_events import run_tasks
 from collc.kernels.tree_rerouting import reroute
@@ -334,7 +336,7 @@ def main(arguments: list[str]) -> int:
 
 def _load_kernels() -> None:
     """Loads the kernels that run plain until something large needs them, by small problems."""
-    for kernel in (plan_by_times, reroute, run_tasks):
+    for kernel in (plan_by_times, reroute, run_tasks, list_schedule, first_unfed):
         compile_kernel(kernel)
     for network, run, model in WARMING:
         text = f"{IMPORTS}topology t = {network}\nschedule s on t {{ run {run} synthesize auto }}\n"

@@ -177,7 +177,7 @@ class ProblemKind:
         limited = self.module.network.has_limited_buffers
         table = (
             ("symmetric", self.is_symmetric),
-            ("one_shot", self.is_latency_bound_one_shot),
+            ("one_shot", self.is_latency_bound_one_shot and not self.is_symmetric),
             ("exchange", self.is_latency_bound),
             ("tacos", self.is_shared and not self.has_switches),
             ("overlapped", self.reduces and not self.has_switches and self.is_bandwidth_bound),
