@@ -446,7 +446,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/source": 8,
         "collc/synthesis": 110,
         "collc/ten": 2,
-        "collc/tuning": 2,
+        "collc/tuning": 1,
         "collc/verification": 10,
     },
 }
