@@ -89,22 +89,23 @@ def test_a_schedule_along_shortest_paths_keeps_limits_of_npus(tmp_path: Path, mo
 
 
 def test_auto_keeps_what_it_has_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its second turn."""
-    begun: list[Turns] = []
+    """In the turn after the first one that finds a schedule."""
+    found: list[Turns] = []
     take = Turns.take
 
-    def take_first(turns: Turns, meter: WorkMeter) -> None:
-        begun.append(turns)
-        if len(begun) == 2:
+    def take_until_found(turns: Turns, meter: WorkMeter) -> None:
+        if found:
+            found.append(turns)
             stuck()
         take(turns, meter)
+        found.append(turns)
 
-    monkeypatch.setattr(Turns, "take", take_first)
-    text = RING.replace("RUN", "all_reduce").replace("ring(6", "line(6")
+    monkeypatch.setattr(Turns, "take", take_until_found)
+    text = RING.replace("RUN", "all_reduce").replace("ring(6", "mesh2d(3, 3").replace("6MB", "36MB, chunks: 4")
     report = compiled(text, tmp_path, 0.5)
     assert report.exit == 0
     assert report.synthesizer != "shortest paths"
-    assert len(begun) == 2
+    assert len(found) == 2
 
 
 def test_ctrl_c_ends_a_synthesizer_that_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

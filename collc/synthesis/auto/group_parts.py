@@ -33,7 +33,7 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
     """The candidate; None if the module has no parts, or not several that share nothing and some are not simple: then
     others are more likely to be better.
 
-    plan: a module with a schedule, given a module, where to count the work and how many such modules there are.
+    plan: a module with a schedule, given a module, the meter of its work and how many modules there are.
     """
     parts = group_parts(module)
     if parts is None:

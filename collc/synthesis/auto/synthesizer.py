@@ -37,9 +37,6 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
 
-WORK_PER_SECOND: Final = 1_000_000
-"""Work that is done in a second, about."""
-
 FIRST_WORK: Final = 25_000
 """Limit of the first turn of small problems; a quarter of a unit for each pair of a chunk and an NPU that it must reach
 if that is more.
@@ -242,9 +239,8 @@ class _Search:
 
     def _best_on(self, network: Network | None) -> Turns | None:
         """Those that found the shortest schedule on a network, or on any."""
-        found = (turns for turns in self._turns if turns.built is not None)
-        fitting = (turns for turns in found if network is None or turns.candidate.network is network)
-        return min(fitting, key=lambda turns: turns.time, default=None)
+        fitting = (turns for turns in self._turns if network is None or turns.candidate.network is network)
+        return min((turns for turns in fitting if turns.built is not None), key=lambda turns: turns.time, default=None)
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
@@ -274,9 +270,9 @@ class _Search:
         likely it is.
         """
         best = self.best
-        for turns in sorted(self._turns, key=lambda one: one.limit / GROWTH**one.candidate.ahead):
-            is_far = best is not None and turns.built is not None and turns.time > NEAR * best.time
-            if turns.is_open and not is_far and (gain := self._gain(turns.candidate.network)) > 0:
+        for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
+            exceeds = best is not None and turns.built is not None and turns.time > NEAR * best.time
+            if turns.is_open and not exceeds and (gain := self._gain(turns.candidate.network)) > 0:
                 left = self._work_left(turns, best, gain) - turns.setup
                 if left >= turns.limit:
                     return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left) + turns.setup)
@@ -297,7 +293,7 @@ class _Search:
     def _spare(self) -> Fraction:
         """Work beside that of the best candidate: about all of the time limit if there is one."""
         if self.effort.time_limit is not None:
-            return Fraction(self.effort.time_limit) * WORK_PER_SECOND
+            return Fraction(self.effort.time_limit) * 10**6  # microseconds
         return SPARE_WORK * self.effort.trials * self.effort.work_part
 
     def _plan_part(self, module: Module, meter: WorkMeter, parts: int = 1) -> Module:
