@@ -38,8 +38,8 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
 
 FIRST_WORK: Final = 25_000
-"""Limit of the first turn of small problems; a quarter of a unit for each pair of a chunk and an NPU that it must reach
-if that is more.
+"""Limit of the first turn of small problems; a sixteenth of a unit for each pair of a chunk and an NPU that it must
+reach if that is more.
 """
 
 GROWTH: Final = 4
@@ -195,7 +195,7 @@ class _Search:
         divided = by_group(self.module, self._plan_part)
         if divided is not None and divided.ahead:  # then nothing else is likely
             known = [replace(candidate, ahead=min(0, candidate.ahead)) for candidate in known]
-        first = max(FIRST_WORK, ProblemKind(self.module).pairs // 4)
+        first = max(FIRST_WORK, ProblemKind(self.module).pairs // GROWTH**2)
         for candidate in known if divided is None else [divided, *known]:
             self._turns.append(Turns(candidate, max(candidate.least, int(first * Fraction(GROWTH) ** candidate.ahead))))
         while not self.effort.stop() and (chosen := self._next()) is not None:
