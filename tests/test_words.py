@@ -440,7 +440,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/machines": 6,
         "collc/msccl": 13,
         "collc/parallel": 2,
-        "collc/pictures": 14,
+        "collc/pictures": 13,
         "collc/simulation": 4,
         "collc/smt": 4,
         "collc/source": 8,

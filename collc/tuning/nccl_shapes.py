@@ -52,19 +52,15 @@ def nccl_times(
     All of these are simulated for every third size; between two of these, the best ones of both are. network: all NPUs
     take part, in their order. kind: of the standard collective. root: its rank. None without paths.
     """
-    channels = channels_of(network, rings=shape != "tree")
     try:
-        made = [_graph(network, channels, kind, shape, pieces, root) for pieces in PIECES]
+        graphs = nccl_graphs(network, kind, shape, root)
     except NoRoute:
         return [None] * len(sizes)
-    graphs = [graph for graph in made if graph is not None]
     seen = [with_protocol(network, cost) for cost in costs]
     variants = [(view, graph) for view in range(len(seen)) for graph in range(len(graphs))]
 
     def time(variant: tuple[int, int], size: int) -> int:
-        tasks, parts = graphs[variant[1]]
-        pieces = np.full(len(tasks), -(-size // parts), np.int64)
-        return simulate(seen[variant[0]], replace(tasks, size=pieces), ExactTiming()).time_ps
+        return simulate(seen[variant[0]], graphs[variant[1]].of_size(size), ExactTiming()).time_ps
 
     best: dict[int, tuple[int, tuple[int, int]]] = {}
     for position in sampled_positions(len(sizes)):
@@ -74,6 +70,41 @@ def nccl_times(
         near = {best[other][1] for other in best if abs(other - position) < SAMPLED}
         times.append(best[position][0] if position in best else min(time(variant, size) for variant in sorted(near)))
     return times
+
+
+@dataclass(frozen=True, slots=True)
+class NcclGraph:
+    """The messages of one of NCCL's shapes, each of one part of the buffer. parts: how many the buffer has."""
+
+    tasks: TaskGraph
+    parts: int
+
+    def of_size(self, size: int) -> TaskGraph:
+        """The messages for a buffer of `size` bytes; parts are rounded up to whole bytes."""
+        return replace(self.tasks, size=np.full(len(self.tasks), -(-size // self.parts), np.int64))
+
+
+def nccl_graphs(network: Network, kind: str, shape: str, root: int = 0, most: int | None = None) -> list[NcclGraph]:
+    """The messages of a shape with each number of pieces. most: messages; there is no graph if it has more.
+
+    Raises NoRoute if there are no paths.
+    """
+    channels = channels_of(network, rings=shape != "tree")
+    graphs: list[NcclGraph] = []
+    for pieces in PIECES:
+        count = _message_count(len(network.npus), len(channels), kind, shape) * pieces
+        if (pieces == 1 and count <= (most or count)) or (shape != "direct" and pieces > 1 and count <= MOST_MESSAGES):
+            graphs.append(_graph(network, channels, kind, shape, pieces, root))
+    return graphs
+
+
+def _message_count(npus: int, channels: int, kind: str, shape: str) -> int:
+    """The messages of a shape in one piece."""
+    if shape == "direct":
+        return npus * (npus - 1)
+    if shape == "tree":
+        return 4 * channels * (npus - 1)
+    return channels * (npus - 1) * (_STEPS[kind] * npus if kind in _STEPS else 1)
 
 
 def sampled_positions(count: int) -> list[int]:
@@ -128,18 +159,10 @@ class _Messages:
         )
 
 
-def _graph(
-    network: Network, channels: list[list[Channel]], kind: str, shape: str, pieces: int, root: int
-) -> tuple[TaskGraph, int] | None:
-    """(messages, parts): messages of one part of the buffer each, and how many parts it has.
-
-    None if there are no such pieces, or too many messages.
-    """
+def _graph(network: Network, channels: list[list[Channel]], kind: str, shape: str, pieces: int, root: int) -> NcclGraph:
     messages = _Messages()
     ranks = network.npus.tolist()
     if shape == "direct":
-        if pieces > 1:
-            return None
         parts = _direct(messages, ranks, kind, root)
     elif shape == "tree":
         parts = _trees(messages, channels, pieces)
@@ -149,9 +172,7 @@ def _graph(
             parts = _rings(messages, rings * pieces, _STEPS[kind])
         else:
             parts = _chains(messages, rings, pieces, ranks[root], to_root=kind == "reduce")
-    if len(messages.rows) > MOST_MESSAGES and pieces > 1:
-        return None
-    return messages.graph(network), parts
+    return NcclGraph(messages.graph(network), parts)
 
 
 def _path(source: int, leave: Pair | None, enter: Pair | None, target: int) -> _Path:

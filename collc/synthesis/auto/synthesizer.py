@@ -15,6 +15,7 @@ given up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -130,7 +131,7 @@ class Turns:
     """The turns of a candidate.
 
     limit: work after which its next turn begins no attempt. setup: work before the search in its last turn. built: its
-    best schedule. time: picoseconds of that. useful: the work of the turn that found it. note: for the report.
+    best schedule. time: picoseconds of that. useful: the work of the turn that found it. reason: why there is none.
     is_open: whether another turn may find a schedule, or a shorter one.
     """
 
@@ -140,28 +141,24 @@ class Turns:
     built: Module | None = None
     time: int = 0
     useful: int = 0
-    note: str = ""
+    reason: str = ""
     is_open: bool = True
 
     def take(self, meter: WorkMeter) -> None:
         """Take a turn. Raises CollcError if it finds no schedule."""
-        name = self.candidate.name
         self.limit *= GROWTH
         try:
             built = self.candidate.build(meter)
             time = time_of(built)
         except CollcError as error:
             self.is_open = meter.is_exceeded and self.built is None
-            if self.built is None:
-                given_up = f"gave up {name}: {GIVEN_UP.message}"
-                self.note = given_up if self.is_open else f"{name} found none: {error.diagnostics[0].message}"
+            self.reason = GIVEN_UP.message if self.is_open else error.diagnostics[0].message
             raise
         self.limit, self.setup = max(self.limit, GROWTH * (meter.spent - meter.setup)), meter.setup
         improved = self.built is None or GAIN * time <= (GAIN - 1) * self.time
         self.is_open = improved and (meter.is_used_up or meter.is_exceeded)
         if self.built is None or time < self.time:
             self.built, self.time, self.useful = built, time, meter.spent
-            self.note = f"{name} takes {format_time(time)}"
 
 
 def time_of(module: Module) -> int:
@@ -224,8 +221,20 @@ class _Search:
 
     @property
     def notes(self) -> list[str]:
-        """What became of the candidates."""
-        return [f"auto: {turns.note}" for turns in self._turns if turns.note]
+        """The time of each schedule, the shortest first; then those without one, by the reason.
+
+        Reasons that differ in the names of devices and chunks only are shown once.
+        """
+        by_time = sorted((turns for turns in self._turns if turns.built is not None), key=lambda turns: turns.time)
+        notes = ["auto: " + ", ".join(f"{turns.candidate.name} takes {format_time(turns.time)}" for turns in by_time)]
+        alike: dict[str, list[Turns]] = {}
+        for turns in self._turns:
+            if turns.reason and turns.built is None:
+                alike.setdefault(re.sub(r"[^\s\[]*\[[^]]*\]", "", turns.reason), []).append(turns)
+        for same in alike.values():
+            done = "gave up" if same[0].reason == GIVEN_UP.message else "no schedule by"
+            notes.append(f"auto: {done} {', '.join(turns.candidate.name for turns in same)}: {same[0].reason}")
+        return notes
 
     @property
     def best(self) -> Turns | None:
