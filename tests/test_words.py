@@ -443,7 +443,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/pictures": 13,
         "collc/simulation": 4,
         "collc/smt": 4,
-        "collc/source": 8,
+        "collc/source": 7,
         "collc/synthesis": 110,
         "collc/ten": 2,
         "collc/tuning": 1,
