@@ -34,6 +34,12 @@ MOST_PLAIN: Final = 600_000
 0.3 s to load in each process.
 """
 
+STEP_TIME: Final = 6
+"""Microseconds, about, that a step of a kernel takes in plain Python: an edge, a hop or a transfer that it looks at."""
+
+BATCH: Final = 1 << 20
+"""Steps of a loop between two looks at what may end it: 0.1 s compiled, some seconds in plain Python at most."""
+
 
 def compile_kernel(function: Kernel) -> Kernel:
     """A function compiled by Numba with all functions of its module and of this folder that it calls, once per process.

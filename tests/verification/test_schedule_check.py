@@ -63,7 +63,7 @@ def test_pieces_of_compiled_checks_change_nothing(monkeypatch: pytest.MonkeyPatc
     whole = [outcomes(random_module(seed), large=0) for seed in seeds]
     screens = Mock(wraps=kernels.screen)
     monkeypatch.setattr(kernels, "screen", screens)
-    monkeypatch.setattr(schedule_check, "PIECE", 2)
+    monkeypatch.setattr(schedule_check, "BATCH", 2)
     assert [outcomes(random_module(seed), large=0) for seed in seeds] == whole
     assert screens.call_count > 1.5 * len(seeds)
 

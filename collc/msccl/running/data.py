@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.wording import SHOWN
 from collc.msccl.check.collectives import KNOWN, REDUCING, TOTAL, MemoryLayout, canonical, wanted_output
 from collc.msccl.check.model import INPUT, OUTPUT
 from collc.msccl.check.results import CollectiveCall
@@ -52,10 +53,6 @@ class RunReport:
     def ok(self) -> bool:
         """Whether it ended and the outputs of all ranks agree with NumPy."""
         return not self.hung and not self.wrong
-
-
-SHOWN: Final = 8
-"""Wrong chunks that a report lists at most."""
 
 
 def check_choices(dtype: str, op: str | None) -> None:
