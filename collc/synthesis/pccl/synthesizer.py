@@ -18,7 +18,7 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.kernels.compiled import MOST_PLAIN, runs_compiled
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME, runs_compiled
 from collc.kernels.pccl_times import WORK, plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
@@ -29,8 +29,8 @@ from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
 
-HOP = 12
-"""Microseconds of plain Python, about, for a hop to a target."""
+HOP = 2 * STEP_TIME
+"""Microseconds of plain Python, about, for a hop to a target: links to minimal paths are few."""
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""

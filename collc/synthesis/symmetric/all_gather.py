@@ -18,9 +18,6 @@ from collc.ten.arrays import Int32Array, Int64Array
 SEARCHED_TRANSFERS: Final = 4_000
 """Transfers that the searches plan together, unless they are fewer than two for each deadline."""
 
-MOST_TIMED_TRANSFERS: Final = 20_000
-"""Transfers of what NPU 0 sends, up to which there are searches in picoseconds."""
-
 SLACKS: Final = (0, 3, 10, 20)
 """Deadlines of slow generators, in percent above the bound."""
 
@@ -49,7 +46,7 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
     if times.step is None:
         group.span()
         yield start_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
-        if transfers > MOST_TIMED_TRANSFERS:
+        if is_long(STEP_TIME * transfers * len(group.generators)):
             return
     deadlines = [goal + goal * slack // 100 for slack in (SLACKS if len(set(times.total.tolist())) > 1 else SLACKS[:1])]
     for number in range(max(2, effort.trials, SEARCHED_TRANSFERS // (transfers * len(deadlines)))):
