@@ -95,6 +95,7 @@ class Network:
     axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
         (-1: none); axes is () if the network is not a product.
     unwound: whether direct links replace all switches, so that there are none.
+    removed: int32[any, 2], source and target of each link that was removed, for pictures; a `.ten` file has none.
     endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty if no NPU has limits.
     """
 
@@ -114,6 +115,7 @@ class Network:
     unwound: bool = False
     endpoint: Int32Array = field(default_factory=lambda: np.empty(0, np.int32))
     endpoint_kinds: tuple[Endpoint, ...] = ()
+    removed: Int32Array = field(default_factory=lambda: np.empty((0, 2), np.int32))
 
     @property
     def device_count(self) -> int:

@@ -22,6 +22,7 @@ from collc.source import limits, problems
 from collc.synthesis import task
 from collc.ten import schedule, transform
 from collc.ten.text import cursor
+from collc.tuning import nccl_search, nccl_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
@@ -80,6 +81,9 @@ STATED = [
     machines.MAX_LINKS,
     limits.MAX_HOST_LETTERS,
     sweeping.MOST_CASES,
+    nccl_search.MOST_CHANNELS,
+    nccl_search.MOST_STEPS,
+    nccl_shapes.MOST_MESSAGES,
 ]
 
 ROWS = [

@@ -140,7 +140,7 @@ def test_a_proof_of_optimality_is_in_the_notes():
     """An All-to-All over a cycle with chords in one direction: the bound is too low, and Z3 shows it."""
     net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 1), (0, 1), (3, 1)])
     result = auto(Module("m", net, all_to_all([0, 1, 2, 3])), Effort())
-    assert any("exact found none: there is no schedule of" in note for note in result.notes)
+    assert any("no schedule by exact: there is no schedule of" in note for note in result.notes)
     assert "optimal: nothing is shorter, as Z3 has shown" in result.notes[-1]
 
 
@@ -308,7 +308,9 @@ def test_what_takes_too_much_work_is_given_up_and_said():
     result = auto(Module("m", net, demand, LinkModel.PIPELINED), Effort())
     assert times_the_bound(result) <= 1.06
     assert "failed" not in verify_schedule(result).checks.values()
-    assert "auto: gave up pccl: it takes more work than the search has left" in result.notes
+    gave_up = next(note for note in result.notes if note.startswith("auto: gave up "))
+    assert "pccl" in gave_up
+    assert gave_up.endswith(": it takes more work than the search has left")
 
 
 def test_the_choice_counts_work_and_not_time():
@@ -347,14 +349,14 @@ def test_textbook_algorithms_are_tried_where_a_library_is_given():
     links = [(k, (k + 1) % 6, fast if k % 2 else slow) for k in range(6)]
     net = network(6, [*links, (0, 2, fast), (3, 1, slow), (5, 3, slow)])
     module = Module("m", net, all_reduce(list(range(6))))
-    assert any(note.startswith("auto: ring takes") for note in auto(module, Effort(library=StandardAlgorithms())).notes)
+    assert any(" ring takes " in note for note in auto(module, Effort(library=StandardAlgorithms())).notes)
     assert not any("ring" in note for note in auto(module, Effort()).notes)
 
 
 def test_textbook_algorithms_are_tried_on_any_number_of_npus():
     module = Module("m", switched(40), broadcast(list(range(40))))
     notes = auto(module, Effort(library=StandardAlgorithms())).notes
-    assert any(note.startswith("auto: binomial_tree takes") for note in notes)
+    assert any(" binomial_tree takes " in note for note in notes)
 
 
 def switched_nodes(nodes: int) -> Network:

@@ -183,6 +183,11 @@ class Build:
         assert self.plan is not None
         return self.plan.module
 
+    def with_files(self, files: WrittenFile) -> Build:
+        """The build with what is known of its files added to its report."""
+        ranked = replace(self, report=replace(self.report, ranks=files.ranks))
+        return ranked.with_outcomes(files.checks, files.diagnostics, files.notes)
+
     def with_outcomes(
         self, checks: dict[str, Outcome], diagnostics: Sequence[Diagnostic] = (), notes: Sequence[str] = ()
     ) -> Build:
@@ -374,8 +379,7 @@ def write(build: Build) -> Build:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )
-        build = replace(build, report=replace(build.report, ranks=output.ranks))
-        build = build.with_outcomes(output.checks, output.diagnostics, output.notes)
+        build = build.with_files(output)
         if "failed" in output.checks.values():
             return build
         return replace(build, report=replace(build.report, files=tuple(draft.publish())))
@@ -389,8 +393,7 @@ def _page(build: Build, files: WrittenFile) -> str:
     """The text of the report that `emit report` writes. files: the other files."""
     from collc.application.show.report_page import report_of_schedule
 
-    notes = (*build.report.notes, *files.notes)
-    report = replace(build.report, module=build.module, notes=notes, ranks=files.ranks)
+    report = replace(build.with_files(files).report, module=build.module)
     return report_of_schedule(report, build.given.request.network, build.given.progress)
 
 

@@ -20,6 +20,7 @@ that are likely the best. The notes say what was given up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -112,7 +113,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     why = "meets the bound" if tried.is_met(built.network) else "is the best of those tried"
     if tried.proved:
         why = "is optimal: nothing is shorter, as Z3 has shown"
-    notes = [*module.notes, *tried.notes.values(), f"auto: chose {name}, which {why}"]
+    notes = [*module.notes, *tried.notes(), f"auto: chose {name}, which {why}"]
     if built.network.unwound and not module.network.unwound:
         notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
@@ -158,8 +159,8 @@ class Attempt:
 
 @dataclass
 class TriedCandidates:
-    """What has been tried: the best on each network so far with its name, the last run of each, those that find none
-    with any work, notes, the first error.
+    """What has been tried: the best on each network so far with its name, the last run of each, why the others have no
+    schedule and which of them find none with any work, the first error.
 
     own: the network as it is declared. A schedule on it that meets its bound is chosen before one on direct links in
     the place of switches; else the shorter one is. proved: on it nothing is shorter than the best, as Z3 has shown.
@@ -171,7 +172,7 @@ class TriedCandidates:
     spent: int = 0
     attempts: dict[str, Attempt] = field(default_factory=dict[str, Attempt])
     failed: set[str] = field(default_factory=set[str])
-    notes: dict[str, str] = field(default_factory=dict[str, str])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
     failure: CollcError | None = None
     bounds: KnownBounds = field(default_factory=KnownBounds)
     _best: dict[int, tuple[str, Module]] = field(default_factory=dict[int, tuple[str, Module]])
@@ -201,10 +202,10 @@ class TriedCandidates:
             self.spent += meter.spent
             self.failure = self.failure or error
             if meter.is_exceeded and before is None:
-                self.notes[name] = f"auto: gave up {name}: {GIVEN_UP.message}"
+                self.reasons[name] = GIVEN_UP.message
             elif before is None:
                 self.failed.add(name)
-                self.notes[name] = f"auto: {name} found none: {error.diagnostics[0].message}"
+                self.reasons[name] = error.diagnostics[0].message
             else:
                 self.attempts[name] = replace(before, unfinished=False)
             return
@@ -215,12 +216,27 @@ class TriedCandidates:
         if before is None or time < before.time:
             improved = before is None or GAIN * time <= (GAIN - 1) * before.time
             self.attempts[name] = Attempt(time, work, meter.setup, meter.spent, unfinished, improved)
-            self.notes[name] = f"auto: {name} takes {format_time(time)}"
+            self.reasons.pop(name, None)
         else:
             self.attempts[name] = replace(before, work=work, setup=meter.setup, unfinished=unfinished, improved=False)
         best = self._best.get(id(network))
         if best is None or time < time_of(best[1]):
             self._best[id(network)] = name, built
+
+    def notes(self) -> list[str]:
+        """The time of each schedule, the shortest first; then those without one, by the reason.
+
+        Reasons that differ in the names of devices and chunks only are shown once.
+        """
+        by_time = sorted(self.attempts.items(), key=lambda item: item[1].time)
+        notes = ["auto: " + ", ".join(f"{name} takes {format_time(attempt.time)}" for name, attempt in by_time)]
+        alike: dict[str, list[str]] = {}
+        for name, reason in self.reasons.items():
+            alike.setdefault(re.sub(r"[^\s\[]*\[[^]]*\]", "", reason), []).append(name)
+        for names in alike.values():
+            done = "gave up" if self.reasons[names[0]] == GIVEN_UP.message else "no schedule by"
+            notes.append(f"auto: {done} {', '.join(names)}: {self.reasons[names[0]]}")
+        return notes
 
     def is_met(self, network: Network) -> bool:
         """Whether the best on a network meets its bound."""
@@ -334,7 +350,7 @@ class _Search:
         attempt = self.tried.attempts.get(candidate.name)
         if attempt is not None:
             return attempt.work
-        return self._budgets[candidate.name] // GROWTH if candidate.name in self.tried.notes else 0
+        return self._budgets[candidate.name] // GROWTH if candidate.name in self.tried.reasons else 0
 
     def _first_turn(self, candidate: Candidate) -> tuple[Candidate, int, int] | None:
         """A turn of a candidate without a schedule; None if hardly more work is left than the last one took."""
