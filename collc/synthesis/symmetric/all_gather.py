@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from collc.graph.digraph import Digraph, weakly_connected
-from collc.kernels.compiled import STEP_TIME, is_long, numbers, runs_compiled, version_of, zeros
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME, is_long, numbers, runs_compiled, version_of, zeros
 from collc.kernels.symmetric_gather import MODULUS, SpreadGraph, SpreadState, spread_chunks
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
@@ -46,7 +46,7 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
     if times.step is None:
         group.span()
         yield start_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
-        if is_long(STEP_TIME * transfers * len(group.generators)):
+        if STEP_TIME * transfers * len(group.generators) > MOST_PLAIN:
             return
     deadlines = [goal + goal * slack // 100 for slack in (SLACKS if len(set(times.total.tolist())) > 1 else SLACKS[:1])]
     for number in range(max(2, effort.trials, SEARCHED_TRANSFERS // (transfers * len(deadlines)))):

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.kernels.compiled import STEP_TIME, is_long, runs_compiled, version_of
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME, runs_compiled, version_of
 from collc.kernels.symmetric_paths import balanced_shortest_paths, trace_hops
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.open_shop import RingMessages, find_ring_messages, open_shop
@@ -34,7 +34,7 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     if times.step is not None:
         return plan
     plan = start_early(group, plan, times, stays=False)
-    if is_long(STEP_TIME * int(hops.sum())) or effort.stop():  # events are planned in plain Python
+    if STEP_TIME * int(hops.sum()) > MOST_PLAIN or effort.stop():  # events are planned in plain Python
         return plan
     timed = _plan_by_events(group, hops[1:].reshape(-1, len(group.successors)), times, chunks)
     return min(plan, timed, key=lambda plan: plan.end)
