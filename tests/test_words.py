@@ -443,7 +443,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/pictures": 13,
         "collc/simulation": 3,
         "collc/smt": 4,
-        "collc/source": 6,
+        "collc/source": 5,
         "collc/synthesis": 93,
         "collc/ten": 2,
         "collc/tuning": 1,

@@ -195,7 +195,7 @@ def simulate_command(chosen: argparse.Namespace) -> Output:
 
     link_model = None if chosen.link_model is None else LinkModel(chosen.link_model)
     report = simulate_file(chosen.file, settings_of(SimulationSettings, chosen, link_model=link_model))
-    return Output(report.as_json, report.tables())
+    return Output(report.as_json, report.tables(), notes=report.notes)
 
 
 @command(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.kernels.compiled import STEP_TIME, compile_kernel, interruptible, numbers, runs_compiled, zeros
-from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
+from collc.kernels.task_events import COMPUTE, TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, PortRows, durations_alone, with_ports
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
@@ -161,7 +161,11 @@ def _task_table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64
     followers = edges.after[np.argsort(key, kind="stable")]
     natural = np.arange(len(graph), dtype=np.int64)
     orders = (natural if order is None else order for order in (graph.order, graph.hop_order))
-    columns = duration, hops.offsets, hops.link, hops.busy, hops.delay, offsets, followers, *orders, lanes
+    issue, none = graph.issue, np.zeros(0, np.int64)
+    first = np.flatnonzero(np.bincount(edges.after, minlength=len(graph)) == 0) if issue is None else issue.first
+    rules = (none, none, none) if issue is None else (issue.id, issue.sender, issue.rank)
+    of_hops = hops.offsets, hops.link, hops.busy, hops.delay
+    columns = duration, *of_hops, offsets, followers, *orders, lanes, first, *rules
     return TaskTable(*(numbers(np.ascontiguousarray(column, np.int64), large) for column in columns))
 
 
@@ -171,6 +175,8 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
     def none_yet(count: int) -> MutableSequence[int]:
         return numbers(np.full(count, -1, np.int64), large)
 
+    issue = graph.issue
+    computes = 0 if issue is None else np.count_nonzero(issue.sender == COMPUTE)
     waits: Int64Array = np.bincount(graph.edges.after, minlength=tasks).astype(np.int64)
     return TaskProgress(
         waits=numbers(waits, large),
@@ -189,4 +195,7 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
         waited=zeros(links, large),
         issued=zeros(tasks, large),
         counters=zeros(3, large),
+        sizes=numbers(np.zeros(0, np.int64) if issue is None else issue.sizes.copy(), large),
+        latest=none_yet(0 if issue is None else issue.most_buckets),
+        together=none_yet(1 << int(computes).bit_length()),
     )

@@ -23,7 +23,6 @@ from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.retiming import retime
 from collc.synthesis.swarm import swarm
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand
@@ -46,6 +45,7 @@ from tests.support import (
     ring,
     switched,
 )
+from tests.synthesis.checker import retimed
 from tests.synthesis.random_problems import random_demand, random_network
 
 EIGHT = list(range(8))
@@ -133,7 +133,7 @@ def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: C
     ]
     net = network(16, links, switches=10, shape=(2, 8))
     stored = join(solve(Module("m", net, maker(list(range(16)), 368_640)), lambda task: swarm(task, Effort())))
-    assert time_of(retime(stored)) < time_of(stored)
+    assert time_of(retimed(stored)) < time_of(stored)
 
 
 def test_a_proof_of_optimality_is_in_the_notes():
@@ -222,7 +222,7 @@ def test_transfers_are_moved_earlier_for_pipelined_links():
     for seed in range(100, 125):
         net, demand = reachable_world(seed)
         stored = join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
-        earlier = retime(stored)
+        earlier = retimed(stored)
         assert time_of(earlier) <= time_of(stored)
         shorter += time_of(earlier) < time_of(stored)
     assert shorter > 2
