@@ -8,12 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Span
-<<<<<<< HEAD
-from collc.base.wording import did_you_mean, nearest, phrase, plural
-from collc.source import limits
-=======
 from collc.base.wording import SHOWN, did_you_mean, nearest, phrase, plural
->>>>>>> main
+from collc.source import limits
 from collc.source.elaboration.topology_values import (
     Topology,
     TopologyCopies,
