@@ -31,6 +31,7 @@ from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of,
 from collc.machines.machine import LinkKind, Machine, unjoined_parts, with_domains
 from collc.machines.program import program_text
 from collc.machines.reading import MAX_BYTES, MAX_HOSTS, ImportOptions, check_devices, option_error, usage_error
+from collc.simulation.astra_file import unused_keys
 from collc.source.formatting.format import format_source
 from collc.source.host_lists import expanded_hosts
 
@@ -68,11 +69,9 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     if whole is not None and whole.kind.describes == "network":
         machine = whole.read(options)
         if isinstance(machine, str):
-            if options.definitions:
-                hint = "the network file gives all rates and latencies"
-                raise usage_error(f"no link of this machine is called '{next(iter(options.definitions))}'", hint)
-            head = f"# {origin}\n# Bandwidths are GiB/s, as ASTRA-sim counts.\nimport std.topologies\n\n"
-            return format_source(SourceFile(options.name, f"{head}topology {options.name} = {machine}\n"))
+            for text in unused_keys(whole.source):
+                remark(text)
+            return _product_program(machine, options, origin)
         assert isinstance(machine, Machine)
     else:
         machine = _machine_of_nodes(options, files)
@@ -89,6 +88,15 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     for text in _remarks(values, machine.kinds):
         remark(text)
     return program_text(machine, options.name, origin, paths, values)
+
+
+def _product_program(topology: str, options: ImportOptions, origin: str) -> str:
+    """The program of a network file that gives all rates. Raises UsageError U0150 if the command line gives one too."""
+    if options.definitions:
+        hint = "the network file gives all rates and latencies"
+        raise usage_error(f"no link of this machine is called '{next(iter(options.definitions))}'", hint)
+    head = f"# {origin}\n# Bandwidths are GiB/s, as ASTRA-sim counts.\nimport std.topologies\n\n"
+    return format_source(SourceFile(options.name, f"{head}topology {options.name} = {topology}\n"))
 
 
 def _completed_options(options: ImportOptions, files: Sequence[_File]) -> ImportOptions:
