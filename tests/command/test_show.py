@@ -114,7 +114,8 @@ def test_a_schedule_and_its_reports(files: Path) -> None:
 
 def test_the_alternatives_are_those_of_compare(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(files / "gather.ten"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["algorithms"]
+    models = ("nccl_ring", "nccl_tree")  # no schedules on these links
+    found = [one for one in json.loads(capsys.readouterr().out)["algorithms"] if one["name"] not in models]
     assert main(["show", str(files / "gather.ten"), "-o", "r.html"]) == 0
     panel = panels(Path("r.html"))["Utilisation"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in panel.xpath(".//tbody/tr")}
