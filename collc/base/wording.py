@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+SHOWN: Final = 8
+"""How many things of one kind a message or a report lists at most; it counts the others."""
 
 
 def _distance(a: str, b: str, limit: int) -> int:
@@ -60,6 +64,11 @@ def phrase(names: Iterable[str], joint: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     items = list(names)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {joint} {items[-1]}" if items else "none"
+
+
+def in_short(names: Sequence[str]) -> str:
+    """`a, b, c`; of more than three, the first, the last, and how many there are: `a .. e (5)`."""
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} .. {names[-1]} ({len(names)})"
 
 
 def plural(count: int, noun: str) -> str:

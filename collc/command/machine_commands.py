@@ -136,7 +136,7 @@ def tune_command(chosen: argparse.Namespace) -> Output:
         report = tune_program(chosen.file, settings, progress)
     return Output(
         lambda: report.as_json() | {"files": list(report.files)},
-        [report.table()],
+        [report.table()] if report.ranges else [],
         notes=report.notes,
         diagnostics=report.diagnostics,
     )

@@ -6,9 +6,12 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final, TextIO
 
 from collc.base.diagnostics import Diagnostic, Exit, fold_repeated, messages_as_json, printable, render
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
     from collc.application.settings import Progress
 
 FILE_WIDTH: Final = 200
-"""Columns of a table that goes into a file or pipe."""
+"""Characters of a line of a table that goes into a file or pipe."""
+
+_GAP: Final = "   "
+"""Between the columns of a table."""
 
 PROGRESS_DELAY: Final = 2.0
 """Seconds before progress is shown."""
@@ -79,38 +85,49 @@ def print_output(output: Output, *, as_json: bool, quiet: bool = False) -> None:
             print(json.dumps(answer, indent=2))
     elif not quiet:
         with into_open_pipe():
-            if output.heading:
-                print(output.heading)
-            for table in output.tables:
-                if table.rows:
-                    _print_table(table)
-            if output.text:
-                print(output.text)
+            width = get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
+            tables = [table_text(table, width) for table in output.tables if table.rows]
+            if parts := [part for part in (output.heading, *tables, output.text) if part]:
+                print("\n\n".join(parts))
         for note in output.notes:
             print(printable(note), file=sys.stderr)
     print_messages(output.diagnostics)
 
 
-def _print_table(table: Table) -> None:
-    """Print a table to stdout; if the terminal is too narrow, each row as a list of its cells."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+def table_text(table: Table, width: int) -> str:
+    """A table as lines of at most `width` characters.
 
-    columns, rows = table.columns, [[printable(cell) for cell in row] for row in table.rows]
-    width = None if sys.stdout.isatty() else FILE_WIDTH
-    console = Console(file=sys.stdout, width=width, highlight=False, no_color=not uses_colour(sys.stdout))
-    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
-    if sum(widths) + 3 * len(widths) > console.width:
-        longest = max(len(column) for column in columns)
-        lists = ["\n".join(f"{c:<{longest}}  {cell}" for c, cell in zip(columns, row, strict=True)) for row in rows]
-        print("\n\n".join(lists))
-        return
-    shown = RichTable(*columns, box=box.SIMPLE_HEAD)
-    for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    console.print(shown)
+    The widest column is narrowed until all fit, and its cells take several lines. If a column would be narrower than
+    one of its words, each row is a list of its cells instead, of any width.
+    """
+    rows = [[printable(cell) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    words = [
+        max((len(word) for cell in cells for word in cell.split()), default=0) for cells in zip(*rows, strict=True)
+    ]
+    while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        others = sorted(widths)[-2] if len(widths) > 1 else 0
+        widths[widest] -= max(1, min(excess, widths[widest] - others))
+        if widths[widest] < words[widest]:
+            longest = max(map(len, table.columns))
+            return "\n\n".join(
+                "\n".join(f"{c:<{longest}}{_GAP}{cell}" for c, cell in zip(table.columns, row, strict=True) if cell)
+                for row in rows[1:]
+            )
+    head, *body = [_row_lines(row, widths) for row in rows]
+    rule = "-" * max(len(line) for lines in (head, *body) for line in lines)
+    return "\n".join([*head, rule, *(line for lines in body for line in lines)])
+
+
+def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The lines of a row whose columns have these widths."""
+    cells = [textwrap.wrap(cell, most, break_on_hyphens=False) for cell, most in zip(row, widths, strict=True)]
+    lines = (
+        _GAP.join(f"{part:<{most}}" for part, most in zip(parts, widths, strict=True))
+        for parts in zip_longest(*cells, fillvalue="")
+    )
+    return [line.rstrip() for line in lines]
 
 
 @contextlib.contextmanager

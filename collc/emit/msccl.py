@@ -87,13 +87,14 @@ def _algo(program: Program) -> str:
 def _step(position: int, step: Step, sources: dict[int, Slot], targets: dict[int, Slot]) -> str:
     """The line of one step.
 
-    The runtimes ignore the destination of `s` and the source of `r`. As in msccl-tools, these name the slot at the
-    other end of the message. If another operation does not use its source or destination, the one repeats the other.
+    The runtimes ignore the destination of `s` and the source of `r` and `rcs`. As in msccl-tools, these name the slot
+    at the other end of the message. If another operation does not use its source or destination, the one repeats the
+    other.
     """
     src, dst = step.src or step.dst or _NO_SLOT, step.dst or step.src or _NO_SLOT
     if step.op is Op.SEND:
         dst = targets.get(step.send, dst)
-    elif step.op is Op.RECEIVE:
+    elif step.op in {Op.RECEIVE, Op.RECEIVE_COPY_SEND}:
         src = sources.get(step.receive, src)
     count = 0 if step.op is Op.NOP else step.count
     depid, deps = step.waits[0] if step.waits else (-1, -1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from collc.base.atomic_files import Draft
 from collc.base.diagnostics import Diagnostic, Outcome
 from collc.base.options import OptionValue
+from collc.base.wording import in_short
 from collc.ten.module import Module
 from collc.ten.network import Network
 
@@ -41,10 +42,10 @@ class RunRanks:
             fields["hosts"] = [label.partition("/")[0] if "/" in label else None for label in self.labels]
         return fields
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
-        """Run, rank, NPU and label of each rank, for a table."""
-        labels = self.labels or ("",) * len(self.npus)
-        return [(str(self.run), str(rank), *names) for rank, names in enumerate(zip(self.npus, labels, strict=True))]
+    def row(self) -> tuple[str, str, str]:
+        """Run, collective, and the NPUs by rank with their labels, for a table."""
+        named = zip(self.npus, self.labels or [""] * len(self.npus), strict=True)
+        return str(self.run), self.collective, ", ".join(f"{npu} ({label})" if label else npu for npu, label in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +53,30 @@ class WrittenFile:
     """What is known of a file that was written, or of several: outcomes of their checks, remarks and messages.
 
     ranks: of each run, if the ranks are not all NPUs in their order or NPUs have labels; else ().
+    name: of the file, goes before each remark; "" for none.
     """
 
     checks: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     notes: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     ranks: tuple[RunRanks, ...] = ()
-
-    def with_name(self, name: str, purpose: str = "") -> WrittenFile:
-        """The file with its name before each remark; and, if given, what the file is for."""
-        first = (f"{name} is {purpose}",) if purpose else ()
-        return replace(self, notes=(*first, *(f"{name}: {note}" for note in self.notes)))
+    name: str = ""
 
 
 def combine(files: Sequence[WrittenFile]) -> WrittenFile:
-    """Combine what is known of several files; each check has the worst of its outcomes."""
+    """Combine what is known of several files; each check has the worst of its outcomes, each remark the names of all
+    files that it is about.
+    """
     checks: dict[str, Outcome] = {}
     for name, outcome in (item for file in files for item in file.checks.items()):
         outcomes = (outcome, checks.get(name, outcome))
         checks[name] = next(worst for worst in _WORST_FIRST if worst in outcomes)
+    names: dict[str, list[str]] = {}
+    for name, note in ((file.name, note) for file in files for note in file.notes):
+        names.setdefault(note, []).extend([name] * bool(name))
     return WrittenFile(
         checks,
-        tuple(dict.fromkeys(note for file in files for note in file.notes)),
+        tuple(f"{in_short(about)}: {note}" if about else note for note, about in names.items()),
         tuple(message for file in files for message in file.diagnostics),
         tuple(dict.fromkeys(ranks for file in files for ranks in file.ranks)),
     )

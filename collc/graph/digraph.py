@@ -117,13 +117,28 @@ def nodes_of(network: Network) -> list[list[int]]:
 
 
 def parts_of(network: Network) -> list[list[int]]:
-    """The NPUs that stay together when the slowest class of links is taken away; all NPUs if that parts all of them."""
-    rates = [kind.bandwidth or 0 for kind in network.kinds]
-    used: list[int] = np.unique(network.kind).tolist()
-    slowest = min((rates[row] for row in used), default=0)
-    fast = np.array([rate > slowest for rate in rates], np.bool_)
-    label = weakly_connected(Digraph.of(network).with_edges(fast[network.kind]))
+    """The NPUs of each node, as `node_labels` divides the devices."""
+    label = node_labels(network)
     parts: dict[int, list[int]] = {}
     for npu in network.npus.tolist():
         parts.setdefault(int(label[npu]), []).append(npu)
-    return list(parts.values()) if len(parts) < len(network.npus) else [network.npus.tolist()]
+    return list(parts.values())
+
+
+def node_labels(network: Network) -> Int32Array:
+    """int32[devices]: a number for the devices that stay together when the slowest classes of links are taken away.
+
+    Classes of bandwidth are taken away, from the slowest on, until the NPUs fall apart (so a single slow link divides
+    nothing). All devices are together if each NPU is then alone.
+    """
+    rates = [kind.bandwidth or 0 for kind in network.kinds]
+    used: list[int] = np.unique(network.kind).tolist()
+    for slowest in sorted({rates[row] for row in used}):
+        fast = np.array([rate > slowest for rate in rates], np.bool_)
+        label = weakly_connected(Digraph.of(network).with_edges(fast[network.kind]))
+        parts = len(np.unique(label[network.npus]))
+        if 1 < parts < len(network.npus):
+            return label
+        if parts > 1:
+            break
+    return np.zeros(network.device_count, np.int32)

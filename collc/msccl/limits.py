@@ -27,6 +27,9 @@ LAST_OFFSET: Final = 32767
 LAST_AWAITED: Final = 127
 """Largest number of a threadblock that a step can wait for."""
 
+OLD_FILES: Final = 4
+"""Files of MSCCL_XML_FILES that the old runtime loads (MSCCL_MAX_NUM_ALGOS in its `src/include/msccl.h`)."""
+
 _NODES: Final = 4095
 
 # Limits of MSCCL++ (docs/msccl-contract.md, section 6).

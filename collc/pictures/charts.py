@@ -17,6 +17,7 @@ from collc.pictures.picture import (
     LEVELS,
     MOST_MARKS,
     SERIES,
+    WIDTH,
     Picture,
     escape_text,
     join_lines,
@@ -32,7 +33,6 @@ from collc.pictures.picture import (
     text_width,
 )
 
-WIDTH: Final = 640
 PAD: Final = 14
 _ROW: Final = 18
 _MOST_MARKERS: Final = 64
@@ -127,8 +127,9 @@ def _line_symbol(color: int) -> Callable[[float, float], str]:
     return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", color) + "\n" + marker(color, x + 13, y - 4)
 
 
-def _bar_symbol(color: int) -> Callable[[float, float], str]:
-    return lambda x, y: rect(x + 8, y - 10, 14, 12, f"f{color}")
+def box_symbol(color: int) -> Callable[[float, float], str]:
+    """A box in the colour of a series, for a legend."""
+    return lambda x, y: rect(x + 8, y - 10, 14, 12, f"f{color % SERIES}")
 
 
 def _grid(rows: Range, columns: Range) -> Iterator[str]:
@@ -194,7 +195,7 @@ def bar_chart(
     if any(size < 0 for size in shown):
         raise ValueError("bars show no negative values")
     several = series if len(series) > 1 else series[:0]
-    names, top = legend((_bar_symbol(k % SERIES), entry.name) for k, entry in enumerate(several))
+    names, top = legend((box_symbol(k), entry.name) for k, entry in enumerate(several))
     top += 18 * len(references) + 6
     left = PAD + min(max((text_width(label) for label in labels), default=0), 0.38 * WIDTH) + 10
     room = max((text_width(value.text(size)) for size in shown), default=0) + 12
@@ -279,7 +280,8 @@ def heat_map(
         "</g>",
         text(left, top + down + 16, f"from: {row_title}" if row_title else "", "muted small"),
     ]
-    return Picture(WIDTH, top + down + 26, join_lines(body), title, description)
+    width = max(left + across + 0.68 * longest + PAD, WIDTH / 2)
+    return Picture(width, top + down + 26, join_lines(body), title, description)
 
 
 def color_bar(most: float, value: Axis) -> Iterator[str]:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.coordinates import declared_coordinates
+from collc.pictures.picture import WIDTH, text_width
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
-WIDTH: Final = 760.0
 _MARGIN: Final = 34.0
 _MOST_NPUS: Final = 1_100
 """NPUs up to which a network without switches is drawn whole."""
@@ -202,7 +202,7 @@ def _tiers(network: Network, axes: Int32Array | None) -> Layout:
     direct = bool(((network.source < npu_count) & (network.target < npu_count)).any())
     _place_nodes(layout, nodes, local, 30 + 62.0 * len(tiers), direct=direct)
     for row, switches in enumerate(tiers):
-        _spread(layout, neighbours, switches, 26 + 62.0 * (len(tiers) - 1 - row))
+        _spread(layout, network, neighbours, switches, 26 + 62.0 * (len(tiers) - 1 - row))
     return layout
 
 
@@ -216,7 +216,7 @@ def _place_nodes(
     needed = 40 + 9 * most if direct else 14 * (columns + 0.8)
     while per_row > 1 and room / per_row < needed:
         per_row = -(-per_row // 2)
-    pitch = min(room / per_row, 380.0)
+    pitch = min(room / per_row, 380.0) if direct else room / per_row
     cell = min(40.0, pitch / (columns + 0.8))
     width = pitch - 8 if direct else cell * (columns + 0.4)
     circle = width / 2 - 30
@@ -239,17 +239,17 @@ def _place_nodes(
     layout.height = top + (high + 14) * -(-len(nodes) // per_row) + 8
 
 
-def _spread(layout: Layout, neighbours: Mapping[int, set[int]], switches: Sequence[int], y: float) -> None:
-    """Put the switches of a tier above the middle of what they are linked to; evenly if that is too close."""
+def _spread(
+    layout: Layout, network: Network, neighbours: Mapping[int, set[int]], switches: Sequence[int], y: float
+) -> None:
+    """Put the switches of a tier above the middle of what they are linked to; evenly if their names have no room."""
     below = {switch: [layout.points[d][0] for d in neighbours[switch] if d in layout.points] for switch in switches}
     middles = sorted((sum(xs) / len(xs), switch) for switch, xs in below.items())
-    room = (WIDTH - 40) / len(middles)
-    if min((b - a for (a, _), (b, _) in pairwise(middles)), default=WIDTH) >= min(room, 26):
-        layout.points |= {switch: (x, y) for x, switch in middles}
-        return
-    pitch = min(room, 90.0)
-    left = WIDTH / 2 - pitch * (len(middles) - 1) / 2
-    layout.points |= {switch: (left + k * pitch, y) for k, switch in enumerate(switches)}
+    room = WIDTH / len(middles)
+    needed = max(text_width(network.shown_name(switch), 10.5) for switch in switches) + 14
+    if min((b - a for (a, _), (b, _) in pairwise(middles)), default=WIDTH) < min(room, needed):
+        middles = [((k + 0.5) * room, switch) for k, switch in enumerate(switches)]
+    layout.points |= {switch: (x, y) for x, switch in middles}
 
 
 def node_label(name: str) -> str:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from collc.base.units import format_time, shown_rate
 from collc.base.wording import plural
 from collc.pictures.charts import Axis, bytes_label, color_bar, legend, rate_label
-from collc.pictures.layout import WIDTH, Box, Layout, layout_of, node_label
+from collc.pictures.layout import Box, Layout, layout_of, node_label
 from collc.pictures.picture import (
     MOST_MARKS,
     SERIES,
+    WIDTH,
     Picture,
     join_lines,
     level_of,
@@ -53,15 +54,19 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     """
     layout = layout_of(network)
     lines = [line for line in _lines(network, load is not None) if {line.source, line.target} <= layout.points.keys()]
+    pairs = sorted({(min(pair), max(pair)) for pair in network.removed.tolist()})
+    removed = [_Line(*pair, 0, [], both=True) for pair in pairs if layout.points.keys() >= {*pair}]
     if load is None:
-        names, top = _kind_legend(network, lines)
+        names, top = _kind_legend(network, lines, removed)
     else:
         names, top = [*color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label))], 30.0
         if layout.radius >= 4:
-            names.append(text(WIDTH - 14, 24, "each direction is drawn to its left", "muted small end"))
+            words = "each direction is drawn to its left" + ("; dotted red: removed" if removed else "")
+            names.append(text(WIDTH - 14, 24, words, "muted small end"))
     layout.move_down(top)
     shapes = _Shapes(network, layout, load)
-    body = [*names, *(_frame_of_node(network, box) for box in layout.boxes), *shapes.lines(lines), *shapes.devices()]
+    body = [*names, *(_frame_of_node(network, box) for box in layout.boxes), *shapes.lines(lines)]
+    body += [*shapes.removed_lines(removed), *shapes.devices()]
     height = layout.height
     for note in layout.notes:
         height += 18
@@ -99,7 +104,7 @@ def _kinds_by_rate(network: Network) -> dict[int, int]:
     return {kind: position for position, kind in enumerate(used)}
 
 
-def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float]:
+def _kind_legend(network: Network, lines: list[_Line], removed: list[_Line]) -> tuple[list[str], float]:
     """The kinds of links that are drawn."""
     position = _kinds_by_rate(network)
     kinds = sorted({line.kind for line in lines}, key=lambda kind: position[kind])
@@ -110,11 +115,20 @@ def _kind_legend(network: Network, lines: list[_Line]) -> tuple[list[str], float
         width = _width(network, kind)
         return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", position[kind], width)
 
-    parts, bottom = legend(((symbol(kind), kind_label(network.kinds[kind])) for kind in kinds[:SERIES]), WIDTH - 14)
+    def removed_symbol(x: float, y: float) -> str:
+        return _removed_stroke(f"M{number(x)} {number(y - 4)}h26")
+
+    entries = [(symbol(kind), kind_label(network.kinds[kind])) for kind in kinds[:SERIES]]
+    entries += [(removed_symbol, "removed")] if removed else []
+    parts, bottom = legend(entries)
     if len(kinds) > SERIES:
         parts.append(text(14, bottom + 10, f"and {len(kinds) - SERIES} slower kinds of links", "muted small"))
         bottom += 18
     return parts, bottom
+
+
+def _removed_stroke(path: str) -> str:
+    return f'<path class="failed" stroke-width="2" d="{path}"/>'
 
 
 def _width(network: Network, kind: int) -> float:
@@ -174,6 +188,14 @@ class _Shapes:
         for look in sorted(alike):
             kind = next((kind for kind, place in position.items() if place == look), 0)
             yield self._draw("".join(alike[look]), look, kind, most_wide)
+
+    def removed_lines(self, lines: list[_Line]) -> Iterator[str]:
+        """The links that were removed, such as those that failed."""
+        devices = np.array(list(self.layout.points.values()))
+        for line in lines:
+            path = self._path(line, bends=self._must_bend(line, devices, self.layout.cell))
+            ends = " - ".join(self.network.shown_name(device) for device in (line.source, line.target))
+            yield mark(f"{ends}: removed", _removed_stroke(path))
 
     def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
         """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""

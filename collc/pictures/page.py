@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from collc.base.tables import Table
-from collc.pictures.picture import Picture, Theme, attribute, colors_of, escape_text, style_sheet
+from collc.pictures.picture import WIDTH, Picture, Theme, attribute, colors_of, escape_text, style_sheet
 
 _FOLDER: Final = Path(__file__).parent
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -130,7 +130,7 @@ def _block(block: Block, ident: str) -> str:
     if isinstance(block, Figure):
         title = block.picture.title
         caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""
-        look = "picture sheet" if block.picture.width > 800 or block.picture.height > 1200 else "picture"
+        look = "picture sheet" if block.picture.width > WIDTH or block.picture.height > 1200 else "picture"
         region = f'class="{look}" role="region" tabindex="0" aria-label={attribute(title)}'
         picture = block.picture.inline(ident)
         return f"<figure><h3>{escape_text(title)}</h3><div {region}>{picture}</div>{caption}</figure>"

@@ -22,6 +22,9 @@ MOST_MARKS: Final = 1_500
 """Elements of one picture up to which each has a tooltip: browsers lay out more of them slowly. Of more, those that
 look alike or touch are one element."""
 
+WIDTH: Final = 1040
+"""Pixels of a picture, as wide as a report's page."""
+
 SERIES: Final = 8
 """Series that can be told apart by colour, dashes and marker; more than that repeat."""
 
@@ -84,6 +87,7 @@ text { font: 12px FAMILY; fill: {ink}; }
 .muted { fill: {muted}; } .small { font-size: 10.5px; } .tiny { font-size: 9px; } .strong { font-weight: 600; }
 .onfill { fill: {paper}; } .bad { fill: {bad}; } .end { text-anchor: end; } .mid { text-anchor: middle; }
 .axis { stroke: {muted}; fill: none; } .grid { stroke: {rule}; fill: none; } .box { fill: {soft}; stroke: {rule}; }
+.failed { stroke: {bad}; stroke-dasharray: 2 4; fill: none; }
 .wire { stroke: {muted}; fill: none; } .paper { fill: {paper}; } .over { stroke: {paper}; stroke-width: 3px; }
 .over { paint-order: stroke; } .hit { fill: none; } circle.hit { fill: transparent; } .mark { outline: none; }
 .npu { fill: {paper}; stroke: {ink}; stroke-width: 1.2px; } .gone { fill: none; stroke: {rule}; stroke-dasharray: 2 2; }

@@ -16,18 +16,21 @@ from collc.pictures.charts import (
     Axis,
     Range,
     Series,
+    box_symbol,
     bytes_label,
     heat_map,
+    legend,
     line_chart,
     percent_label,
     range_of,
     time_label,
 )
-from collc.pictures.layout import WIDTH, node_label, node_numbers
+from collc.pictures.layout import node_label, node_numbers
 from collc.pictures.link_use import LinkUse
 from collc.pictures.picture import (
     MOST_MARKS,
     SERIES,
+    WIDTH,
     Picture,
     join_lines,
     line,
@@ -70,13 +73,17 @@ class _Frame:
         return self.top + self.rows * self.pitch
 
 
-def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[_Frame, list[str]]:
-    """The frame of a picture and its elements: names of the rows, and an axis of the time below them."""
+def _frame(labels: Sequence[str], time: int, pitch: float, colors: tuple[list[str], float]) -> tuple[_Frame, list[str]]:
+    """The frame of a picture and its elements: the legend, names of the rows, and an axis of the time below them.
+
+    colors: see _colors.
+    """
+    legend_parts, top = colors
     widest = min(max((text_width(label, 10.5) for label in labels), default=0), 190)
     left = PAD + widest + 10
     times = range_of(Axis("time", text=time_label), [0, max(time, 1)], left, WIDTH - 26, from_zero=False)
     frame = _Frame(times, top, pitch, len(labels))
-    parts = [
+    parts = legend_parts + [
         text(left - 8, frame.y(row) + 4, shorten(label, widest + 0.5, 10.5), "small end")
         for row, label in enumerate(labels)
     ]
@@ -88,22 +95,20 @@ def _frame(labels: Sequence[str], time: int, pitch: float, top: float) -> tuple[
     return frame, parts
 
 
-def _colors(use: LinkUse, rows: Int64Array, sums: str) -> list[str]:
-    """The legend of the colours: which NPU each stands for, if they are few. sums: how what is added is drawn."""
+def _colors(use: LinkUse, rows: Int64Array, sums: str) -> tuple[list[str], float]:
+    """The legend of the colours, and where it ends: which NPU each stands for, if they are few.
+
+    sums: how what is added is drawn.
+    """
     owners = sorted(set(use.owner[rows].tolist()))
-    added = f"{sums}: is added" if bool(use.reduce[rows].any()) else ""
-    words = f"the NPU {use.owners}:"
-    if len(owners) > SERIES:
-        words, owners = f"colour: the NPU {use.owners} ({SERIES} colours repeat)", []
-    parts = [text(WIDTH - 26, 18, added, "muted small end")] if added else []
-    parts.append(text(PAD, 18, words, "muted small"))
-    x, room = PAD + text_width(words, 10.5) + 8, WIDTH - 230 - text_width(added, 10.5)
-    for owner in owners:
-        name = use.network.shown_name(owner) if 0 <= owner < use.network.device_count else str(owner)
-        name = shorten(name, room / len(owners) - 25, 10.5)
-        parts += [rect(x, 9, 11, 11, f"f{owner % SERIES}", ' rx="2"'), text(x + 15, 18, name, "small")]
-        x += 15 + text_width(name, 10.5) + 10
-    return parts
+    about = f"colour: the NPU {use.owners}" + (f" ({SERIES} colours repeat)" if len(owners) > SERIES else "")
+    added = f"; {sums}: is added" if bool(use.reduce[rows].any()) else ""
+    network = use.network
+    entries = [
+        (box_symbol(owner), network.shown_name(owner) if 0 <= owner < network.device_count else str(owner))
+        for owner in (owners if len(owners) <= SERIES else ())
+    ]
+    return legend([*entries, (lambda _x, _y: "", about + added)])
 
 
 def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
@@ -125,10 +130,9 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     notes += [f"{len(rows)} of {len(use)} transfers"] if len(rows) < len(use) else []
     time = int(use.arrive[rows].max(initial=0)) if notes else use.time
     labels = [network.device_name(device) for device in devices.tolist()]
-    frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), 34)
+    frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), _colors(use, rows, "dashed"))
     row_of = {device: row for row, device in enumerate(devices.tolist())}
     parts += [line(frame.times.begin, frame.y(row), WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
-    parts += _colors(use, rows, "dashed")
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
     for row in rows.tolist():
         link, color = int(use.link[row]), int(use.owner[row]) % SERIES
@@ -175,10 +179,11 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
     if len(busiest) < len(used):
         notes.append(f"the {len(busiest)} of {len(used)} used links that are busy longest")
     labels = [network.link_name(link) for link in busiest.tolist()]
-    frame, parts = _frame(labels, use.time, max(14.0, min(24.0, 560 / max(1, len(labels)))), 34)
+    few = len(rows) <= MOST_MARKS
+    colors = _colors(use, rows, "pale") if few else legend([])
+    frame, parts = _frame(labels, use.time, max(14.0, min(24.0, 560 / max(1, len(labels)))), colors)
     position = {link: row for row, link in enumerate(busiest.tolist())}
-    if len(rows) <= MOST_MARKS:
-        parts += _colors(use, rows, "pale")
+    if few:
         parts += (_bar(use, row, frame, position[int(use.link[row])]) for row in rows.tolist())
     else:
         notes.append(f"bars of the same link that touch are drawn as one: {len(rows)} transfers")

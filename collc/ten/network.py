@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ from collc.base.tables import html_table
 from collc.base.units import format_time, serialization_time, shown_rate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, group_positions
 from collc.ten.endpoint import Endpoint
+
+MOST_DEVICES: Final = 10_000_000
+MOST_LINKS: Final = 10_000_000
+"""Of a network in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class Network:
     axes, link_axis: dimensions of a product, and int8[links] with the dimension of each link
         (-1: none); axes is () if the network is not a product.
     unwound: whether direct links replace all switches, so that there are none.
+    removed: int32[any, 2], source and target of each link that was removed, for pictures; a `.ten` file has none.
     endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty if no NPU has limits.
     """
 
@@ -114,6 +120,7 @@ class Network:
     unwound: bool = False
     endpoint: Int32Array = field(default_factory=lambda: np.empty(0, np.int32))
     endpoint_kinds: tuple[Endpoint, ...] = ()
+    removed: Int32Array = field(default_factory=lambda: np.empty((0, 2), np.int32))
 
     @property
     def device_count(self) -> int:

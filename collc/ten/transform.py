@@ -251,6 +251,7 @@ def remove_parts(network: Network, devices: list[int], links: Int64Array) -> Net
         target=network.target[keep],
         kind=network.kind[keep],
         link_axis=network.link_axis[keep] if len(network.link_axis) else network.link_axis,
+        removed=np.concatenate([network.removed, np.stack([network.source, network.target], axis=1)[~keep]]),
     )
 
 

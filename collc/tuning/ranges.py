@@ -21,60 +21,87 @@ class SizeRange:
 
 
 def fewest_ranges(
-    sizes: Sequence[int], times: Sequence[Times], tolerance: Fraction, starts: Sequence[bool] | None = None
+    sizes: Sequence[int],
+    times: Sequence[Times],
+    tolerance: Fraction,
+    starts: Sequence[bool] | None = None,
+    otherwise: Times | None = None,
 ) -> list[SizeRange]:
     """The fewest ranges in which every size takes at most (1 + tolerance) times the best candidate's time.
 
-    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, if None).
+    sizes: ascending. times: of each candidate. starts: whether a range may begin at each size (all, if None). If they
+    forbid ranges that keep the tolerance everywhere, these keep it at as many sizes as possible.
+    otherwise: times without a candidate. Then candidates serve only sizes at which they are faster, and what is served
+    without one is left out of the ranges, though it counts as a range and may begin anywhere.
     Of equally many ranges those with the least sum of slowdowns, then the candidates that come first. A range ends as
     soon as the candidate of the next one becomes faster, by interpolation between sizes. Sizes that no candidate serves
-    end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others.
+    end or begin no range: they are left out at both ends. Raises ValueError if such a size is between others, or if
+    what serves a size may not begin.
     """
+    alone = len(times)  # the number of what serves without a candidate
+    times = times if otherwise is None else [*times, otherwise]
     served = [any(column[place] is not None for column in times) for place in range(len(sizes))]
     if True not in served:
         return []
     first, last = served.index(True), len(served) - 1 - served[::-1].index(True)
     if not all(served[first : last + 1]):
         raise ValueError("no candidate serves a size in the middle")
-    segments = _segments(times, first, last, tolerance, starts)
+    segments = _segments(times, first, last, tolerance, starts, alone)
     bounds = [sizes[first]]
     for (_, end, before), (_, _, after) in pairwise(segments):
         bounds.append(first_size_of_later(sizes, times[before], times[after], end))
     highs = [*(bound - 1 for bound in bounds[1:]), sizes[last]]
-    return [SizeRange(low, high, segment[2]) for low, high, segment in zip(bounds, highs, segments, strict=True)]
+    ranges = [SizeRange(low, high, segment[2]) for low, high, segment in zip(bounds, highs, segments, strict=True)]
+    return [served for served in ranges if served.candidate != alone]
 
 
 def _segments(
-    times: Sequence[Times], first: int, last: int, tolerance: Fraction, starts: Sequence[bool] | None
+    times: Sequence[Times], first: int, last: int, tolerance: Fraction, starts: Sequence[bool] | None, alone: int
 ) -> list[tuple[int, int, int]]:
     """(first size, last size, candidate) of each range, by dynamic programming over the last size."""
-    slowdown: list[dict[int, Fraction]] = []  # for each size by candidate, its time over the best one
+    # for each size by candidate: whether its time is beyond the tolerance, and its time over the best one
+    slowdown: list[dict[int, tuple[int, Fraction]]] = []
     for place in range(first, last + 1):
         known = {c: time for c, row in enumerate(times) if (time := row[place]) is not None}
         least = max(1, min(known.values()))
-        slowdown.append({c: Fraction(time, least) for c, time in known.items() if time <= (1 + tolerance) * least})
-    count = last - first + 1
-    best_to: list[tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None] = [(0, Fraction(0), ())]
-    for end in range(count):
-        best: tuple[int, Fraction, tuple[tuple[int, int, int], ...]] | None = None
-        sums: dict[int, Fraction] = dict(slowdown[end])
+        limit = known.get(alone)
+        slowdown.append(
+            {
+                c: (int(time > (1 + tolerance) * least), Fraction(time, least))
+                for c, time in known.items()
+                if c == alone or limit is None or time < limit
+            }
+        )
+    best_to: list[tuple[tuple[int, int, Fraction], tuple[tuple[int, int, int], ...]] | None] = [
+        ((0, 0, Fraction(0)), ())
+    ]
+    for end in range(last + 1 - first):
+        best: tuple[tuple[int, int, Fraction], tuple[tuple[int, int, int], ...]] | None = None
+        sums = dict(slowdown[end])
         for begin in range(end, -1, -1):
             if begin < end:
-                sums = {c: total + slowdown[begin][c] for c, total in sums.items() if c in slowdown[begin]}
+                sums = {
+                    c: (beyond + slowdown[begin][c][0], total + slowdown[begin][c][1])
+                    for c, (beyond, total) in sums.items()
+                    if c in slowdown[begin]
+                }
             before = best_to[begin]
             if not sums:
                 break
-            if before is None or (starts is not None and begin and not starts[first + begin]):
+            anywhere = starts is None or not begin or starts[first + begin]
+            eligible = [c for c in sums if anywhere or c == alone]
+            if before is None or not eligible:
                 continue
-            candidate = min(sums, key=lambda c: (sums[c], c))
-            row = (first + begin, first + end, candidate)
-            option = (before[0] + 1, before[1] + sums[candidate], (*before[2], row))
+            candidate = min(eligible, key=lambda c: (sums[c], c))
+            (beyond, count, total), rows = before
+            cost = (beyond + sums[candidate][0], count + 1, total + sums[candidate][1])
+            option = (cost, (*rows, (first + begin, first + end, candidate)))
             if best is None or option < best:
                 best = option
         best_to.append(best)
     if best_to[-1] is None:
-        raise ValueError("no ranges keep the tolerance")
-    return list(best_to[-1][2])
+        raise ValueError("no candidate that may begin serves a size")
+    return list(best_to[-1][1])
 
 
 def first_size_of_later(sizes: Sequence[int], before: Times, after: Times, end: int) -> int:

@@ -74,6 +74,7 @@ def test_the_ranks_of_a_permuted_group(tmp_path: Path) -> None:
     page = (tmp_path / "s.html").read_text()
     assert "Ranks of the files for runtimes" in page
     assert "rank 0 is npu[0, 0]" in page
+    assert f"<td>{', '.join(names)}</td>" in page
 
 
 TWO = """
@@ -128,12 +129,62 @@ def test_files_that_fit_the_same_calls_are_named(tmp_path: Path) -> None:
     assert any("b.0.xml, b.1.xml fit the same calls (all_reduce of" in note for note in report.notes)
 
 
+def test_remarks_on_several_files_are_made_once(tmp_path: Path) -> None:
+    body = "".join(f"run all_gather(t.npu[*, {k}], size: 6MiB) " for k in range(4)) + 'emit msccl("b.xml")'
+    report = compiled(tmp_path, on_mesh(body, 4, 2))
+    assert sum(note.startswith("b.0.xml .. b.3.xml (4): MSCCL: ") for note in report.notes) == 1
+    assert "b.ranks.json says which NPU is which rank of each file" in report.notes
+    assert not any(" is npu[" in note for note in report.notes)
+
+
 def test_one_joint_file_on_request(tmp_path: Path) -> None:
     report = compiled(tmp_path, on_mesh(TWO + 'emit msccl("j.xml", profile: "old", coll: "custom")'))
-    assert [path.name for path in report.files] == ["j.xml"]
+    assert [path.name for path in report.files] == ["j.xml", "j.ranks.json"]
+    (ranks,) = json.loads((tmp_path / "j.ranks.json").read_text())["runs"]
+    assert (ranks["collective"], len(ranks["ranks"])) == ("custom", 6)
     text = (tmp_path / "j.xml").read_text()
     assert 'coll="custom"' in text
     assert 'ngpus="6"' in text
+
+
+@pytest.mark.parametrize("first", ["msccl", "mscclpp"])
+def test_a_joint_file_beside_others_is_over_all_npus(tmp_path: Path, first: str) -> None:
+    """The files of runs are planned without the third NPU, which no group has; the joint file has a rank for it."""
+    runs = "run all_gather([t[0], t[1]], size: 2MiB) run all_gather([t[3], t[4]], size: 2MiB)"
+    suffix, old = ("xml", 'profile: "old", ') if first == "msccl" else ("json", "")
+    joint = f'emit {first}("j.{suffix}", {old}coll: "custom")'
+    report = compiled(tmp_path, f"topology t = line(5, {LINK})\nschedule s on t {{ {runs} emit {first} {joint} }}")
+    assert report.ok, report.diagnostics
+    text = (tmp_path / f"j.{suffix}").read_text()
+    assert ('ngpus="5"' in text) if first == "msccl" else len(json.loads(text)["gpus"]) == 5
+    (ranks,) = json.loads((tmp_path / "j.ranks.json").read_text())["runs"]
+    assert ranks["ranks"] == [f"npu[{k}]" for k in range(5)]
+    program = tmp_path / "p.coll"
+    program.write_text(HEAD + f"topology t = line(5, {LINK})\nschedule s on t {{ {runs} }}")
+    against = Expectation(program=program, schedule="s", profile="old")
+    assert verify_file(tmp_path / f"j.{suffix}", against).checks["result"] == "ok"
+
+
+def test_more_files_than_the_old_runtime_loads(tmp_path: Path) -> None:
+    """Three runs, each with a file for each placement."""
+    runs = " ".join(f"run all_gather([t[{2 * k}], t[{2 * k + 1}]], size: 2MiB)" for k in range(3))
+    text = f'topology t = line(6, {LINK})\nschedule s on t {{ {runs} emit msccl("a.xml", profile: "old") }}'
+    report = compiled(tmp_path, text)
+    assert len([path for path in report.files if path.suffix == ".xml"]) == 6
+    note = "6 files: this runtime loads the first 4 that MSCCL_XML_FILES names, and ignores the others"
+    assert note in report.notes
+    two = compiled(tmp_path, text.replace(runs, "run all_gather(t.npus, size: 6MiB)"))
+    assert not any("MSCCL_XML_FILES" in remark for remark in two.notes)
+
+
+@pytest.mark.parametrize("placement", ["out", "in", "both"])
+def test_rooted_files_for_one_placement_have_a_caution(tmp_path: Path, placement: str) -> None:
+    """Each rank decides by its own pointers whether a call is in place, so that ranks may take different programs."""
+    text = f'schedule s on t {{ run broadcast(t.npus, size: 2MiB) emit msccl("b.xml", placement: "{placement}") }}'
+    report = compiled(tmp_path, LINE + text)
+    assert report.ok, report.diagnostics
+    caution = [note for note in report.notes if "the call hangs" in note]
+    assert len(caution) == (placement != "both")
 
 
 @pytest.mark.parametrize(("name", "profile"), [("a.0.xml", "executor"), ("a.1.json", "executor"), ("j.xml", "old")])

@@ -42,7 +42,9 @@ def test_all_reduce_on_a_torus() -> None:
     """Rings follow links: 2 (n - 1) steps of a sixteenth, in both directions half the blocks."""
     found = compared(f"torus2d(4, 4, {LINK})", "all_reduce(net.npus, size: 16MiB)", "synthesize symmetric")
     times = {one.name: one.time_ps for one in found.alternatives}
-    assert list(times) == ["symmetric", *TEXTBOOK, *SYNTHESIZED]
+    assert list(times) == ["symmetric", *TEXTBOOK, *SYNTHESIZED, "nccl_ring", "nccl_tree"]
+    thirds = 10 * STEP + 20 * 500_000  # three rings, whose blocks are a third as large
+    assert times["nccl_ring"] == pytest.approx(thirds, rel=1e-5)
     assert times["ring"] == 30 * STEP
     assert times["bidirectional_ring"] == 16 * STEP
     assert all(time is not None and time >= found.ideal_ps for time in times.values())
@@ -66,7 +68,7 @@ def test_a_file_without_runs_has_nothing_to_compare(capsys: pytest.CaptureFixtur
 def test_what_does_not_run_has_a_reason() -> None:
     found = compared(f"ring(4, {LINK})", "all_gather(net.npus, size: 4MiB)")
     reasons = {one.name: one.reason for one in found.alternatives if one.time_ps is None}
-    assert set(reasons) == {"double_binary_tree", "hierarchical", "themis"}
+    assert set(reasons) == {"double_binary_tree", "hierarchical", "themis", "nccl_tree"}
     assert reasons["double_binary_tree"] == "there is none for all_gather"
     assert reasons["hierarchical"] == "the group has no two to four dimensions"
 

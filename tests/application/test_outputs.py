@@ -79,8 +79,8 @@ def test_the_old_runtime_gets_a_file_for_each_placement(tmp_path: Path) -> None:
     (report,) = build(tmp_path, ALL_REDUCE.format('emit msccl("sub/a.xml", profile: "old")'))
     assert [path.relative_to(tmp_path).as_posix() for path in report.files] == ["sub/a.out.xml", "sub/a.in.xml"]
     assert [b'inplace="1"' in path.read_bytes() for path in report.files] == [False, True]
-    assert {"a.out.xml is for calls out of place", "a.in.xml is for calls in place"} <= {*report.notes}
-    assert {note.split(":")[0] for note in report.notes if "MSCCL:" in note} == {"a.out.xml", "a.in.xml"}
+    assert {"a.out.xml: for calls out of place", "a.in.xml: for calls in place"} <= {*report.notes}
+    assert [note.split(":")[0] for note in report.notes if "MSCCL:" in note] == ["a.out.xml, a.in.xml"]
     assert {report.checks[name] for name in ("contract", "result", "deadlock", "race")} == {"ok"}
     for placement, flag in (("in", True), ("out", False)):
         (report,) = build(tmp_path, ALL_REDUCE.format(f'emit msccl(profile: "old", placement: "{placement}")'))

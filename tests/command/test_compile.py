@@ -62,6 +62,16 @@ def test_the_quickstart(collc) -> None:
     assert collc("verify", "out/gather.xml", "--collective", "allgather").code == 0
 
 
+def test_the_readme_shows_what_the_quickstart_prints(collc) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    command, shown = readme.partition("```\n$ collc ")[2].partition("\n```")[0].split("\n", 1)
+    program = readme.partition("```\n")[2].partition("```")[0]
+    assert program == (EXAMPLES / "quickstart.coll").read_text()
+    Path("examples").symlink_to(EXAMPLES)
+    done = collc(*command.split())
+    assert (done.out + done.err).rstrip("\n") == shown
+
+
 def test_a_ring_by_hand_takes_seven_steps(collc) -> None:
     text = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using ring emit msccl }"
     (schedule,) = collc("compile", "p.coll", "--json", text=text).schedules

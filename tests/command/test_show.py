@@ -73,7 +73,7 @@ def test_the_report_of_a_compiled_schedule_checks_it_once(monkeypatch: pytest.Mo
     assert main(["compile", "p.coll", "--schedule", "gather", "--quiet"]) == 0
     assert checked.count("tacos") == 1
     text = html.fromstring(Path("gather.html").read_bytes()).text_content()
-    assert "5 checks ok" in text
+    assert "9 checks ok" in text  # as "9 ok" of the compilation
 
 
 def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,8 @@ def test_a_program(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert words in summary
     assert "of any schedule with these chunks80.125usthe links into npu[0, 0]met" in summary.replace("\n", "")
-    assert len(found["Network"].xpath(".//*[local-name()='circle'][@class='npu']")) == 9
+    for tab in ("Network", "Summary"):
+        assert len(found[tab].xpath(".//*[local-name()='circle'][@class='npu']")) == 9
 
 
 def test_a_schedule_and_its_reports(files: Path) -> None:
@@ -113,7 +114,8 @@ def test_a_schedule_and_its_reports(files: Path) -> None:
 
 def test_the_alternatives_are_those_of_compare(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(files / "gather.ten"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["algorithms"]
+    models = ("nccl_ring", "nccl_tree")  # no schedules on these links
+    found = [one for one in json.loads(capsys.readouterr().out)["algorithms"] if one["name"] not in models]
     assert main(["show", str(files / "gather.ten"), "-o", "r.html"]) == 0
     panel = panels(Path("r.html"))["Utilisation"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in panel.xpath(".//tbody/tr")}

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.pictures.charts import (
-    WIDTH,
     Axis,
     Bars,
     Reference,
@@ -208,4 +207,3 @@ def test_numbers_and_style() -> None:
     assert ".picture .s0 {" in scoped
     assert ".picture text {" in scoped
     assert "{ink}" not in scoped
-    assert WIDTH == 640

@@ -8,12 +8,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from collc.pictures.layout import WIDTH, layout_of, node_label
+from collc.pictures.layout import layout_of, node_label
 from collc.pictures.network_picture import network_picture
+from collc.pictures.picture import WIDTH
 from collc.source.elaboration.elaborate import load_topology
 from collc.ten.network import Network
+from collc.ten.transform import remove_parts
 from tests.pictures.drawn import SVG, overlaps, root_of, texts, tips
-from tests.support import fully_connected, network, ring
+from tests.support import fully_connected, grid, network, ring
 
 LINK = "bandwidth: 50GB/s, latency: 1us"
 WHOLE = [
@@ -136,6 +138,22 @@ def test_removed_devices_and_parallel_links() -> None:
     assert any("and back (3 links)" in tip for tip in found)
     assert any(tip.endswith("removed") for tip in found)
     assert any(" -> " in tip and "and back" not in tip for tip in found)
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_removed_links_are_drawn_as_such(load: bool) -> None:
+    """A mesh without an NPU and without a link in one direction, which remains in the other."""
+    whole = grid(3, 3)
+    link = next(k for k in range(whole.link_count) if (whole.source[k], whole.target[k]) == (7, 8))
+    damaged = remove_parts(whole, [1], np.array([link]))
+    again = remove_parts(damaged, [], np.flatnonzero((damaged.source == 3) | (damaged.target == 3)))
+    picture = network_picture(again, np.ones(again.link_count, np.int64) if load else None)
+    ends = [tip.removesuffix(": removed") for tip in tips(picture) if tip.endswith(": removed")]
+    names = [again.device_name(device) for device in range(9)]
+    pairs = [(0, 1), (0, 3), (1, 2), (1, 4), (3, 4), (3, 6), (7, 8)]
+    assert ends == [f"{names[a]} - {names[b]}" for a, b in pairs]
+    assert any("removed" in text for text in texts(picture))
+    assert not any("removed" in text for text in texts(network_picture(whole)))
 
 
 def test_a_network_without_links_or_rates() -> None:

@@ -192,9 +192,18 @@ def test_switches_of_nodes_follow_their_npus_and_sums_are_explained():
     module = join(solve(Module("m", net, all_reduce(list(range(6)))), lambda task: pccl(task, Effort())))
     shown = texts(ten_picture(use_of_schedule(module)))
     rows = [net.device_name(device) for device in (0, 1, 2, 6, 3, 4, 5, 7, 8)]
-    assert [text for text in shown if text in rows] == rows
-    assert "dashed: is added" in shown
-    assert "pale: is added" in texts(gantt_picture(use_of_schedule(module)))
+    assert [text for text in shown if text in rows][-9:] == rows
+    assert "colour: the NPU where a sum ends; dashed: is added" in shown
+    assert "colour: the NPU where a sum ends; pale: is added" in texts(gantt_picture(use_of_schedule(module)))
+
+
+def test_the_legend_has_whole_names():
+    module = planned(network(8, [(a, b) for a in range(8) for b in range(8) if a != b]), all_gather(list(range(8))))
+    for picture in (ten_picture(use_of_schedule(module)), gantt_picture(use_of_schedule(module))):
+        shown = texts(picture)
+        legend = shown[: shown.index("colour: the NPU where a chunk begins")]
+        assert legend == [module.network.device_name(npu) for npu in range(len(legend))]
+        assert len(legend) >= 6
 
 
 def test_many_transfers_have_thin_lines():

@@ -16,12 +16,14 @@ from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
 from collc.msccl.lowering import precheck
 from collc.msccl.running import data as running
-from collc.msccl.running import run_file
+from collc.msccl.running import over_tcp, run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
+from collc.source.elaboration import collectives
 from collc.synthesis import task
-from collc.ten import schedule, transform
+from collc.ten import network, schedule, transform
 from collc.ten.text import cursor
+from collc.tuning import nccl_search, nccl_shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 
@@ -49,8 +51,10 @@ STATED = [
     limits.MAX_BITS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,
-    cursor.MOST_DEVICES,
-    cursor.MOST_LINKS,
+    collectives.MOST_CHUNKS,
+    collectives.MOST_OF_ONE_BLOCK,
+    network.MOST_DEVICES,
+    network.MOST_LINKS,
     cursor.MOST_CHUNKS,
     cursor.MOST_MEMBERS,
     cursor.MOST_TRANSFERS,
@@ -66,6 +70,7 @@ STATED = [
     json_text.MAX_BYTES,
     running.MOST_BYTES,
     run_file.THREADS_LIMIT,
+    over_tcp.RANKS_LIMIT,
     traces.MAX_BYTES,
     traces.MAX_MESSAGE,
     traces.MAX_NODES,
@@ -79,6 +84,9 @@ STATED = [
     machines.MAX_LINKS,
     limits.MAX_HOST_LETTERS,
     sweeping.MOST_CASES,
+    nccl_search.MOST_CHANNELS,
+    nccl_search.MOST_STEPS,
+    nccl_shapes.MOST_MESSAGES,
 ]
 
 ROWS = [

@@ -60,14 +60,14 @@ def test_an_all_reduce_comes_near_what_npus_receive(reduced: Module) -> None:
 
 def test_notes_give_times_that_count_the_limits(reduced: Module) -> None:
     bound = lower_bound(FOUR, reduced.demand, LinkModel.STORE).time
-    times = [float(found[1]) for note in reduced.notes if (found := re.search(r" takes (\S+)us$", note))]
+    times = [float(time) for note in reduced.notes for time in re.findall(r" takes ([\d.]+)us", note)]
     assert len(times) > 5
     assert min(times) == reduced.collective_time() / 1e6 > bound / 1e6
     assert not any("meets the bound" in note or "ignore the limits" in note for note in reduced.notes)
 
 
 def test_textbook_algorithms_are_judged_with_limits(reduced: Module) -> None:
-    assert any(note.startswith("auto: bidirectional_ring takes ") for note in reduced.notes)
+    assert any(" bidirectional_ring takes " in note for note in reduced.notes)
 
 
 def test_a_schedule_that_meets_the_bound_with_limits_ends_the_search() -> None:

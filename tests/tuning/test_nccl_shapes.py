@@ -18,15 +18,15 @@ PLAIN = ProtocolCost("Simple", Fraction(1), 0)
 
 @pytest.mark.parametrize(("kind", "steps"), [("all_reduce", 14), ("all_gather", 7), ("reduce_scatter", 7)])
 def test_rings_have_their_closed_form(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """steps * (latency + size / (ranks * bandwidth)) with one ring; of more rings, one sends while others wait."""
+    """steps * (latency + size / (2 * ranks * bandwidth)): a ring in each direction; more rings wait for one another."""
     monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1, 4))
-    best = nccl_times(ring(8, KIND), kind, "ring", [8, 8 * 50_000], [PLAIN])
+    best = nccl_times(ring(8, KIND), kind, "ring", [16, 16 * 50_000], [PLAIN])
     assert best[0] == steps * (1_000_000 + 20)
     assert steps * 10**6 < (best[1] or 0) < steps * 1_500_000
     monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1,))
-    found = nccl_times(ring(8, KIND), kind, "ring", [8, 8 * 50_000], [PLAIN])
-    assert found == [steps * (1_000_000 + 20), steps * (1_000_000 + 10**6)]
-    slow = nccl_times(ring(8, KIND), kind, "ring", [8, 8 * 50_000], [cost_of("LL=1/2:1us")])
+    times = nccl_times(ring(8, KIND), kind, "ring", [16, 16 * 50_000], [PLAIN])
+    assert times == [steps * (1_000_000 + 20), steps * (1_000_000 + 10**6)]
+    slow = nccl_times(ring(8, KIND), kind, "ring", [16, 16 * 50_000], [cost_of("LL=1/2:1us")])
     assert slow == [steps * (2_000_000 + 40), steps * (2_000_000 + 2 * 10**6)]
 
 
@@ -73,6 +73,8 @@ def test_parts_of_networks() -> None:
     assert nodes_of(ring(5, KIND)) == [[0, 1, 2, 3, 4]]
     apart = network(3, [(0, 1, fast), (1, 0, fast), (1, 2, slow), (2, 1, slow)])
     assert nodes_of(apart) == [[0, 1, 2]]
+    slower = LinkKind(0, Fraction(1))  # a link of its own class divides nothing, and is no node's border
+    assert nodes_of(network(4, [*links[:-1], (2, 1, slower)])) == [[0, 1], [2, 3]]
     assert nccl_times(network(2, [(0, 1, fast)]), "all_reduce", "ring", [8], [PLAIN]) == [None]
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +17,7 @@ import pytest
 from collc.application.program_files import load_files, read_program
 from collc.application.tune import tuning_report
 from collc.application.tune.tuning import tuned_sizes
+from collc.application.tune.tuning_report import size_words
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.parallel.processes import named_function
@@ -52,9 +53,46 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("collc.parallel.processes.run_in_processes", serial)
     monkeypatch.setattr("collc.application.tune.tuning_case.expect_many", lambda: None)  # no kernel is compiled
-    monkeypatch.setattr("collc.tuning.nccl_shapes.PIECES", (1,))
+    slower_nccl(monkeypatch, lambda _: 10**12)
     ran.clear()
     Path("p.coll").write_text(PROGRAM)
+
+
+def slower_nccl(monkeypatch: pytest.MonkeyPatch, time_of: Callable[[int], int]) -> None:
+    """Let NCCL's own algorithms take the picoseconds that a function gives for a size."""
+
+    def times(_network: object, _kind: str, _shape: str, sizes: Sequence[int], *_: object) -> list[int]:
+        return [time_of(size) for size in sizes]
+
+    monkeypatch.setattr("collc.application.tune.tuning_case.nccl_times", times)
+
+
+def test_no_file_for_sizes_at_which_nccl_is_as_fast(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The range ends at the size from which NCCL is as fast; the rest is a note; times name their sizes."""
+    slower_nccl(monkeypatch, lambda size: 10**12 if size <= 64 << 10 else 1)
+    words = [*WORDS, "ring", "--emit", "msccl", "--protocol", "Simple", "-o", "out"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    ((low, high),) = ranges_of("msccl", ("minBytes", "maxBytes"))
+    assert (low, 64 << 10 <= high < 128 << 10) == (4 << 10, True)
+    assert " at 64KiB " in shown.out
+    assert (
+        f"no MSCCL files for {size_words(high + 1)} .. 1MiB: NCCL's own algorithms are at least as fast; at 1MiB"
+        in shown.err
+    )
+    times = {row["bytes"]: row["msccl"] for row in json.loads(Path("out/tuning.json").read_text())["times_ps"]}
+    assert times[64 << 10] is not None
+    assert times[128 << 10] is None
+    slower_nccl(monkeypatch, lambda _: 1)
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert list(Path("out/msccl").iterdir()) == []
+    assert shown.out.split() == []
+    (note,) = json.loads(Path("out/tuning.json").read_text())["notes"]
+    assert note.startswith("no MSCCL files for 4KiB .. 1MiB: ")
+    assert note in shown.err
 
 
 def ranges_of(kind: str, keys: tuple[str, str]) -> list[tuple[int, int]]:

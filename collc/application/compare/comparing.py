@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from collc.application.file_kinds import kind_of
 from collc.application.settings import Progress
 from collc.application.simulate.module_simulation import (
+    MOST_MESSAGES,
     Alternative,
     simulated_alternatives,
     simulated_module,
@@ -22,10 +25,13 @@ from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, percent, shown_bytes, shown_rate
 from collc.pictures.charts import Axis, Bars, Reference, bar_chart
 from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
+from collc.simulation.engine import simulate
+from collc.simulation.routing import NoRoute
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.module import Module
 from collc.ten.network import Network
+from collc.tuning.nccl_shapes import nccl_graphs, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ _COLUMNS: Final[Sequence[Column[_Row]]] = (
     Column("", "name", lambda row: row.name),
     Column("", "own", lambda row: row.own),
     Column("time", "time_ps", lambda row: row.time_ps, format_time),
-    Column("algorithm bandwidth", "algorithm_bandwidth", lambda row: row.bandwidth(0), _rate),
+    Column("", "algorithm_bandwidth", lambda row: row.bandwidth(0)),
     Column("bus bandwidth", "bus_bandwidth", lambda row: row.bandwidth(1), _rate),
     Column("of ideal", "of_ideal", lambda r: r.comparison.ideal_ps / r.time_ps if r.time_ps else None, percent),
     Column("against this", "against_own", lambda row: row.comparison.against_own(row.time_ps), "{:.2f} x".format),
@@ -148,6 +154,28 @@ def compare_file(path: Path, schedule: str | None, definitions: Mapping[str, str
     return compare(module, network, progress)
 
 
+def _nccl_alternatives(module: Module, network: Network, progress: Progress) -> Iterator[Alternative]:
+    """NCCL's rings and trees as `collc tune` has them, without the costs of protocols: a run over all NPUs by rank."""
+    first, *others = module.demand.runs
+    standard, timing = standard_of(first), ExactTiming(module.model)
+    for shape in ("ring", "tree"):
+        name = f"nccl_{shape}"
+        progress(None, f"simulating {name}")
+        if shape not in shapes_of(standard.kind):
+            yield Alternative(name, None, f"NCCL has none for {standard.kind}")
+        elif others or not np.array_equal(first.group, network.npus):
+            yield Alternative(name, None, "only for one run over all NPUs in their order")
+        else:
+            try:
+                graphs = nccl_graphs(network, standard.kind, shape, max(0, standard.root), MOST_MESSAGES)
+            except NoRoute as error:
+                yield Alternative(name, None, str(error))
+                continue
+            found = [simulate(network, graph.of_size(standard.size), timing) for graph in graphs]
+            best = min(found, key=lambda simulation: simulation.time_ps, default=None)
+            yield Alternative(name, best, "" if best else f"left out: more than {MOST_MESSAGES} messages")
+
+
 def compare(module: Module, network: Network, progress: Progress) -> Comparison:
     """Compare the schedule of a module with all alternatives that run on a network.
 
@@ -166,7 +194,7 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
         collective if collective in collectives_of_nccl_tests() else "",
         sizes.pop() if alike else 0,
         ranks.pop() if alike else 0,
-        (own, *simulated_alternatives(module, network, progress)),
+        (own, *simulated_alternatives(module, network, progress), *_nccl_alternatives(module, network, progress)),
         ideal.time,
         ideal.name,
     )

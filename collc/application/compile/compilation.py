@@ -47,7 +47,6 @@ from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
 from collc.source.standard_library import synthesizer_hint
-from collc.ten.demand import Demand
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
@@ -183,6 +182,11 @@ class Build:
         assert self.plan is not None
         return self.plan.module
 
+    def with_files(self, files: WrittenFile) -> Build:
+        """The build with what is known of its files added to its report."""
+        ranked = replace(self, report=replace(self.report, ranks=files.ranks))
+        return ranked.with_outcomes(files.checks, files.diagnostics, files.notes)
+
     def with_outcomes(
         self, checks: dict[str, Outcome], diagnostics: Sequence[Diagnostic] = (), notes: Sequence[str] = ()
     ) -> Build:
@@ -255,7 +259,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
         npus=len(request.network.npus),
         devices=int(request.network.present.sum()),
         links=request.network.link_count,
-        chunks=_chunk_count(request.demand),
+        chunks=request.demand.chunk_count,
         link_model=given.link_model.value,
         checks=dict.fromkeys(expected, "skipped"),
     )
@@ -264,7 +268,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
 def _with_plan(build: Build, plan: Plan) -> Build:
     """The build with a plan."""
     given = replace(build.given, request=plan.request)
-    report = replace(build.report, chunks=_chunk_count(plan.request.demand))
+    report = replace(build.report, chunks=plan.request.demand.chunk_count)
     return replace(build, given=given, plan=plan, report=report)
 
 
@@ -308,7 +312,8 @@ def measure(build: Build) -> Build:
         raise too_long(request)
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
-    numbers = {None if run.standard is None else run.standard.chunks for run in module.demand.runs}
+    standards = [family.first.standard for family in module.demand.by_family.families]
+    numbers = {None if standard is None else standard.chunks for standard in standards}
     report = replace(
         build.report,
         links=module.network.link_count,
@@ -374,8 +379,7 @@ def write(build: Build) -> Build:
         output = write_files(
             build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
         )
-        build = replace(build, report=replace(build.report, ranks=output.ranks))
-        build = build.with_outcomes(output.checks, output.diagnostics, output.notes)
+        build = build.with_files(output)
         if "failed" in output.checks.values():
             return build
         return replace(build, report=replace(build.report, files=tuple(draft.publish())))
@@ -389,10 +393,5 @@ def _page(build: Build, files: WrittenFile) -> str:
     """The text of the report that `emit report` writes. files: the other files."""
     from collc.application.show.report_page import report_of_schedule
 
-    notes = (*build.report.notes, *files.notes)
-    report = replace(build.report, module=build.module, notes=notes, ranks=files.ranks)
+    report = replace(build.with_files(files).report, module=build.module)
     return report_of_schedule(report, build.given.request.network, build.given.progress)
-
-
-def _chunk_count(demand: Demand) -> int:
-    return sum(len(run.pattern) for run in demand.runs)

@@ -12,11 +12,13 @@ import numpy as np
 
 from collc.application.verify.file_verification import verify_traces
 from collc.base.diagnostics import Diagnostic, Note, SourceError
+from collc.base.memory import without_collection
 from collc.base.options import OptionValue
-from collc.base.wording import plural
+from collc.base.wording import in_short, plural
 from collc.emit.chakra import write_chakra
-from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine
-from collc.msccl.options import MscclOptions, msccl_options
+from collc.emit.output import Announcer, Destination, Emission, RunRanks, WrittenFile, combine, ranks_name
+from collc.msccl.limits import OLD_FILES
+from collc.msccl.options import MscclOptions, Profile, msccl_options
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -33,8 +35,12 @@ def emit_runtime_files(emission: Emission) -> WrittenFile:
     """
     module, network, kind = emission.module, emission.network, cast("Runtime", emission.kind)
     options = msccl_options(emission.options, plan=kind == "mscclpp")
+    if options.custom and network is not None:  # beside files of single runs, NPUs in no group were left out
+        present = np.concatenate([network.present[: network.npu_count], module.network.present[network.npu_count :]])
+        module = replace(module, network=replace(module.network, present=present))
     write = write_mscclpp if kind == "mscclpp" else write_msccl
-    written = write(module, options, emission.destination, emission.announce)
+    with without_collection():
+        written = write(module, options, emission.destination, emission.announce)
     if not module.network.unwound or network is None or "failed" in written.checks.values():
         return written
     from collc.application.emit.file_times import switched_notes
@@ -60,11 +66,17 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
             result = _write_xml(file, part, chosen, path, announce)
             if len(files) > 1:
                 placement = "in place" if file.program.placement.in_place else "out of place"
-                result = result.with_name(destination.finals[path].name, f"for calls {placement}")
+                notes = (f"for calls {placement}", *result.notes)
+                result = replace(result, name=destination.finals[path].name, notes=notes)
             written.append(result)
         return combine([WrittenFile(notes=sizes_note), *written])
 
-    return _for_runs(module, options, destination, write)
+    written = _for_runs(module, options, destination, write)
+    count, most = len(destination.finals), OLD_FILES if options.profile is Profile.OLD else None
+    if most is None or count <= most:
+        return written
+    note = f"{count} files: this runtime loads the first {most} that MSCCL_XML_FILES names, and ignores the others"
+    return replace(written, notes=(*written.notes, note))
 
 
 def _write_xml(
@@ -206,19 +218,20 @@ def _for_runs(
         before = len(destination.finals)
         result = write(module_of_run, run)
         if several and len(destination.finals) == before + 1:
-            result = result.with_name(destination.run_file(communicator.run or 0))
-        if not communicator.in_order or module.network.has_labels:
+            result = replace(result, name=destination.run_file(communicator.run or 0))
+        joint = communicator.run is None and len(module.demand.runs) > 1
+        if joint or not communicator.in_order or module.network.has_labels:
             names = tuple(rank_names(module.network, communicator.members))
             labels = tuple(module.network.real_name(npu) for npu in map(int, communicator.members))
             run_number, collective = communicator.run or 0, module_of_run.demand.runs[0].collective
+            collective = "custom" if joint else collective
             ranks = RunRanks(run_number, collective, names, labels if any(labels) else ())
             result = replace(result, ranks=(ranks,))
-        if not communicator.in_order:
-            which = f"run {communicator.run or 0}: " if several else ""
+        if not communicator.in_order and not several:
             shown = [module.network.shown_name(int(npu)) for npu in communicator.members]
             named = ", ".join(f"{rank} is {name}" for rank, name in enumerate(shown[:8]))
             named += f" .. {len(shown) - 1} is {shown[-1]}" if len(shown) > 8 else ""
-            result = replace(result, notes=(f"{which}rank {named}", *result.notes))
+            result = replace(result, notes=(f"rank {named}", *result.notes))
         written.append(result)
     everything = combine(written)
     return replace(everything, notes=(*_joint_notes(module, communicators, destination), *everything.notes))
@@ -228,9 +241,10 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
     """Remarks on the files of several runs: when they share links as planned, and which calls more than one fits."""
     if len(found) == 1:
         return []
-    notes = [
-        f"{plural(len(found), 'run')}, a file each: the links are shared as planned if the collectives start together"
-    ]
+    together = "the links are shared as planned if the collectives start together"
+    notes = [f"{plural(len(found), 'run')}, a file each: {together}"]
+    if not all(communicator.in_order for communicator in found):
+        notes.append(f"{ranks_name(destination.path.name)} says which NPU is which rank of each file")
     same: dict[tuple[str, int], list[str]] = {}
     for communicator in found:
         run = module.demand.runs[communicator.run or 0]
@@ -239,8 +253,8 @@ def _joint_notes(module: Module, found: Sequence[Communicator], destination: Des
     for (kind, ranks), names in same.items():
         if len(names) > 1:
             notes.append(
-                f"{', '.join(names[:8])}{' ..' if len(names) > 8 else ''} fit the same calls ({kind} of "
-                f"{ranks} ranks): give the processes of each group a folder that contains only their file"
+                f"{in_short(names)} fit the same calls ({kind} of {ranks} ranks): give the processes of each group a "
+                "folder that contains only their file"
             )
     return notes
 

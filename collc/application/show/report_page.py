@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,13 +16,13 @@ from collc.application.verify.file_report import FileReport
 from collc.base.diagnostics import Diagnostic, SourceError, fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
-from collc.base.wording import plural
+from collc.base.wording import in_short, plural
 from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend, rate_label
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Facts, Figure, Page, Panel, Remarks, Section
-from collc.pictures.picture import Picture, join_lines, mark, rect, text, text_width
+from collc.pictures.picture import WIDTH, Picture, join_lines, mark, rect, text, text_width
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
 from collc.simulation.bandwidth import bandwidths
 from collc.ten.module import Module
@@ -52,6 +53,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "optimal": "no schedule is shorter",
     "proved": "Z3 proved all properties",
 }
+_TOPOLOGY: Final = "Circles are NPUs, their numbers are ranks. Each line stands for both directions."
 _TRANSFERS: Final = (
     "Each line is a transfer: from its source when it starts to its target when it arrives. "
     "Dashed lines are reduced into what the target holds."
@@ -102,6 +104,10 @@ def _summary(subject: Subject) -> list[Block]:
     blocks: list[Block] = []
     if subject.facts:
         blocks.append(Facts(subject.facts))
+    if subject.use is not None:
+        blocks.append(Figure(load_picture(subject.use)))
+    elif subject.network is not None:
+        blocks.append(Figure(topology_picture(subject.network), _TOPOLOGY))
     if subject.messages:
         blocks.append(
             Remarks(
@@ -120,9 +126,9 @@ def _summary(subject: Subject) -> list[Block]:
         blocks.append(Table(("bound", "time", "set by", "schedule / bound"), subject.bounds, "Lower bounds"))
     if subject.notes:
         blocks.append(Remarks("Notes", subject.notes))
-    ranks = [row for run in subject.ranks for row in run.rows()]
-    if ranks:
-        blocks.append(Table(("run", "rank", "NPU", "of the machine"), ranks, "Ranks of the files for runtimes"))
+    if subject.ranks:
+        rows = [run.row() for run in subject.ranks]
+        blocks.append(Table(("run", "collective", "NPUs by rank"), rows, "Ranks of the files for runtimes"))
     return blocks
 
 
@@ -139,7 +145,7 @@ def _network(network: Network) -> list[Block]:
         for family in network.families
     ]
     blocks: list[Block] = [
-        Figure(topology_picture(network), "Numbers are ranks. Each line stands for both directions."),
+        Figure(topology_picture(network), _TOPOLOGY),
         Table(("name", "shape", "kind"), families, "Devices"),
         Table(("bandwidth and latency", "links"), rows, "Links (each direction counts)"),
     ]
@@ -159,7 +165,6 @@ def _load(use: LinkUse) -> list[Block]:
         if use.bytes_per_link[link]
     ]
     return [
-        Figure(load_picture(use)),
         Figure(load_map(use), "Row: sender, column: receiver. Cells without colour have no link."),
         Table(("link", "bytes", "busy", "of the time"), rows, "Links that are busy longest"),
     ]
@@ -334,14 +339,13 @@ def subject_of_program(
 
 
 def _module_summary(module: Module) -> str:
-    runs = ", ".join(
+    kinds = Counter(
         f"{run.collective} of {shown_bytes(run.standard.size)}" if run.standard else run.collective
-        for run in module.demand.runs[:4]
+        for run in module.demand.runs
     )
-    more = f" and {len(module.demand.runs) - 4} more" if len(module.demand.runs) > 4 else ""
+    runs = in_short([f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()])
     network = module.network
-    links = plural(network.link_count, "link")
-    return f"{runs}{more} on {network.name} ({plural(len(network.npus), 'NPU')}, {links})"
+    return f"{runs} on {network.name} ({plural(len(network.npus), 'NPU')}, {plural(network.link_count, 'link')})"
 
 
 def _facts(module: Module, numbers: Mapping[str, Any], congested: bool) -> tuple[Fact, ...]:
@@ -400,7 +404,7 @@ def threadblock_picture(contents: Inspection) -> Picture:
     if len(gpus) < len(contents.gpus):
         y += 18
         parts.append(text(10, y, f"the first {len(gpus)} of {len(contents.gpus)} GPUs are drawn", "muted small"))
-    width = max(640, left + max((len(steps) for _, steps in rows), default=0) * cell + 20)
+    width = max(WIDTH, left + max((len(steps) for _, steps in rows), default=0) * cell + 20)
     counts = f"{len(contents.gpus)} GPUs, {contents.totals['threadblocks']} threadblocks"
     return Picture(width, y + 12, join_lines(parts), f"{contents.name}: {contents.coll}", counts)
 

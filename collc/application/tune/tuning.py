@@ -26,9 +26,16 @@ from collc.application.tune.tuning_case import (
     as_written,
     of_the_group,
 )
-from collc.application.tune.tuning_report import Candidate, TunedRange, TuningReport, size_words, write_tuning
+from collc.application.tune.tuning_report import (
+    Candidate,
+    TunedRange,
+    TuningReport,
+    best_of_nccl,
+    size_words,
+    write_tuning,
+)
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
-from collc.base.units import format_bytes
+from collc.base.units import format_bytes, format_time
 from collc.base.wording import phrase, plural
 from collc.msccl.limits import PLAN_END, PLAN_STARTS
 from collc.msccl.options import MscclOptions, Profile
@@ -36,7 +43,7 @@ from collc.parallel.journal import journal_of, opened_journal
 from collc.parallel.processes import Lost, Processes, results_of
 from collc.source.program import ScheduleRequest
 from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost
-from collc.tuning.ranges import fewest_ranges
+from collc.tuning.ranges import SizeRange, Times, fewest_ranges
 
 RUN_TASK: Final = "collc.application.tune.tuning_case:run_tuning_task"
 
@@ -185,7 +192,7 @@ def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tupl
     """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
     from collc.passes.synthesizers import searching_synthesizers
     from collc.source.standard_algorithms import StandardAlgorithms
-    from collc.synthesis.auto.textbook import hierarchical_shape
+    from collc.synthesis.fixed.textbook import hierarchical_shape
 
     if settings.algorithms:
         return [(name, name not in searching_synthesizers()) for name in settings.algorithms]
@@ -212,16 +219,18 @@ def _report(
     tasks: Sequence[TuningTask],
     results: Sequence[TuningResult],
 ) -> TuningReport:
-    """The ranges of each kind of file. Raises NoSchedule S0311 if no file serves any size."""
+    """The ranges of each kind of file. Raises NoSchedule S0311 if there is no file."""
     candidates, errors = _candidates(tasks, results)
     ranges: list[TunedRange] = []
     notes: list[str] = []
     latest = PLAN_STARTS // _parts(request)
+    nccl = best_of_nccl(results[0]["compared"], len(sizes))
     for kind in settings.kinds:
         own = [candidate for candidate in candidates if candidate.options.kind == kind]
         starts = [kind == "msccl" or size <= latest for size in sizes]
         times = [candidate.times for candidate in own]
-        serving = fewest_ranges(sizes, times, settings.tolerance, starts)
+        serving = fewest_ranges(sizes, times, settings.tolerance, starts, nccl)
+        notes += _left_to_nccl(kind, sizes, times, nccl, serving)
         if kind == "mscclpp":
             end = PLAN_END // _parts(request)
             if sizes[0] > end:
@@ -233,7 +242,7 @@ def _report(
                 )
             serving = [replace(serving[0], low=min(serving[0].low, latest)), *serving[1:]] if serving else []
         ranges += [TunedRange(own[r.candidate], r.low, r.high) for r in serving]
-    if not ranges:
+    if all(time is None for candidate in candidates for time in candidate.times):
         reason = (*errors, *notes, "nothing was tried")[0]
         message = f"no file could be written for schedule '{tuned.schedule}': {reason}"
         kinds = phrase(settings.kinds, "or")
@@ -254,6 +263,31 @@ def _report(
         errors=tuple(errors),
         notes=tuple(notes),
     )
+
+
+def _left_to_nccl(
+    kind: str, sizes: Sequence[int], times: Sequence[Times], nccl: Times, serving: Sequence[SizeRange]
+) -> list[str]:
+    """A note for each range of sizes that files of a kind could serve, and in which NCCL is at least as fast."""
+    notes: list[str] = []
+    lows = [sizes[0], *(served.high + 1 for served in serving)]
+    highs = [*(served.low - 1 for served in serving), sizes[-1]]
+    for low, high in zip(lows, highs, strict=True):
+        best: list[tuple[int, int, int]] = []  # (size, time of the best file, time of NCCL)
+        for place, size in enumerate(sizes):
+            of_files = [time for column in times if (time := column[place]) is not None]
+            of_nccl = nccl[place]
+            if low <= size <= high and of_files and of_nccl is not None:
+                best.append((size, min(of_files), of_nccl))
+        if best:
+            size, file, other = best[-1]
+            name = "MSCCL files" if kind == "msccl" else "MSCCL++ plans"
+            shown = size_words(low) if low == high else f"{size_words(low)} .. {size_words(high)}"
+            notes.append(
+                f"no {name} for {shown}: NCCL's own algorithms are at least as fast; at {format_bytes(size)} they take "
+                f"{format_time(other)}, and the best file {format_time(file)}"
+            )
+    return notes
 
 
 def _candidates(tasks: Sequence[TuningTask], results: Sequence[TuningResult]) -> tuple[list[Candidate], list[str]]:

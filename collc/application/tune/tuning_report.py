@@ -112,11 +112,6 @@ class TuningReport:
                     least[position] = time
         return least
 
-    def nccl(self) -> list[int | None]:
-        """Picoseconds for each size with the best of NCCL's shapes."""
-        shapes = [times for name, times in self.compared.items() if name != "ideal"]
-        return [min((t for t in column if t is not None), default=None) for column in zip(*shapes, strict=True)]
-
     def as_json(self) -> dict[str, object]:
         """The contents of `tuning.json`."""
         columns = {kind: self.times(kind) for kind in self.kinds()} | self.compared
@@ -140,10 +135,26 @@ class TuningReport:
             "notes": list(self.notes),
         }
 
-    def last_times(self, one: TunedRange) -> tuple[int | None, int | None]:
-        """Picoseconds of a range at the largest size for which it has a time, and of NCCL there."""
-        nccl, at = self.nccl(), max((k for k, time in enumerate(one.times) if time is not None), default=None)
-        return (None, None) if at is None else (one.times[at], nccl[at] if nccl else None)
+    def last_times(self, served: TunedRange) -> tuple[int, int, int | None] | None:
+        """(size, picoseconds of the file, picoseconds of NCCL) for the largest size in a range; None without a size."""
+        place = max((k for k, time in enumerate(served.times) if time is not None), default=None)
+        time = None if place is None else served.times[place]
+        if place is None or time is None:
+            return None
+        return self.sizes[place], time, best_of_nccl(self.compared, len(self.sizes))[place]
+
+    def slower_sizes(self) -> list[str]:
+        """A note for each file that is not faster than NCCL at a size between those by which it was chosen."""
+        nccl = best_of_nccl(self.compared, len(self.sizes))
+        notes: list[str] = []
+        for served in self.ranges:
+            rows = zip(self.sizes, served.times, nccl, strict=True)
+            slower = [(size, time, of) for size, time, of in rows if time is not None and of is not None and of <= time]
+            if slower:
+                size, time, of = slower[-1]
+                taken = f"{format_time(time)}, and NCCL's own algorithms {format_time(of)}"
+                notes.append(f"{served.file} is not faster than NCCL at {format_bytes(size)}: it takes {taken}")
+        return notes
 
     def table(self) -> Table:
         """The ranges; time and comparison with NCCL are for the largest size of each."""
@@ -183,10 +194,16 @@ def size_words(size: int) -> str:
 _Row = tuple[TuningReport, TunedRange]
 
 
+def best_of_nccl(compared: dict[str, list[int | None]], count: int) -> list[int | None]:
+    """Picoseconds for each of `count` sizes with the best of NCCL's shapes; None without any."""
+    shapes = [times for name, times in compared.items() if name != "ideal"] or [[None] * count]
+    return [min((time for time in row if time is not None), default=None) for row in zip(*shapes, strict=True)]
+
+
 def _against_nccl(row: _Row) -> float | None:
     """How many times as fast as NCCL a range is at its largest size."""
-    time, other = row[0].last_times(row[1])
-    return other / time if time and other is not None else None
+    last = row[0].last_times(row[1])
+    return last[2] / last[1] if last and last[1] and last[2] is not None else None
 
 
 _RANGES: Final[Sequence[Column[_Row]]] = (
@@ -204,8 +221,8 @@ _RANGES: Final[Sequence[Column[_Row]]] = (
     Column("protocol", "protocol", lambda row: row[1].candidate.protocol),
     Column("", "channels", lambda row: row[1].candidate.options.channels),
     Column("", "profile", lambda row: r.profile.value if (r := row[1].candidate.options).kind == "msccl" else None),
-    Column("time", "", lambda row: row[0].last_times(row[1])[0], format_time),
-    Column("against NCCL", "", _against_nccl, "{:.2f} times as fast".format),
+    Column("time", "", lambda row: row[0].last_times(row[1]), lambda t: f"{format_time(t[1])} at {format_bytes(t[0])}"),
+    Column("against NCCL there", "", _against_nccl, "{:.2f} times as fast".format),
 )
 
 
@@ -248,6 +265,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
             if kind not in report.kinds() and (folder / kind).is_dir():  # what an earlier run wrote serves other sizes
                 draft.new_folder(folder / kind, rf"{re.escape(report.schedule)}\.\d+{suffix}|register_plans\.py")
         report = replace(report, ranges=tuple(ranges))
+        report = replace(report, notes=(*report.notes, *report.slower_sizes()))
         group = as_written(tuned)
         run = group.demand.runs[0]
         in_order = np.array_equal(run.group, group.network.npus)

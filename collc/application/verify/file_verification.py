@@ -236,7 +236,7 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
     Raises CheckFailed V0108 if there is none.
     """
     from collc.msccl.check.collectives import canonical
-    from collc.msccl.communicators import communicators_of, network_of_groups
+    from collc.msccl.communicators import communicators_of
 
     runs = communicators_of(request.network, request.demand)
     fitting: list[Communicator] = []
@@ -247,9 +247,7 @@ def _part_for_file(path: Path, request: ScheduleRequest, coll: str, ranks: int) 
         ):
             fitting.append(communicator)
     if coll == "custom":
-        # Beside files of single runs, a joint file has no ranks for NPUs in no group.
-        networks = (request.network, network_of_groups(request.network, request.demand))
-        joint = [communicators_of(network, request.demand, joint=True)[0] for network in networks]
+        joint = communicators_of(request.network, request.demand, joint=True)
         fitting += [communicator for communicator in joint if len(communicator.members) == ranks]
     if not fitting:
         what = f"the collective {coll} of {ranks} ranks"

@@ -54,6 +54,12 @@ def first_program(module: Module, options: MscclOptions, *, several_slots: bool 
         notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
     if collective.root >= 0:
         notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
+    if collective.root >= 0 and placement is not Placement.BOTH:
+        where = "in" if placement.in_place else "out of"
+        notes.append(
+            f"for calls {where} place alone, which each rank decides by its own pointers: if the root is in place and "
+            "other ranks are not, or the other way round, only some ranks use the file, and the call hangs"
+        )
     if options.profile is Profile.RCCL:
         notes.append(_RCCL_NOTE)
     if resent:

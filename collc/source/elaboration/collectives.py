@@ -16,12 +16,22 @@ from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.containers import distinct, flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import check_npus
-from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column, npu_numbers, size_of
+from collc.source.elaboration.values import (
+    Data,
+    Frame,
+    Interval,
+    ListArray,
+    Value,
+    is_column,
+    loop_frame,
+    npu_numbers,
+    size_of,
+)
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail, unknown_name_error
-from collc.source.types import BYTES, INT, NPU, STRING, check_place
+from collc.source.types import BYTES, INT, NPU, RANGE, STRING, check_place
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op, Standard
@@ -29,6 +39,9 @@ from collc.ten.standard_collectives import shapes
 
 MOST_CHUNKS: Final = 256
 """Chunks per block that are tried at most if the program leaves the number to collc."""
+
+MOST_OF_ONE_BLOCK: Final = 4096
+"""Chunks that are tried at most for a collective of one block, such as broadcast, which forms long pipelines."""
 
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op if op is not Op.COPY}
 
@@ -81,6 +94,18 @@ def expand_collective(node: s.Collective, frame: Frame, evaluator: Evaluator) ->
     builder = _CollectiveBuilder(node, evaluator)
     made = evaluator.execute_body(node.body, frame.inner(), builder.handle, 2 + builder.width)
     return builder.finish_chunks(made.table)
+
+
+def check_first_chunk(node: s.Collective, frame: Frame, evaluator: Evaluator) -> None:
+    """Raise the SourceError of the first chunk of a collective, if it has one; its body is a loop from 0.
+
+    So wrong arguments are found even if they stand for more chunks than can be listed.
+    """
+    builder, (loop,) = _CollectiveBuilder(node, evaluator), node.body
+    assert isinstance(loop, s.For)
+    for clause in loop.clauses:
+        frame = loop_frame(frame, clause.name.name, Value(RANGE, Interval(0, 1)), clause.span)
+    builder.finish_chunks(evaluator.execute_body(loop.body, frame.inner(), builder.handle, 2 + builder.width).table)
 
 
 def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:
@@ -372,11 +397,12 @@ class _SendBuilder:
 
 @lru_cache(maxsize=64)
 def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
-    """Numbers of chunks per block, up to MOST_CHUNKS, that divide the size of a collective exactly.
+    """Numbers of chunks per block that divide the size of a collective exactly, up to the most that are tried.
 
     If chunks can be aligned, only those with which they are.
     """
-    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
+    most = MOST_CHUNKS if standard.shape.indices else MOST_OF_ONE_BLOCK
+    whole = frozenset(n for n in range(1, most + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
     aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * n * standard.shape.parts(members)) == 0)
     return aligned or whole
 
