@@ -138,7 +138,7 @@ class _Conversation:
 
 
 def _start_worker() -> _Worker:
-    # One thread for NumPy: ranks are many. Without -P, a numpy.py in the current folder would be imported.
+    # One thread for NumPy: ranks are many. With -P, nothing in the current folder is imported.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     code = "import sys; sys.path.append(sys.argv[1]); from collc.runtime.worker import main; main()"
     command = [sys.executable, "-P", "-c", code, str(Path(__file__).parents[3])]
