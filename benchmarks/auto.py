@@ -3,8 +3,8 @@
 On 300 random programs (random_programs.py) and on LIMITED_PROGRAMS whose NPUs have limits; with --large, on the
 networks of clusters with 64 to 256 NPUs (large_programs.py); with --paper, --clusters, --groups, --failures, --small on
 the programs of a set (named_programs.py). Each synthesizer alone has LIMIT seconds of CPU time, in a process of its own
-with at most MEMORY bytes more. With --large the others are not measured if `auto` is within 3 % of the lower bound and
-took at most CPU_MORE seconds, so that nothing can show a fault.
+with at most MEMORY bytes more. With --large and on sets the others are not measured if `auto` is within 3 % of the
+lower bound and took at most CPU_MORE seconds, so that nothing can show a fault; --full measures them.
 
 The rule: the schedule of `auto` takes at most 3 % longer than the best of the others, and its search at most CPU_FACTOR
 times the CPU time of the fastest search for a schedule within 3 % of that best one, and CPU_MORE seconds. Reported are
@@ -33,6 +33,8 @@ from benchmarks.named_programs import NAMED, SET, SETS, named_programs
 from benchmarks.random_programs import IMPORTS, LIMITED, Program, random_program
 from collc.base.diagnostics import CollcError, SourceFile
 from collc.kernels.compiled import compile_kernel
+from collc.kernels.max_flow import first_unfed
+from collc.kernels.overlapped_lists import list_schedule
 from collc.kernels.pccl_times import plan_by_times
 from collc.kernels.task_events import run_tasks
 from collc.kernels.tree_rerouting import reroute
@@ -136,10 +138,13 @@ def program_of(number: int) -> Program:
     return random_program(number) if number < LARGE else large_programs()[number]
 
 
-def compare(number: int, others: dict[str, Measured] | None = None, singles: str = "") -> Comparison | None:
+def compare(
+    number: int, others: dict[str, Measured] | None = None, singles: str = "", limit: float = LIMIT, full: bool = True
+) -> Comparison | None:
     """The comparison of a program; None if the program has no schedule.
 
-    others: measured before. singles: only others with this in their names.
+    others: measured before. singles: only others with this in their names. limit: seconds for each. full: whether they
+    are measured too if nothing can show a fault.
     """
     program = program_of(number)
     try:
@@ -149,8 +154,8 @@ def compare(number: int, others: dict[str, Measured] | None = None, singles: str
     module = Module("s", request.network, request.demand, LinkModel(program.link_model))
     own = _measured(partial(_synthesized, "auto", module, None))
     if others is None:
-        faultless = LARGE <= number < NAMED and own is not None and own.is_near_bound and own.measured.cpu <= CPU_MORE
-        others = {} if faultless else _all_others(module, program.text, singles)
+        faultless = own is not None and own.is_near_bound and own.measured.cpu <= CPU_MORE
+        others = {} if faultless and not full else _all_others(module, program.text, singles, limit)
     collectives = "+".join(dict.fromkeys(run.collective for run in program.runs))
     shape = number, program.kind, len(module.network.npus), collectives
     if own is None:
@@ -172,23 +177,23 @@ def _request(text: str) -> ScheduleRequest:
     return load_program(SourceFile("<random>", text)).schedules[0]
 
 
-def _all_others(module: Module, text: Callable[[str], str], singles: str) -> dict[str, Measured]:
+def _all_others(module: Module, text: Callable[[str], str], singles: str, limit: float) -> dict[str, Measured]:
     """The schedules of all others that find a right one."""
-    measured = ((name, _measured_alone(build)) for name, build in _others(module, text) if singles in name)
+    prepared = ((name, prepare) for name, prepare in _others(module, text, limit) if singles in name)
+    measured = ((name, _measured_alone(prepare, limit)) for name, prepare in prepared)
     return {name: found.measured for name, found in measured if found is not None and found.measured.right}
 
 
-def _others(module: Module, text: Callable[[str], str]) -> Iterator[tuple[str, Callable[[], Module]]]:
-    """The name of each other synthesizer and algorithm, and what builds its schedule."""
+Build = Callable[[], Module]
+
+
+def _others(module: Module, text: Callable[[str], str], limit: float) -> Iterator[tuple[str, Callable[[], Build]]]:
+    """The name of each other synthesizer and algorithm, and what gives a function that builds its schedule."""
     for name in SYNTHESIZERS:
         if name not in LEFT_OUT:
-            yield name, partial(_synthesized, name, module, LIMIT)
+            yield name, lambda name=name: partial(_synthesized, name, module, limit)
     for name in ALGORITHMS:
-        try:
-            request = _request(text(name))
-        except CollcError:
-            continue
-        yield f"using {name}", partial(_laid_out, module, request)
+        yield f"using {name}", lambda name=name: partial(_laid_out, module, _request(text(name)))
 
 
 def _synthesized(name: str, module: Module, limit: float | None) -> Module:
@@ -223,7 +228,7 @@ def _laid_out(module: Module, request: ScheduleRequest) -> Module:
     return Fixed().run(replace(module, demand=request.demand), PassContext(handwritten=runs))
 
 
-def _measured(build: Callable[[], Module]) -> _Outcome | None:
+def _measured(build: Build) -> _Outcome | None:
     """What a search finds; None if it finds nothing."""
     began = time.process_time()
     try:
@@ -240,11 +245,11 @@ def _measured(build: Callable[[], Module]) -> _Outcome | None:
     return _Outcome(measured, module.algorithm, module.notes, near)
 
 
-def _measured_alone(build: Callable[[], Module]) -> _Outcome | None:
+def _measured_alone(prepare: Callable[[], Build], limit: float) -> _Outcome | None:
     """As `_measured`, in a process of its own; None too if it exceeds a limit."""
     forking = multiprocessing.get_context("fork")
     receiver, sender = forking.Pipe(duplex=False)
-    process = forking.Process(target=_send_measured, args=(build, sender))
+    process = forking.Process(target=_send_measured, args=(prepare, limit, sender))
     process.start()
     sender.close()
     try:
@@ -255,13 +260,13 @@ def _measured_alone(build: Callable[[], Module]) -> _Outcome | None:
         process.join()
 
 
-def _send_measured(build: Callable[[], Module], sender: Connection) -> None:
+def _send_measured(prepare: Callable[[], Build], limit: float, sender: Connection) -> None:
     used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * LIMIT), int(2 * LIMIT)))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(2 * limit), int(2 * limit)))
     try:
-        sender.send(_measured(build))
-    except MemoryError:
+        sender.send(_measured(prepare()))
+    except (CollcError, MemoryError):
         sender.send(None)
 
 
@@ -293,6 +298,8 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(f"--{name}", action="store_true", help=f"the set of programs '{name}' in place of them")
     parser.add_argument("--only", default="", metavar="WORD", help="only programs whose name or network has this in it")
     parser.add_argument("--singles", default="", metavar="WORD", help="compare with these synthesizers only")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="S", help="seconds for each of them")
+    parser.add_argument("--full", action="store_true", help="measure them even if nothing can show a fault")
     parser.add_argument("--all", action="store_true", help="print all comparisons, not only those with a fault")
     parser.add_argument("--show", action="store_true", help="print the programs and the notes of auto too")
     parser.add_argument("--others", default="", metavar="FILE", help="of an earlier --json: do not measure them again")
@@ -314,7 +321,8 @@ def main(arguments: list[str]) -> int:
     print(HEAD)
     results: list[Comparison] = []
     for number in numbers:
-        found = done.get(number) or compare(number, known.get(number), options.singles)
+        full = options.full or number < LARGE
+        found = done.get(number) or compare(number, known.get(number), options.singles, options.limit, full)
         if found is None:
             continue
         results.append(found)
@@ -334,7 +342,7 @@ def main(arguments: list[str]) -> int:
 
 def _load_kernels() -> None:
     """Loads the kernels that run plain until something large needs them, by small problems."""
-    for kernel in (plan_by_times, reroute, run_tasks):
+    for kernel in (plan_by_times, reroute, run_tasks, list_schedule, first_unfed):
         compile_kernel(kernel)
     for network, run, model in WARMING:
         text = f"{IMPORTS}topology t = {network}\nschedule s on t {{ run {run} synthesize auto }}\n"

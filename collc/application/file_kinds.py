@@ -104,7 +104,7 @@ _RECORDS: Final = (
 )
 
 FILE_KINDS: Final = {kind.name: kind for kind in _RECORDS}
-"""By name, in the order in which their patterns are tried. A file that fits none is of the first kind that is taken."""
+"""By name, in the order in which their patterns are tried."""
 
 
 def titles(command: str) -> str:
@@ -180,20 +180,23 @@ def _machine_kind(source: SourceFile) -> FileKind | None:
 def kind_for(path: Path, command: str) -> FileKind:
     """The kind of a file that a command takes.
 
-    Raises UsageError U0106 if the file cannot be opened, X0206 if the command does not take such a file.
+    Raises UsageError U0106 if the file cannot be opened, X0206 if the command does not take such a file or nothing says
+    what it is.
     """
     taken = [kind for kind in FILE_KINDS.values() if getattr(kind, command)]
     if taken[0].name != "ten" and path.exists() and not (path.is_file() or path.is_dir()):  # a device may never end
         message = f"{path} is a {'pipe' if path.is_fifo() else 'device'}, and 'collc {command}' reads a file twice"
         raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
-    kind = kind_of(path) or taken[0]
-    if kind.name in ("ten", "msccl", "mscclpp") and path.suffix != ".ten" and path.is_file():
+    kind = kind_of(path)
+    if (kind is None or kind.name in ("ten", "msccl", "mscclpp")) and path.suffix != ".ten" and path.is_file():
         with path.open("rb") as stream:
             head = stream.read(1 << 16).decode("utf-8", "replace")
         kind = _machine_kind(SourceFile(str(path), head)) or kind
     if kind not in taken:
-        message = f"{path} is {kind.title}, and 'collc {command}' takes {titles(command)}"
-        raise UsageError(Diagnostic("X0206", message, hint=kind.advice.replace("FILE.coll", str(path))))
+        title = "of no kind that collc knows" if kind is None else kind.title
+        message = f"{path} is {title}, and 'collc {command}' takes {titles(command)}"
+        advice = "give the file that another command or tool wrote, as it is" if kind is None else kind.advice
+        raise UsageError(Diagnostic("X0206", message, hint=advice.replace("FILE.coll", str(path))))
     return kind
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, SourceError
+from collc.chakra.issue_order import issue_rules
 from collc.chakra.schema import NodeType
 from collc.chakra.traces import Traces
 from collc.simulation.routing import NoRoute, shortest_routes
 from collc.simulation.tasks import DONE, Edges, TaskGraph
+from collc.simulation.timing import Timing
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
@@ -24,29 +26,26 @@ def matched_messages(traces: Traces) -> tuple[Int32Array, Int32Array]:
     receives = np.flatnonzero(traces.kind == NodeType.RECV)
     sent = _keys(traces, sends, rank[sends], traces.peer[sends])
     received = _keys(traces, receives, traces.peer[receives], rank[receives])
-    keys, number = np.unique(np.concatenate([sent, received]), axis=0, return_inverse=True)
-    balance = np.bincount(number[: len(sends)], minlength=len(keys)) - np.bincount(
-        number[len(sends) :], minlength=len(keys)
-    )
-    if balance.any():
-        raise _unmatched_error(traces, sends, receives, number.reshape(-1), balance)
-    by_key = sends[np.argsort(number[: len(sends)], kind="stable")]
-    partner = receives[np.argsort(number[len(sends) :], kind="stable")]
+    by_key, partner = np.lexsort(sent), np.lexsort(received)
+    if len(sends) != len(receives) or not np.array_equal(sent[:, by_key], received[:, partner]):
+        raise _unmatched_error(traces, sends, receives, np.concatenate([sent, received], axis=1))
     order = np.argsort(by_key)
-    return by_key[order].astype(np.int32), partner[order].astype(np.int32)
+    return sends.astype(np.int32), receives[partner[order]].astype(np.int32)
 
 
 def _keys(
     traces: Traces, nodes: Int64Array, source: Int32Array | Int64Array, target: Int32Array | Int64Array
 ) -> Int64Array:
-    """int64[nodes, 4]: tag, ranks and size."""
-    return np.stack([traces.tag[nodes], source, target, traces.size[nodes]], axis=1).astype(np.int64)
+    """int64[3, nodes]: size, ranks and tag."""
+    ends = source.astype(np.int64) * traces.ranks + target
+    return np.stack([traces.size[nodes], ends, traces.tag[nodes]])
 
 
-def _unmatched_error(
-    traces: Traces, sends: Int64Array, receives: Int64Array, number: Int64Array, balance: Int64Array
-) -> CheckFailed:
-    """The error about the first node without a partner."""
+def _unmatched_error(traces: Traces, sends: Int64Array, receives: Int64Array, keys: Int64Array) -> CheckFailed:
+    """The error about the first node without a partner. keys: of sends and receives, as from `_keys`."""
+    _, number = np.unique(keys, axis=1, return_inverse=True)
+    number, count = number.reshape(-1), int(number.max()) + 1
+    balance = np.bincount(number[: len(sends)], minlength=count) - np.bincount(number[len(sends) :], minlength=count)
     more_sends = balance[number[: len(sends)]] > 0
     more_receives = balance[number[len(sends) :]] < 0
     lonely = int(np.concatenate([sends[more_sends], receives[more_receives]]).min())
@@ -100,12 +99,13 @@ def deadlock(traces: Traces, cycle: list[int]) -> CheckFailed:
     return CheckFailed(Diagnostic("X0507", message, notes=(*shown, Note(last))))
 
 
-def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
+def trace_tasks(traces: Traces, network: Network, timing: Timing) -> TaskGraph:
     """One task for each node: a send is a message, over the route with the fewest hops.
 
-    A receive is done when its message has arrived. Compute takes its duration, or 1 ns if that is 0.
-    unit: picoseconds per unit of time. Raises SourceError X0510 if the network has another number of NPUs, X0511
-    if no path leads to a receiver; CheckFailed X0506.
+    A receive is done when its message has arrived. Compute takes its duration, or 1 ns if that is 0. In ASTRA-sim's
+    congestion-unaware model a message goes along the first dimension in which both ranks differ, and no further.
+    Raises SourceError X0510 if the network has another number of NPUs, X0511 if no path leads to a receiver;
+    CheckFailed X0506.
     """
     if traces.ranks != len(network.npus):
         message = f"there are traces of {traces.ranks} ranks, but {network.name} has {len(network.npus)} NPUs"
@@ -114,22 +114,39 @@ def trace_tasks(traces: Traces, network: Network, unit: int) -> TaskGraph:
     device = np.repeat(network.npus, np.diff(traces.first))
     target = device.copy()
     target[sends] = network.npus[traces.peer[sends]]
+    goal = target
+    if timing.issues_at_once and not timing.aware:
+        goal = _first_turn(network, device, target)
     route = np.full(len(traces), -1, np.int32)
     try:
-        routes, route[sends] = shortest_routes(network, device[sends], target[sends])
+        routes, route[sends] = shortest_routes(network, device[sends], goal[sends])
     except NoRoute as error:
         node = int(sends[(device[sends] == error.source) & (target[sends] == error.target)][0])
         ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         message = f"{traces.label(node)}: {network.name} has no path from {ends}"
         raise SourceError(Diagnostic("X0511", message)) from error
     compute = np.where(traces.kind == NodeType.COMP, np.maximum(1, traces.duration * 1000), 0)
-    edges = [Edges.all_of(traces.before, traces.after, DONE), Edges.all_of(sends, receives, DONE)]
+    issue, edges = None, Edges.all_of(traces.before, traces.after, DONE)
+    if timing.issues_at_once:
+        issue, edges = issue_rules(traces, sends, receives)
     return TaskGraph(
         size=np.where(traces.kind == NodeType.SEND, traces.size, 0),
         route=route,
-        duration=compute * (1000 // unit),
+        duration=compute * (1000 // timing.unit),
         source=device,
         target=target,
         routes=routes,
-        edges=Edges.join(edges),
+        edges=Edges.join([edges, Edges.all_of(sends, receives, DONE)]),
+        issue=issue,
     )
+
+
+def _first_turn(network: Network, source: Int32Array, target: Int32Array) -> Int32Array:
+    """int32[messages]: the NPU that differs from the source in the first dimension only in which the target does."""
+    goal, stride = source.copy(), 1
+    for axis in network.axes:
+        apart = (target // stride - source // stride) % axis.size != 0
+        turn = source + (target // stride % axis.size - source // stride % axis.size) * stride
+        goal = np.where(apart & (goal == source), turn, goal)
+        stride *= axis.size
+    return goal.astype(np.int32) if len(network.axes) > 1 else target

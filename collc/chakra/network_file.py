@@ -11,8 +11,7 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.reading import read_text
 from collc.simulation.astra_file import MAX_BYTES, read_astra_file
-from collc.ten.network import DeviceFamily, LinkKind, Network
-from collc.ten.text.cursor import MOST_LINKS
+from collc.ten.network import MOST_LINKS, DeviceFamily, LinkKind, Network
 from collc.ten.transform import product
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +23,16 @@ class Traces:
     """Nodes of all ranks, by rank and then by id.
 
     prefix: the files are PREFIX.<rank>.et. first: int64[ranks + 1], the first node of each rank. id: int64[nodes].
-    kind: int8[nodes], a NodeType. size: int64[nodes], bytes of a message. peer: int32[nodes], the rank at its other
-    end. tag: int64[nodes]. duration: int64[nodes], microseconds. before, after: int32[dependencies], nodes of one
-    rank; `after` waits for `before`. names: of all nodes.
+    place: int32[nodes], the number of a node in its file. kind: int8[nodes], a NodeType. size: int64[nodes], bytes of a
+    message. peer: int32[nodes], the rank at its other end. tag: int64[nodes]. duration: int64[nodes], microseconds.
+    before, after: int32[dependencies], nodes of one rank; `after` waits for `before`. contents: the bytes of the files;
+    () if nodes have no names. name, name_end: int64[nodes], bytes of its file between which is the name.
     """
 
     prefix: Path
     first: Int64Array
     id: Int64Array
+    place: Int32Array
     kind: NDArray[np.int8]
     size: Int64Array
     peer: Int32Array
@@ -37,7 +40,9 @@ class Traces:
     duration: Int64Array
     before: Int32Array
     after: Int32Array
-    names: tuple[str, ...]
+    contents: tuple[bytes, ...]
+    name: Int64Array
+    name_end: Int64Array
 
     @property
     def ranks(self) -> int:
@@ -51,10 +56,29 @@ class Traces:
         """The rank of a node."""
         return int(np.searchsorted(self.first, node, "right")) - 1
 
+    def name_of(self, node: int) -> str:
+        """The name of a node, "" if it has none."""
+        return shown_name(self.contents[self.rank_of(node)][self.name[node] : self.name_end[node]])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all nodes."""
+        spans: list[tuple[int, int]] = list(zip(self.name.tolist(), self.name_end.tolist(), strict=True))
+        return [
+            shown_name(content[begin:end])
+            for rank, content in enumerate(self.contents)
+            for begin, end in spans[self.first[rank] : self.first[rank + 1]]
+        ]
+
     def label(self, node: int) -> str:
         """A node in messages: its file, id and name."""
-        name = self.names[node]
+        name = self.name_of(node)
         return f"{trace_path(self.prefix, self.rank_of(node))}: node {self.id[node]}" + (f" ({name})" if name else "")
+
+
+def shown_name(text: bytes) -> str:
+    """A name as messages show it: its first 200 characters."""
+    return text.decode("utf-8", "replace")[:200]
 
 
 def trace_path(prefix: Path, rank: int) -> Path:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +12,10 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.units import percent
 from collc.chakra.algorithm import Algorithm, TimeOfTraces, algorithm_of
-from collc.chakra.messages import trace_tasks
-from collc.chakra.reader import read_traces
-from collc.chakra.schema import REDUCTION_NS, VERSION, CollectiveType, Node, NodeType, schema
-from collc.chakra.traces import node_name
+from collc.chakra.layout import Partials, lay_out
+from collc.chakra.schema import REDUCTION_NS, CollectiveType, NodeType
 from collc.chakra.workload import WORKLOAD
+from collc.chakra.writer import ValueField, attribute, node_bytes, write_trace, write_traces
 from collc.msccl.lowering.messages import messages_between, messages_of
 from collc.simulation.engine import MOST_SIMULATED, simulate
 from collc.simulation.message_tasks import message_routes
@@ -30,9 +28,6 @@ from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, MessageHops, RowSchedule
-
-_RECEIVES, _REDUCES, _SENDS = 0, 1, 2
-"""Order of the nodes of one rank and time."""
 
 
 def algorithm_of_module(module: Module, time_of_traces: TimeOfTraces | None = None) -> Algorithm:
@@ -86,28 +81,24 @@ def write_chakra(module: Module, name: str, folder: Path) -> list[str]:
 
     name: of the traces. Returns remarks for the report. Raises what `algorithm_of_module` raises.
     """
-
-    def write(algorithm: Algorithm) -> None:
-        for rank, nodes in enumerate(_nodes_by_rank(module, algorithm)):
-            _write(folder / f"{name}.{rank}.et", nodes)
+    network, demand, schedule, partials = module.network, module.demand, module.schedule, _partials_apart(module)
 
     def time_of_traces(algorithm: Algorithm) -> int:
         if len(algorithm.route) > MOST_SIMULATED:
             return algorithm.time
-        write(algorithm)
-        graph = trace_tasks(read_traces(folder / name), module.network, AstraTiming.unit)
-        return simulate(module.network, graph, AstraTiming()).time
+        return lay_out(algorithm, demand, network, partials).time
 
     algorithm = algorithm_of_module(module, time_of_traces)
-    write(algorithm)
-    if module.network.has_endpoints:
-        network, demand, schedule = module.network, module.demand, module.schedule
+    layout = lay_out(algorithm, demand, network, partials)
+    write_traces(folder / name, layout.traces, layout.names(algorithm, demand, partials))
+    algorithm = replace(algorithm, time=layout.time)
+    if network.has_endpoints:
         assert schedule is not None
         rows = schedule.transfers
         ends = rows.start + Clock.of(network, demand, schedule.model).total_of(rows)
         # In ASTRA-sim's model, without reductions, with the limits of NPUs as the schedule orders them.
         time = simulate(network, schedule_tasks(network, demand, rows, ends), AstraTiming()).time
-        algorithm = replace(algorithm, time=time_of_traces(algorithm), schedule_time=time)
+        algorithm = replace(algorithm, schedule_time=time)
     notes = _write_workload(module, name, folder)
     text, note = network_text(module.network, algorithm)
     if text:
@@ -126,6 +117,8 @@ def _delay_note(module: Module, algorithm: Algorithm) -> str:
     if time == least or (limited and 0 <= time - least <= _longest_sum(algorithm)):
         return ""
     why = "messages are forwarded in the order of their arrival"
+    if int(np.diff(algorithm.routes.offsets).max(initial=0)) == 1:
+        why = "no ids of nodes let ASTRA-sim issue those that are ready at once in the order of the schedule"
     if limited:
         why = "no node says in which order an NPU with limits sends and receives"
     how = f"{percent(time / least - 1)} longer" if time > least else f"{percent(1 - time / least)} less time"
@@ -146,54 +139,9 @@ def _longest_sum(algorithm: Algorithm) -> int:
     return REDUCTION_NS * max(longest, default=0)
 
 
-def _write(path: Path, nodes: Iterator[Node]) -> None:
-    """Write a trace: the metadata and nodes, each after its length."""
-    metadata = schema().metadata()
-    metadata.version = VERSION
-    with path.open("wb") as file:
-        for message in (metadata, *nodes):
-            data = message.SerializeToString()
-            length, varint = len(data), bytearray()
-            while length > 127:
-                varint.append(length & 127 | 128)
-                length >>= 7
-            file.write(bytes([*varint, length]) + data)
-
-
-def _nodes_by_rank(module: Module, algorithm: Algorithm) -> Iterator[Iterator[Node]]:
-    """The nodes of each rank, in the order in which they happen; so parents come before children."""
-    network = module.network
-    rank_of = np.full(network.device_count, -1, np.int64)
-    rank_of[network.npus] = np.arange(len(network.npus))
-    source: list[int] = rank_of[algorithm.moves.source].tolist()
-    target: list[int] = rank_of[algorithm.moves.target].tolist()
-    events: list[list[tuple[int, int, int]]] = [[] for _ in network.npus]
-    start: list[int] = algorithm.start.tolist()
-    arrival: list[int] = algorithm.arrival.tolist()
-    for message in range(len(source)):
-        events[source[message]].append((start[message], _SENDS, message))
-        events[target[message]].append((arrival[message], _RECEIVES, message))
-        if algorithm.reduced[message]:
-            events[target[message]].append((arrival[message], _REDUCES, message))
-    waits: dict[int, list[int]] = {}
-    for before, after in zip(algorithm.before.tolist(), algorithm.after.tolist(), strict=True):
-        waits.setdefault(after, []).append(before)
-    apart = _partials_apart(module)
-    for rank_events in events:
-        yield _nodes(module, algorithm, sorted(rank_events), waits, (source, target), apart)
-
-
-@dataclass(frozen=True, slots=True)
-class _PartialsApart:
-    """origin: by message, the message whose partial it relays. kept: messages that their receivers only keep apart."""
-
-    origin: dict[int, int]
-    kept: set[int]
-
-
-def _partials_apart(module: Module) -> _PartialsApart:
+def _partials_apart(module: Module) -> Partials:
     """What NPUs relay and keep apart; nothing if messages queue."""
-    schedule, partials = module.schedule, _PartialsApart({}, set())
+    schedule, partials = module.schedule, Partials({}, set())
     if not isinstance(schedule, RowSchedule) or schedule.rows.messages is not None:
         return partials
     rows = schedule.transfers
@@ -210,81 +158,6 @@ def _partials_apart(module: Module) -> _PartialsApart:
         if before:
             partials.origin[number] = max(before)[1]
     return partials
-
-
-def _nodes(
-    module: Module,
-    algorithm: Algorithm,
-    events: list[tuple[int, int, int]],
-    waits: dict[int, list[int]],
-    ends: tuple[list[int], list[int]],
-    apart: _PartialsApart,
-) -> Iterator[Node]:
-    """The nodes of one rank. waits: by message, the messages whose arrival it waits for. ends: ranks of senders and
-    receivers.
-    """
-    make = schema().node
-    if not events:
-        yield make(id=0, name="nothing to do", type=int(NodeType.COMP))
-    chunk = algorithm.moves.chunk
-    arrived: dict[int, int] = {}
-    received: dict[int, int] = {}
-    begins = sorted({int(algorithm.begin[message]) for _, phase, message in events if phase == _SENDS} - {0})
-    clock = _Clock(begins)
-    yield from clock.nodes
-    for number, (_, phase, message) in enumerate(events, len(clock.nodes)):
-        needed = {arrived[before] for before in waits.get(message, ())} if phase == _SENDS else set[int]()
-        origin = apart.origin.get(message, -1) if phase == _SENDS else -1
-        if origin >= 0:
-            needed.add(received[origin])
-        name, size = module.demand.chunk_name(int(chunk[message])), int(module.demand.chunks.size[chunk[message]])
-        if phase == _REDUCES:
-            kind, peer = NodeType.COMP, ends[0][message]
-            node = make(data_deps=[arrived[message]])
-        else:
-            kind, side = (NodeType.SEND, 1) if phase == _SENDS else (NodeType.RECV, 0)
-            peer = ends[side][message]
-            begin = int(algorithm.begin[message]) if side else 0
-            node = make(data_deps=sorted(needed), ctrl_deps=[clock.at[begin]] if begin else [])
-            node.attr.add(name="comm_size", int64_val=size)
-            node.attr.add(name="comm_dst" if side else "comm_src", int32_val=peer)
-            node.attr.add(name="comm_tag", int32_val=message)
-        if phase != _SENDS:
-            arrived[message] = number
-        if phase == _RECEIVES:
-            received[message] = number
-        node.id, node.type = number, int(kind)
-        sender = ends[0][origin] if origin >= 0 else -1
-        node.name = node_name(kind, name, peer, sender, kept=phase == _RECEIVES and message in apart.kept)
-        yield node
-
-
-class _Clock:
-    """Compute nodes that end at given times, for one rank. at: by time in nanoseconds, the number of the node.
-
-    A node takes whole microseconds, or 1 ns: the nanoseconds are a chain of nodes, which the times share.
-    """
-
-    def __init__(self, times: list[int]) -> None:
-        self.nodes: list[Node] = []
-        self.at: dict[int, int] = {}
-        make = schema().node
-        ticks = max((time % 1000 for time in times), default=0)
-        for number in range(ticks):
-            name = f"wait until {number + 1} ns"
-            self.nodes.append(make(id=number, name=name, type=int(NodeType.COMP), data_deps=[number - 1][:number]))
-        for time in times:
-            microseconds, rest = divmod(time, 1000)
-            self.at[time] = len(self.nodes) if microseconds else rest - 1
-            if microseconds:
-                node = make(
-                    id=len(self.nodes),
-                    name=f"wait until {time} ns",
-                    type=int(NodeType.COMP),
-                    data_deps=[rest - 1] if rest else [],
-                    duration_micros=microseconds,
-                )
-                self.nodes.append(node)
 
 
 _KEYS: Final = {
@@ -307,12 +180,10 @@ def _write_workload(module: Module, name: str, folder: Path) -> list[str]:
     kind, key = _KEYS[standard.kind]
     ranks = len(module.network.npus)
     size = standard.size // ranks if standard.kind == "all_gather" else standard.size
-    node = schema().node(id=0, name=standard.kind, type=int(NodeType.COLL))
-    node.attr.add(name="is_cpu_op", bool_val=False)
-    node.attr.add(name="comm_type", int64_val=int(kind))
-    node.attr.add(name="comm_size", int64_val=size)
+    values = attribute("comm_type", ValueField.INT64, int(kind)) + attribute("comm_size", ValueField.INT64, size)
+    node = node_bytes(0, standard.kind, NodeType.COLL, attributes=attribute("is_cpu_op", ValueField.BOOL, 0) + values)
     for rank in range(ranks):
-        _write(folder / f"{WORKLOAD}.{rank}.et", iter([node]))
+        write_trace(folder / f"{WORKLOAD}.{rank}.et", [node])
     system = {
         "scheduling-policy": "FIFO",
         "preferred-dataset-splits": 1,

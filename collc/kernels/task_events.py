@@ -6,6 +6,11 @@ after another, all of it at a time; each link carries one message after another,
 Events are (time, order, number, hop). number k, hop 0: task k starts; hop h: it has taken h hops (a local task: it is
 done); number -1 - l: link l is free. Events of one time happen in order of `order`, which is the rank of the task
 (`ranked`), or counts the events as they are created, as ASTRA-sim does.
+
+Nodes of traces in ASTRA-sim (not `ranked`) have more rules. A node that has all that it depends on is issued. A receive
+is then done when its message arrives; if that has happened, by an event of its own. Nodes of one rank that one node
+frees are issued in the order of iteration of a hash set of C++, as ASTRA-sim's feeder does. Compute nodes of one rank
+that end together are done together, when the first of them is.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 import heapq
 from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,7 +30,18 @@ START, SENT, DONE = 0, 1, 2
 """Phases of a task that others wait for: it starts, its message has left the sender, it is done."""
 
 
-TaskTable = namedtuple("TaskTable", "duration hops link busy delay edges followers start_rank hop_rank parallel")
+COMPUTE, MESSAGE = range(-2, 0)
+"""Nodes of traces that are no receives."""
+
+BUCKETS: Final = (
+    13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061, 712697, 1447153, 2938679,
+    5967347, 12117689,
+)  # fmt: skip
+"""How many buckets a hash set of libstdc++ has, one number after another as it grows; one element in each."""
+
+TaskTable = namedtuple(
+    "TaskTable", "duration hops link busy delay edges followers start_rank hop_rank parallel first id sender rank"
+)
 """n tasks with H hops in all, on L links. Times in one unit, picoseconds or nanoseconds.
 
 duration: [n], of a task without hops. hops: [n + 1], where the hops of each task begin. link, busy, delay: [H],
@@ -34,6 +50,9 @@ parallel: [L], the next of the links among which a message takes the one that is
 itself if it is alone.
 edges: [3 n + 1], followers: who waits for phase p of task k, from edges[3 k + p] on.
 start_rank, hop_rank: [n], orders of the events of a task if `ranked`, each at least 0; [0] otherwise.
+first: the tasks that are issued at the beginning, in order.
+id, sender, rank: [n], of nodes of traces in ASTRA-sim: the id, the message of a receive, or COMPUTE or MESSAGE, and the
+rank; [0] for other tasks.
 """
 
 
@@ -47,6 +66,8 @@ class TaskProgress(NamedTuple):
     in the same queue. Links among which messages choose have one queue, that of the last in number.
     waited: [L], time that messages waited for a link. issued: [n], a stack of tasks to start now, the
     first of them on top; counters: [3], the number of events, of tasks on the stack and of tasks done.
+    Of traces: sizes, [ranks], numbers of BUCKETS; latest, [most buckets], -1: scratch; together, [a power of two above
+    the number of compute nodes], -1: a hash table with the last of the compute nodes of a rank that end at one time.
     """
 
     waits: MutableSequence[int]
@@ -65,24 +86,22 @@ class TaskProgress(NamedTuple):
     waited: MutableSequence[int]
     issued: MutableSequence[int]
     counters: MutableSequence[int]
+    sizes: MutableSequence[int]
+    latest: MutableSequence[int]
+    together: MutableSequence[int]
 
 
 def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
     """Runs all tasks that can run. Returns how many are done."""
-    duration, hops, link, _, _, _, _, _, _, parallel = table
-    waits, _, asked, start, end, _, _, hop_of, free, freed, _, last, _, _, issued, counters = progress
+    duration, hops, link, _, _, _, _, _, _, parallel, _, _, sender, _ = table
+    waits, _, asked, start, end, _, _, hop_of, free, freed, _, last, _, _, _, counters, _, _, _ = progress
     events = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
     events.pop()
-    for k in range(len(duration) - 1, -1, -1):
-        if waits[k] == 0:
-            _issue(table, progress, events, k, 0, ranked)
+    traced = len(sender) > 0
+    _begin(table, progress, events, ranked)
     now, order = 0, -1
     while counters[1] > 0 or len(events) > 0:
-        if counters[1] > 0:
-            counters[1] -= 1
-            number, hop = issued[counters[1]], 0
-        else:
-            now, order, number, hop = heapq.heappop(events)
+        now, order, number, hop = _next(table, progress, events, now, order)
         if number < 0:
             _serve(table, progress, events, -1 - number, now, ranked)
             continue
@@ -97,13 +116,108 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
                 hop_of[number] = hop
             else:
                 _enter(table, progress, events, number, hop, on, now, ranked)
-        elif hop == 0 and duration[number] > 0:
-            _push(table, progress, events, now + duration[number], number, 1, ranked)
+        elif hop == 0 and (traced or duration[number] > 0):
+            if waits[number] == 0 and not _joins(table, progress, number, now):
+                _push(table, progress, events, now + duration[number], number, 1, ranked)
         else:
             end[number] = now
             counters[2] += 1
             _finish(table, progress, events, number, now, ranked)
     return counters[2]
+
+
+@inline
+def _begin(table: TaskTable, progress: TaskProgress, events: Events, ranked: bool) -> None:
+    """Issues the first tasks; a receive that waits for its message only has been issued then."""
+    for k in range(len(table.first) - 1, -1, -1):
+        task = table.first[k]
+        if progress.waits[task] == 0:
+            _issue(table, progress, events, task, 0, ranked)
+        else:
+            progress.start[task] = 0
+
+
+@inline
+def _next(table: TaskTable, progress: TaskProgress, events: Events, now: int, order: int) -> tuple[int, int, int, int]:
+    """What happens next: a task on the stack, at this moment, or else the first event.
+
+    A node of a trace that comes onto the stack again is done.
+    """
+    counters, traced = progress.counters, len(table.sender) > 0
+    if counters[1] > 0:
+        counters[1] -= 1
+        number = progress.issued[counters[1]]
+        return now, order, number, int(traced and progress.start[number] >= 0)
+    now, order, number, hop = heapq.heappop(events)
+    if traced and number >= 0 and table.sender[number] == COMPUTE:
+        _issue_chain(progress, number)
+    return now, order, number, hop
+
+
+@inline
+def _joins(table: TaskTable, progress: TaskProgress, number: int, now: int) -> bool:
+    """Whether a compute node ends together with another one of its rank, and then puts it behind that."""
+    duration, rank, start = table.duration, table.rank, progress.start
+    behind, together = progress.behind, progress.together
+    if len(rank) == 0 or table.sender[number] != COMPUTE:
+        return False
+    time = now + duration[number]
+    slot, joined = (time * 1_000_003 + rank[number]) & (len(together) - 1), False
+    while together[slot] >= 0 and not joined:
+        other = together[slot]
+        joined = rank[other] == rank[number] and start[other] + duration[other] == time
+        if joined:
+            behind[other] = number
+        else:
+            slot = (slot + 1) & (len(together) - 1)
+    together[slot], behind[number] = number, -1
+    return joined
+
+
+@inline
+def _issue_chain(progress: TaskProgress, number: int) -> None:
+    """Puts the compute nodes that end together with one on the stack, the next of them on top."""
+    behind, issued, counters = progress.behind, progress.issued, progress.counters
+    count, other = 0, behind[number]
+    while other >= 0:
+        count, other = count + 1, behind[other]
+    other = behind[number]
+    for k in range(counters[1] + count - 1, counters[1] - 1, -1):
+        issued[k], other = other, behind[other]
+    counters[1] += count
+
+
+@inline
+def _order_as_set(table: TaskTable, progress: TaskProgress, begin: int) -> None:
+    """Orders the nodes on the stack from `begin` on, in which they came into a set, so that the first of it is on top.
+
+    In the list of such a set, a new bucket goes to the front, and an element of another one before those of its
+    bucket. A set that is full grows: its elements come into more buckets, in the order of the list.
+    """
+    rank, behind, issued, latest = table.rank, progress.behind, progress.issued, progress.latest
+    count = progress.counters[1] - begin
+    here, placed = rank[issued[begin]], 0
+    while placed < count:
+        for k in range(placed // 2):  # the list from the front, of a set that grows
+            other = begin + placed - 1 - k
+            issued[begin + k], issued[other] = issued[other], issued[begin + k]
+        progress.sizes[here] += placed > 0
+        buckets = BUCKETS[progress.sizes[here]]
+        placed, back, front = min(count, buckets), -1, -1
+        for k in range(begin, begin + placed):
+            node = issued[k]
+            bucket = table.id[node] % buckets
+            after = latest[bucket] if latest[bucket] >= 0 else front
+            if after < 0:
+                back, behind[node] = node, -1
+            else:
+                behind[after], behind[node] = node, behind[after]
+            front = node if after == front else front
+            latest[bucket] = node
+        node = back
+        for k in range(begin, begin + placed):
+            latest[table.id[node] % buckets] = -1
+            issued[k], node = node, behind[node]
 
 
 @inline
@@ -165,7 +279,12 @@ def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: in
     """A task is done; one without hops has nothing to send."""
     if table.hops[number + 1] == table.hops[number]:
         _release(table, progress, events, number, SENT, now, now, ranked)
+    begin = progress.counters[1]
     _release(table, progress, events, number, DONE, now, now, ranked)
+    if len(table.sender) > 0:
+        begin += progress.counters[1] > begin and table.sender[progress.issued[begin]] == number
+        if progress.counters[1] > begin + 1:
+            _order_as_set(table, progress, begin)
 
 
 @inline
@@ -225,5 +344,11 @@ def _release(
         if phase != SENT and time > asked[task]:
             asked[task] = time
         waits[task] -= 1
-        if waits[task] == 0:
+        if waits[task] == 0 or (waits[task] == 1 and _awaits_message(table, progress, task)):
             _issue(table, progress, events, task, now, ranked)
+
+
+@inline
+def _awaits_message(table: TaskTable, progress: TaskProgress, task: int) -> bool:
+    """Whether a task is a receive of a trace in ASTRA-sim whose message has not arrived."""
+    return len(table.sender) > 0 and table.sender[task] >= 0 and progress.end[table.sender[task]] < 0

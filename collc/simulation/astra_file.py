@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
 from collc.base.wording import did_you_mean, phrase
-from collc.ten.text.cursor import MOST_DEVICES
+from collc.ten.network import MOST_DEVICES
 
 SHAPES: Final = ("Ring", "FullyConnected", "Switch")
 """Names of topologies in a network file."""
@@ -38,6 +38,19 @@ class AstraDimension:
 
 def read_astra_file(source: SourceFile) -> list[AstraDimension]:
     """The dimensions of a network. Raises SourceError X0508, X0509 with the position of what is wrong."""
+    columns = _columns(source, _root(source))
+    return [_dimension(source, *nodes) for nodes in zip(*(columns[name] for name in _KEYS), strict=True)]
+
+
+def unused_keys(source: SourceFile) -> list[str]:
+    """A remark for each key that ASTRA-sim's analytical backends do not read. Raises as `read_astra_file`."""
+    unknown = [(name, key) for name, key, _ in _entries(_root(source)) if name not in _KEYS]
+    lines = [(name, source.text.count("\n", 0, key.start_mark.index) + 1) for name, key in unknown]
+    return [f"{source.name}:{line}: ASTRA-sim does not use the key '{name[:80]}'" for name, line in lines]
+
+
+def _root(source: SourceFile) -> Any:  # noqa: ANN401
+    """The document, as a node of PyYAML. Raises SourceError X0508, X0509."""
     if len(source.text) > MAX_BYTES:
         raise SourceError(Diagnostic("X0508", f"{source.name} has more than {MAX_BYTES >> 10} KiB"))
     yaml: Any = import_module("yaml")
@@ -50,8 +63,14 @@ def read_astra_file(source: SourceFile) -> list[AstraDimension]:
         raise _file_error(f"{source.name} is not YAML: {what}", Span(source, begin, begin)) from error
     except RecursionError as error:
         raise _file_error(f"{source.name} is nested too deeply") from error
-    columns = _columns(source, root)
-    return [_dimension(source, *nodes) for nodes in zip(*(columns[name] for name in _KEYS), strict=True)]
+    if root is None or root.id != "mapping":
+        raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {phrase(_KEYS)}")
+    return root
+
+
+def _entries(root: Any) -> list[tuple[str, Any, Any]]:  # noqa: ANN401
+    """(name, key, value) of all keys."""
+    return [(key.value if key.id == "scalar" else "?", key, value) for key, value in root.value]
 
 
 def _file_error(message: str, span: Span | None = None, hint: str = "") -> SourceError:
@@ -66,13 +85,9 @@ def _columns(source: SourceFile, root: Any) -> dict[str, list[Any]]:  # noqa: AN
     """The items of each key, as nodes of PyYAML with their positions; equally many of all keys."""
     columns: dict[str, list[Any]] = {}
     keys = f"the keys are {phrase(_KEYS)}"
-    if root is None or root.id != "mapping":
-        raise _file_error(f"{source.name} has no keys", Span(source, 0, 0), f"a network file has {phrase(_KEYS)}")
-    for key, value in root.value:
-        name = key.value if key.id == "scalar" else "?"
+    for name, key, value in _entries(root):
         if name not in _KEYS:
-            hint = did_you_mean(name, _KEYS, keys)
-            raise _file_error(f"a network file has no key '{name}'", _span(source, key), hint)
+            continue
         if name in columns:
             raise _file_error(f"'{name}' occurs twice", _span(source, key))
         if value.id != "sequence" or not value.value:
@@ -85,6 +100,10 @@ def _columns(source: SourceFile, root: Any) -> dict[str, list[Any]]:  # noqa: AN
     for name in _KEYS:
         if name not in columns:
             begin = root.start_mark.index
+            other, key = next(((other, key) for other, key, _ in _entries(root) if other not in _KEYS), ("", None))
+            if key is not None:
+                message = f"a network file has no key '{other[:80]}', but '{name}'"
+                raise _file_error(message, _span(source, key), did_you_mean(other, [name], keys))
             raise _file_error(f"{source.name} has no '{name}'", Span(source, begin, begin), keys)
     for name, items in columns.items():
         if len(items) != len(columns["topology"]):

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.kernels.compiled import compile_kernel, interruptible, numbers, runs_compiled, zeros
-from collc.kernels.task_events import TaskProgress, TaskTable, run_tasks
+from collc.kernels.compiled import STEP_TIME, compile_kernel, interruptible, numbers, runs_compiled, zeros
+from collc.kernels.task_events import COMPUTE, TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, PortRows, durations_alone, with_ports
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
@@ -24,9 +24,6 @@ from collc.ten.network import Network
 
 MOST_SIMULATED: Final = 20_000
 """Messages of a schedule up to which its files are simulated when they are written."""
-
-EVENT_TIME: Final = 1.5
-"""Microseconds of plain Python for a task or hop."""
 
 
 def expect_many() -> None:
@@ -117,7 +114,7 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
         passed, rows = with_ports(network, hops, timing)
     _check_range(passed.busy, passed.delay, duration)
     links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
-    large = runs_compiled(run_tasks, int(EVENT_TIME * (len(graph) + len(passed.link))))
+    large = runs_compiled(run_tasks, STEP_TIME * (len(graph) + len(passed.link)))
     table = _task_table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
     progress = _nothing_done(graph, len(passed.link), links, large)
     done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
@@ -164,7 +161,11 @@ def _task_table(graph: TaskGraph, duration: Int64Array, hops: Hops, lanes: Int64
     followers = edges.after[np.argsort(key, kind="stable")]
     natural = np.arange(len(graph), dtype=np.int64)
     orders = (natural if order is None else order for order in (graph.order, graph.hop_order))
-    columns = duration, hops.offsets, hops.link, hops.busy, hops.delay, offsets, followers, *orders, lanes
+    issue, none = graph.issue, np.zeros(0, np.int64)
+    first = np.flatnonzero(np.bincount(edges.after, minlength=len(graph)) == 0) if issue is None else issue.first
+    rules = (none, none, none) if issue is None else (issue.id, issue.sender, issue.rank)
+    of_hops = hops.offsets, hops.link, hops.busy, hops.delay
+    columns = duration, *of_hops, offsets, followers, *orders, lanes, first, *rules
     return TaskTable(*(numbers(np.ascontiguousarray(column, np.int64), large) for column in columns))
 
 
@@ -174,6 +175,8 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
     def none_yet(count: int) -> MutableSequence[int]:
         return numbers(np.full(count, -1, np.int64), large)
 
+    issue = graph.issue
+    computes = 0 if issue is None else np.count_nonzero(issue.sender == COMPUTE)
     waits: Int64Array = np.bincount(graph.edges.after, minlength=tasks).astype(np.int64)
     return TaskProgress(
         waits=numbers(waits, large),
@@ -192,4 +195,7 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
         waited=zeros(links, large),
         issued=zeros(tasks, large),
         counters=zeros(3, large),
+        sizes=numbers(np.zeros(0, np.int64) if issue is None else issue.sizes.copy(), large),
+        latest=none_yet(0 if issue is None else issue.most_buckets),
+        together=none_yet(1 << int(computes).bit_length()),
     )

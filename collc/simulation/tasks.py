@@ -80,6 +80,23 @@ class Edges:
 
 
 @dataclass(frozen=True, eq=False)
+class Issue:
+    """How ASTRA-sim issues the nodes of traces (`task_events`).
+
+    id: int64[n]. rank: int64[n]. sender: int32[n], the message of a receive, or COMPUTE or MESSAGE. first: int32, the
+    nodes that are issued at the beginning, in order. sizes: int64[ranks], how many buckets the set of free nodes of
+    each rank has then, a number of BUCKETS. most_buckets: of any set.
+    """
+
+    id: Int64Array
+    rank: Int64Array
+    sender: Int32Array
+    first: Int32Array
+    sizes: Int64Array
+    most_buckets: int
+
+
+@dataclass(frozen=True, eq=False)
 class TaskGraph:
     """n tasks. A task is a message, or local work.
 
@@ -89,6 +106,7 @@ class TaskGraph:
     order, hop_order: int64[n], each at least 0: of what happens at the same time, tasks start and messages go on in
     ascending order of these; None: in order of the number of the task.
     any_lane: whether a message takes whichever of equal parallel links is free first, in place of that of its route.
+    issue: of traces in ASTRA-sim, how it issues nodes; None: in order of the edges of the node that frees them.
     """
 
     size: Int64Array
@@ -101,6 +119,7 @@ class TaskGraph:
     order: Int64Array | None = None
     hop_order: Int64Array | None = None
     any_lane: bool = False
+    issue: Issue | None = None
 
     def __len__(self) -> int:
         return len(self.size)

@@ -1,24 +1,21 @@
-"""Schedules made for the link model `store`, retimed for `pipelined`.
+"""The transfers of a schedule started as early as their order allows.
 
-Under `store` a link is busy until the chunk arrives. Under `pipelined` links and switches are busy for a shorter time,
-so a schedule for `store` is valid as it is, and its transfers can start earlier. Retiming keeps the order of transfers
-on each link, and of arrivals and departures at each device, so the schedule stays valid.
+Retiming keeps the order of transfers on each link, and of arrivals and departures at each device, so the schedule stays
+valid.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from collc.ten.demand import Demand, Op
-from collc.ten.factored_schedule import FactoredSchedule
-from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
+from collc.ten.schedule import Clock, LinkModel, Transfers
 
 MOST_TRANSFERS: Final = 400_000
 """Transfers up to which starts are recomputed: 50 us each in plain Python."""
@@ -28,21 +25,6 @@ ROUNDS: Final = 20
 
 Waits = list[list[tuple[int, int]]]
 """For each transfer, (another transfer, w): it starts at least w picoseconds after the other."""
-
-
-def retime(module: Module) -> Module:
-    """A module with a schedule for `store`, turned into one for `pipelined`: never longer, and shorter if possible.
-
-    Chunks enter and leave switches in the order of the schedule. If a switch has a limited buffer, starts stay.
-    """
-    assert module.schedule is not None
-    schedule = _with_same_starts(module.schedule)
-    if len(schedule) > MOST_TRANSFERS:
-        return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
-    rows = shifted_left(module.network, module.demand, LinkModel.PIPELINED, schedule.transfers)
-    if rows is not None:
-        schedule = RowSchedule(LinkModel.PIPELINED, rows)
-    return replace(module, model=LinkModel.PIPELINED, schedule=schedule)
 
 
 def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Transfers) -> Transfers | None:
@@ -55,12 +37,6 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
         return None
     start = earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
     return None if start is None else rows.at(np.array(start))
-
-
-def _with_same_starts(schedule: Schedule) -> Schedule:
-    if isinstance(schedule, StepSchedule | FactoredSchedule):
-        return replace(schedule, model=LinkModel.PIPELINED)
-    return RowSchedule(LinkModel.PIPELINED, schedule.transfers)
 
 
 def earliest_starts(waits: Waits) -> list[int] | None:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ from collc.base.tables import html_table
 from collc.base.units import format_time, serialization_time, shown_rate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, group_positions
 from collc.ten.endpoint import Endpoint
+
+MOST_DEVICES: Final = 10_000_000
+MOST_LINKS: Final = 10_000_000
+"""Of a network in a file."""
 
 
 @dataclass(frozen=True, slots=True)

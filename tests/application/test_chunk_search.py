@@ -206,6 +206,8 @@ def test_numbers_divide_all_sizes_and_keep_chunks_aligned() -> None:
     (request,) = load_program_text("all_gather(t.npus, 8 * 48KiB, auto) run broadcast(t.npus, 96KiB, auto)")
     numbers = request.choice.numbers
     assert numbers == tuple(n for n in range(1, 257) if 48 * 1024 % (16 * n) == 0)
+    (request,) = load_program_text("broadcast(t.npus, 1MiB, chunks: auto)")
+    assert request.choice.numbers == tuple(2**power for power in range(13))
     (request,) = load_program_text("send_recv(t.npus, 24B, chunks: auto)")
     assert request.choice.numbers == (1, 2, 3, 4, 6, 8, 12, 24)
 
@@ -308,7 +310,7 @@ schedule s on r {{ run broadcast(r.npus, root: 0, size: 64MiB, chunks: {chunks})
     )
     report = collc.compile_text(text.format(chunks="auto"))["s"]
     assert report.notes[0] == (
-        "chunks: auto chose 64 per block (tried: 1, 4, 16, 64, 256; files with 256 exceed limits of the runtime)"
+        "chunks: auto chose 64 per block (tried: 1, 4, 16, 64, 256, 1024; files with 1024 exceed limits of the runtime)"
     )
     assert report.checks["contract"] == "ok"
     assert [file.name for file in report.files] == ["s.xml"]

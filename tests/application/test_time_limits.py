@@ -22,6 +22,8 @@ from collc.base.diagnostics import SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_signals
 from collc.passes.synthesizers import SYNTHESIZERS, searching_synthesizers
 from collc.synthesis.auto.record import PhasePlanner
+from collc.synthesis.auto.synthesizer import Turns
+from collc.synthesis.task import WorkMeter
 
 HEAD = "import std.topologies import std.collectives topology t = "
 RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN(t.npus, size: 6MB) emit ten }"
@@ -87,20 +89,23 @@ def test_a_schedule_along_shortest_paths_keeps_limits_of_npus(tmp_path: Path, mo
 
 
 def test_auto_keeps_what_it_has_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from collc.synthesis.auto.synthesizer import _Search
+    """In the turn after the first one that finds a schedule."""
+    found: list[Turns] = []
+    take = Turns.take
 
-    begun: list[object] = []
+    def take_until_found(turns: Turns, meter: WorkMeter) -> None:
+        if found:
+            found.append(turns)
+            stuck()
+        take(turns, meter)
+        found.append(turns)
 
-    def begin(search: object) -> None:
-        begun.append(search)
-        stuck()
-
-    monkeypatch.setattr(_Search, "textbook", begin)
-    text = RING.replace("RUN", "all_reduce").replace("ring(6", "line(6")
+    monkeypatch.setattr(Turns, "take", take_until_found)
+    text = RING.replace("RUN", "all_reduce").replace("ring(6", "mesh2d(3, 3").replace("6MB", "36MB, chunks: 4")
     report = compiled(text, tmp_path, 0.5)
     assert report.exit == 0
     assert report.synthesizer != "shortest paths"
-    assert begun
+    assert len(found) == 2
 
 
 def test_ctrl_c_ends_a_synthesizer_that_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

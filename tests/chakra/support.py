@@ -25,6 +25,19 @@ def field(number: int, value: int | bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
+def messages_of(path: Path) -> list[bytes]:
+    """The messages of a file: the metadata, and the nodes."""
+    data, found = path.read_bytes(), []
+    while data:
+        length, shift = 0, 0
+        while data[0] > 127:
+            length, shift, data = length | (data[0] & 127) << shift, shift + 7, data[1:]
+        length |= data[0] << shift
+        found.append(data[1 : 1 + length])
+        data = data[1 + length :]
+    return found
+
+
 def node_bytes(node: Node) -> bytes:
     number, kind, values, waits = node
     found = field(1, number) + field(2, b"n%d" % number) + field(3, kind)

@@ -17,10 +17,9 @@ from collc.application.simulate.simulating import SimulationSettings, simulate_f
 from collc.application.verify.file_verification import Expectation, verify_file, verify_traces
 from collc.base.diagnostics import SourceError
 from collc.base.units import serialization_time
-from collc.chakra import reader
 from collc.chakra.messages import trace_tasks
 from collc.chakra.reader import read_traces
-from collc.chakra.schema import NodeType, schema
+from collc.chakra.schema import NodeType
 from collc.command.cli import main
 from collc.emit.chakra import algorithm_of_module, write_chakra
 from collc.simulation.engine import simulate
@@ -36,7 +35,8 @@ from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
-from tests.chakra.support import varint
+from tests.chakra.public_schema import schema
+from tests.chakra.support import messages_of, varint
 from tests.support import (
     DEFAULT,
     LinkKind,
@@ -67,6 +67,13 @@ PROGRAMS = {
     "Reduce-Scatter": (f"mesh2d(2, 3, {LINKS})", "reduce_scatter(t.npus, size: 6MiB) synthesize tacos", None),
     "exchange": (f"hypercube(2, {LINKS})", "all_reduce(t.npus, size: 4MiB) synthesize exchange", None),
     "All-Reduce": (f"mesh2d(3, 3, {LINKS})", "all_reduce(t.npus, size: 9MiB, chunks: 2) synthesize tacos", None),
+    "hash order": (f"mesh2d(3, 5, {LINKS})", "reduce_scatter(t.npus, size: 15MiB) synthesize tacos", None),
+    "hash order, torus": (f"torus2d(4, 4, {LINKS})", "all_reduce(t.npus, size: 16MiB) synthesize tacos", None),
+    "many at once": (
+        f"fully_connected(4, {LINKS})",
+        "broadcast(t.npus, size: 40MiB, chunks: 40) synthesize pccl",
+        None,
+    ),
     "switch": (f"switched(4, {LINKS})", "all_gather(t.npus, size: 4MiB) synthesize pccl", 0),
 }
 
@@ -117,13 +124,13 @@ def test_the_public_schema_reads_them(tmp_path):
     folder = compiled(tmp_path, *PROGRAMS["ring All-Reduce"][:2])
     tags: set[int] = set()
     for rank in range(8):
-        (_, head), *rest = reader.messages_of(folder / f"s.{rank}.et")
+        head, *rest = messages_of(folder / f"s.{rank}.et")
         metadata = public.GlobalMetadata()
         metadata.ParseFromString(head)
         assert metadata.version == "0.0.4"
         seen: set[int] = set()
         kinds: list[int] = []
-        for _, data in rest:
+        for data in rest:
             node = public.Node()
             node.ParseFromString(data)
             assert set(node.data_deps) <= seen, "parents come before children"
@@ -140,7 +147,7 @@ def test_the_public_schema_reads_them(tmp_path):
             14,
             7,
         ]
-        (_, (_, data)) = reader.messages_of(folder / f"workload.{rank}.et")
+        _, data = messages_of(folder / f"workload.{rank}.et")
         node.ParseFromString(data)
         assert node.type == public.COMM_COLL_NODE
         assert {a.name: (a.int64_val, a.WhichOneof("value")) for a in node.attr} == {
@@ -152,9 +159,9 @@ def test_the_public_schema_reads_them(tmp_path):
 
 def rewritten(path: Path, change) -> None:
     """Change the nodes of a trace: `change` gets a list of them and returns another one."""
-    (_, head), *rest = reader.messages_of(path)
+    head, *rest = messages_of(path)
     nodes = []
-    for _, data in rest:
+    for data in rest:
         node = schema().node()
         node.ParseFromString(data)
         nodes.append(node)
@@ -451,7 +458,7 @@ def test_a_switch_that_waits_cannot_be_expressed(tmp_path):
     assert time_of_traces(module, tmp_path) > least
     assert "longer than the schedule: messages are forwarded in the order of their arrival" in notes[-1]
     network, traces = module.network, read_traces(tmp_path / "m")
-    graph = trace_tasks(traces, network, AstraTiming.unit)
+    graph = trace_tasks(traces, network, AstraTiming())
     send = next(k for k, name in enumerate(traces.names) if name == "send 0:x[0] to 2")
     size = graph.size[send]
     assert size == MiB
@@ -461,14 +468,14 @@ def test_a_switch_that_waits_cannot_be_expressed(tmp_path):
         later = Edges.all_of(np.array([len(graph)], np.int32), np.array([send], np.int32), DONE)
         held = replace(
             held, **ends, size=np.append(graph.size, 0), route=np.append(graph.route, -1).astype(np.int32),
-            edges=Edges.join([graph.edges, later]),
+            edges=Edges.join([graph.edges, later]), issue=None,
         )  # fmt: skip
         assert simulate(network, held, AstraTiming()).time > least
 
 
 def nodes_of(path: Path) -> list:
     nodes = []
-    for _, data in list(reader.messages_of(path))[1:]:
+    for data in messages_of(path)[1:]:
         nodes.append(schema().node())
         nodes[-1].ParseFromString(data)
     return nodes

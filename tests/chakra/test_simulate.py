@@ -10,7 +10,20 @@ import pytest
 from collc.application.simulate.simulating import SimulationSettings, simulate_file
 from collc.chakra import reader
 from collc.command.cli import main
-from tests.chakra.support import COLL, METADATA, NETWORK, compute, file_bytes, receive, send, varint, write
+from tests.chakra.support import (
+    COLL,
+    METADATA,
+    NETWORK,
+    SEND,
+    compute,
+    field,
+    file_bytes,
+    node_bytes,
+    receive,
+    send,
+    varint,
+    write,
+)
 
 ASTRA_SIM = sorted((Path(__file__).parent / "astra_sim").iterdir())
 
@@ -91,6 +104,8 @@ WRONG = {
     "X0504 to itself": ([[send(0, 0)], *GOOD[1:]], "comm_dst is 0, not another of the 4 ranks"),
     "X0504 another rank": ([GOOD[0], [receive(0, 4)], *GOOD[2:]], "algo.1.et: node 0 (n0): comm_src is 4"),
     "X0504 no rank": ([[(0, 5, {"comm_size": 5}, [])], *GOOD[1:]], "comm_dst is missing"),
+    "X0504 no tag": ([[(0, 5, {"comm_size": 5, "comm_dst": 1}, [])], *GOOD[1:]], "comm_tag is missing, not a whole"),
+    "X0504 tag below 0": ([[send(0, 1, tag=-1)], *GOOD[1:]], "algo.0.et: node 0 (n0): comm_tag is -1, not a whole"),
     "X0504 long": ([*GOOD[:3], [compute(0, 2**50)]], "its id or duration is out of range"),
     "X0504 empty": ([*GOOD[:3], []], "algo.3.et has no node"),
     "X0505 dependency": ([*GOOD[:3], [compute(0, 0, [7])]], "algo.3.et: node 0 depends on node 7"),
@@ -114,6 +129,27 @@ def test_wrong_traces(case, tmp_path, network, capsys):
     text = capsys.readouterr().err
     assert case[:5] in text
     assert expected in text
+
+
+def test_traces_and_network_files_with_more_than_is_read(tmp_path, network, capsys):
+    """Metadata without a version, as the converter of MSCCL files writes it; a tag as a text; another key."""
+    prefix = write(tmp_path / "t", GOOD)
+    for rank, nodes in enumerate(GOOD):
+        metadata = field(2, field(1, b"schema") + field(29, b"1.0.2-chakra.0.0.4"))
+        (tmp_path / "t" / f"algo.{rank}.et").write_bytes(file_bytes(nodes, metadata))
+    Path(network).write_text(NETWORK + "scheduling: [ fifo ]\n")
+    assert main(["simulate", str(prefix), "--network", network, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [f"{network}:5: ASTRA-sim does not use the key 'scheduling'"]
+    assert main(["simulate", str(prefix), "--network", network]) == 0
+    assert "network.yml:5: ASTRA-sim does not use the key 'scheduling'" in capsys.readouterr().err
+    assert main(["import", "astra", network]) == 0
+    assert "does not use the key 'scheduling'" in capsys.readouterr().err
+    text = field(10, field(1, b"comm_tag") + field(29, b"0"))
+    rest = node_bytes((0, SEND, {"comm_size": 1000, "comm_dst": 1}, []))
+    path = tmp_path / "t" / "algo.0.et"
+    path.write_bytes(b"".join(varint(len(part)) + part for part in (METADATA, rest + text)))
+    assert main(["simulate", str(prefix), "--network", network]) == 1
+    assert "algo.0.et: node 0 (n0): comm_tag is no number, not a whole number" in capsys.readouterr().err
 
 
 def test_damaged_files(tmp_path, network, capsys):
@@ -241,7 +277,7 @@ latency: [ 500, 700 ]
     [
         (1, 20_031, 20_031),  # 500 ns + 1 MiB / 50 GiB/s
         (2, 2 * 39_762, 40_462),  # over the switch: twice 700 ns + 1 MiB / 25 GiB/s, truncated; unaware: the bytes once
-        (3, 20_031 + 2 * 39_762, 40_962),  # over both; unaware: all latencies, and the bytes on the slower links
+        (3, 20_031 + 2 * 39_762, 20_031),  # over both; unaware: the first dimension in which the ranks differ
     ],
 )
 def test_networks_of_several_dimensions(target, aware, unaware, tmp_path, capsys):
@@ -303,8 +339,6 @@ def test_times_beyond_64_bits(tmp_path, network, capsys):
 def test_traces_as_the_public_schema_reads_them(tmp_path):
     """The fields that this reader takes are those of mlc-chakra."""
     public = pytest.importorskip("chakra.schema.protobuf.et_def_pb2", reason="mlc-chakra is not installed")
-    from tests.chakra.support import node_bytes
-
     node = public.Node()
     node.ParseFromString(node_bytes(send(3, 1, 77, 5, [1, 2])))
     assert (node.id, node.type, list(node.data_deps)) == (3, public.COMM_SEND_NODE, [1, 2])

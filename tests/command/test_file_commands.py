@@ -389,6 +389,26 @@ def test_descriptions_of_machines_are_not_verified(capsys: pytest.CaptureFixture
             assert f"'collc import {name}'" in result.messages[0]["hint"]
 
 
+def test_a_file_of_no_known_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("table.tsv").write_text("1024\t1\n2048\t2\n")
+    for command in ("verify", "run", "inspect", "simulate", "show", "compare"):
+        result = Result(capsys, command, "table.tsv")
+        assert result.code in (1, 2)
+        assert result.codes == (["E0101"] if command == "compare" else ["X0206"])
+
+
+def test_what_no_import_reads_is_named(capsys: pytest.CaptureFixture[str], compiled: dict[str, str]) -> None:
+    Path("plan.json").write_text(compiled["s.json"])
+    Path("sum.xml").write_text(compiled["s.xml"])
+    Path("p.coll").write_text("import std.topologies\n")
+    told = {"plan.json": "an MSCCL++ plan", "sum.xml": "an MSCCL file", "s.ten": "a .ten file", "p.coll": "a program"}
+    for name, title in told.items():
+        code, _, errors = in_text(capsys, "import", name)
+        assert (code, f"{name} is {title}" in errors) == (2, True), errors
+    Path("other.json").write_text('{"a": 1}')
+    assert "[X0601]" in in_text(capsys, "import", "other.json")[2]
+
+
 def test_a_folder_of_traces_is_named_with_their_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     Path("traces").mkdir()
     Path("traces/sum.0.et").write_text("")

@@ -121,6 +121,7 @@ def test_the_alternatives_are_those_of_compare(files: Path, capsys: pytest.Captu
     assert {name: row[0] for name, row in rows.items()} == {
         "this schedule" if one["own"] else one["name"]: "-" if one["time_ps"] is None else format_time(one["time_ps"])
         for one in found
+        if one["name"] not in ("nccl_ring", "nccl_tree")  # models, not schedules on these links
     }
     ran = [one["name"] for one in found if one["time_ps"] and not one["own"]]
     legend = panel.xpath("string(.//*[local-name()='svg'])")

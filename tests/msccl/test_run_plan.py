@@ -98,7 +98,7 @@ def test_races_show_at_some_speed(tmp_path, change):
         ({"collective": "custom"}, "is not known"),
         ({"collective": "broadcast", "root": 9}, "root 9 is not a rank"),
         ({"count": 3 * 2**40}, "the buffers of all ranks would take"),
-        ({"threads": True}, "not in real threads"),
+        ({"transport": "tcp"}, "plans run in one thread"),
     ],
 )
 def test_what_cannot_be_run(tmp_path, settings, message):

@@ -16,11 +16,12 @@ from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
 from collc.msccl.lowering import precheck
 from collc.msccl.running import data as running
-from collc.msccl.running import run_file
+from collc.msccl.running import over_tcp, run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
+from collc.source.elaboration import collectives
 from collc.synthesis import task
-from collc.ten import schedule, transform
+from collc.ten import network, schedule, transform
 from collc.ten.text import cursor
 from collc.tuning import nccl_search, nccl_shapes
 
@@ -50,8 +51,10 @@ STATED = [
     limits.MAX_BITS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,
-    cursor.MOST_DEVICES,
-    cursor.MOST_LINKS,
+    collectives.MOST_CHUNKS,
+    collectives.MOST_OF_ONE_BLOCK,
+    network.MOST_DEVICES,
+    network.MOST_LINKS,
     cursor.MOST_CHUNKS,
     cursor.MOST_MEMBERS,
     cursor.MOST_TRANSFERS,
@@ -67,6 +70,7 @@ STATED = [
     json_text.MAX_BYTES,
     running.MOST_BYTES,
     run_file.THREADS_LIMIT,
+    over_tcp.RANKS_LIMIT,
     traces.MAX_BYTES,
     traces.MAX_MESSAGE,
     traces.MAX_NODES,

@@ -13,6 +13,7 @@ from benchmarks.auto import Comparison, Measured, compare, needed
 from benchmarks.large_programs import large_programs
 from benchmarks.named_programs import SETS, named_programs
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError, SourceFile
+from collc.kernels.compiled import LOAD_TIME
 from collc.passes.synthesizers import auto
 from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
@@ -22,9 +23,8 @@ from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.retiming import retime
 from collc.synthesis.swarm import swarm
-from collc.synthesis.task import LOAD_WORK, Effort, WorkMeter
+from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -45,6 +45,7 @@ from tests.support import (
     ring,
     switched,
 )
+from tests.synthesis.checker import retimed
 from tests.synthesis.random_problems import random_demand, random_network
 
 EIGHT = list(range(8))
@@ -132,7 +133,7 @@ def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: C
     ]
     net = network(16, links, switches=10, shape=(2, 8))
     stored = join(solve(Module("m", net, maker(list(range(16)), 368_640)), lambda task: swarm(task, Effort())))
-    assert time_of(retime(stored)) < time_of(stored)
+    assert time_of(retimed(stored)) < time_of(stored)
 
 
 def test_a_proof_of_optimality_is_in_the_notes():
@@ -221,7 +222,7 @@ def test_transfers_are_moved_earlier_for_pipelined_links():
     for seed in range(100, 125):
         net, demand = reachable_world(seed)
         stored = join(solve(Module("m", net, demand), lambda task: pccl(task, Effort())))
-        earlier = retime(stored)
+        earlier = retimed(stored)
         assert time_of(earlier) <= time_of(stored)
         shorter += time_of(earlier) < time_of(stored)
     assert shorter > 2
@@ -289,7 +290,7 @@ def test_work_is_counted_and_ends_the_search():
     assert times == sorted(times, reverse=True)
     assert 100_000 <= spent[100_000] < 100_000 + spent[1]
     assert 140_000 <= spent[140_000] < 140_000 + spent[1]
-    assert spent[400_000] < 400_000 + LOAD_WORK  # attempts are compiled, so that all are made
+    assert spent[400_000] < 400_000 + LOAD_TIME  # attempts are compiled, so that all are made
 
 
 @pytest.mark.slow

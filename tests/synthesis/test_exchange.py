@@ -19,7 +19,6 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
 from collc.synthesis.exchange.cores import Core, core_kinds, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
-from collc.synthesis.retiming import retime
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Demand, Op
@@ -43,7 +42,7 @@ from tests.support import (
     switched,
 )
 from tests.synthesis.cases import kind
-from tests.synthesis.checker import check
+from tests.synthesis.checker import check, retimed
 
 
 def planned(net: Network, demand: Demand, model: LinkModel = LinkModel.STORE, effort: Effort | None = None) -> Schedule:
@@ -203,7 +202,7 @@ def test_what_is_sent_before_a_partial_arrives_is_still_sent_without_it() -> Non
     demand = demand_of([(MiB, [0, 1, 2], [0, 1], Op.SUM)])
     begin = int(Clock.of(net, demand, LinkModel.STORE).total[0, 0])
     rows = Transfers.of(np.zeros(3, np.int32), np.arange(3, dtype=np.int32), np.array([0, begin, begin]), True)
-    module = retime(Module("m", net, demand, schedule=RowSchedule(LinkModel.STORE, rows)))
+    module = retimed(Module("m", net, demand, schedule=RowSchedule(LinkModel.STORE, rows)))
     assert verify_schedule(module).ok
     earlier = time_of(module)
     assert earlier == begin + int(Clock.of(net, demand, LinkModel.PIPELINED).total[1, 0])

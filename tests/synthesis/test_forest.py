@@ -417,6 +417,16 @@ def test_numbers_of_trees_are_sorted_by_load() -> None:
     assert [count.time for count in counts] == sorted(count.time for count in counts)
 
 
+def test_more_trees_than_the_least_number_spread_the_load_of_a_broadcast() -> None:
+    """8 trees could fill the 8 NICs of each node evenly, but are not found; each NIC carries two of them then."""
+    net = rails(6)
+    rows = [(4 * MiB, [0], net.npus.tolist(), Op.COPY)] * 256
+    time = by_forest(Module("m", net, demand_of(rows), PIPELINED))
+    counts = tree_counts(problem_of(net, demand_of(rows)))
+    assert [sum(count.demand) for count in counts] == [8, 16, 32, 64, 128, 256, 4, 2, 1]
+    assert time < 1.5 * float(counts[0].time) * problem_of(net, demand_of(rows)).unit
+
+
 def test_unlike_numbers_of_chunks() -> None:
     """One member has 5 chunks, one has 2, the others none."""
     everyone = list(range(6))

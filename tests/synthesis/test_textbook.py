@@ -10,8 +10,8 @@ import pytest
 
 from collc.base.diagnostics import CollcError, SourceError
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import hierarchical_shape, textbook_algorithms
 from collc.synthesis.bounds import lower_bound
+from collc.synthesis.fixed.textbook import hierarchical_shape, textbook_algorithms
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.module import Module
 from collc.ten.network import Axis, Network

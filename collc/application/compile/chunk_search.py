@@ -320,5 +320,6 @@ def _bound(request: ScheduleRequest, module: Module, ideal: Bound) -> int:
 
 def _powers_of_two(numbers: tuple[int, ...]) -> list[int]:
     """The largest numbers up to 1, 2, 4, ..., each once."""
-    powers = (max((number for number in numbers if number <= 2**power), default=0) for power in range(9))
+    largest = 1 + max(numbers).bit_length()
+    powers = (max((number for number in numbers if number <= 2**power), default=0) for power in range(largest))
     return sorted({number for number in powers if number})

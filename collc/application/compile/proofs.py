@@ -16,6 +16,7 @@ from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceError, Span
 from collc.base.units import decimal, format_time, serialization_time
 from collc.emit.ten import write_ten
+from collc.source.elaboration.unreachable import MAX_LISTED
 from collc.source.program import CheckRequest, ScheduleRequest
 from collc.ten.module import Module
 
@@ -167,9 +168,6 @@ MAX_TIME: Final = 2**62
 MAX_PATH: Final = 2**60
 """Picoseconds that a path may take: from these on, synthesizers take a device for one that cannot be reached."""
 
-LISTED: Final = 100_000
-"""Chunks of a standard collective up to which they are listed for this."""
-
 _HINT: Final = "look at the units of bandwidths, latencies and sizes"
 
 
@@ -178,7 +176,7 @@ def check_durations(request: ScheduleRequest) -> None:
     network = request.network
     largest = 0
     for run in request.demand.runs:
-        if run.standard is not None and len(run.pattern) > LISTED:  # equal blocks
+        if run.standard is not None and len(run.pattern) > MAX_LISTED:  # equal blocks
             largest = max(largest, -(-run.standard.size // len(run.group)))
         else:
             largest = max(largest, int(run.pattern.expand().size.max(initial=0)))

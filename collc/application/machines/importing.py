@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from collc.application.file_kinds import kind_of as kind_of_file
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
 from collc.base.reading import read_text
 from collc.base.units import Dimension, format_rate, format_time
@@ -30,6 +31,7 @@ from collc.machines.kinds import Description, ImportKind, import_kinds, kind_of,
 from collc.machines.machine import LinkKind, Machine, unjoined_parts, with_domains
 from collc.machines.program import program_text
 from collc.machines.reading import MAX_BYTES, MAX_HOSTS, ImportOptions, check_devices, option_error, usage_error
+from collc.simulation.astra_file import unused_keys
 from collc.source.formatting.format import format_source
 from collc.source.host_lists import expanded_hosts
 
@@ -67,11 +69,9 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     if whole is not None and whole.kind.describes == "network":
         machine = whole.read(options)
         if isinstance(machine, str):
-            if options.definitions:
-                hint = "the network file gives all rates and latencies"
-                raise usage_error(f"no link of this machine is called '{next(iter(options.definitions))}'", hint)
-            head = f"# {origin}\n# Bandwidths are GiB/s, as ASTRA-sim counts.\nimport std.topologies\n\n"
-            return format_source(SourceFile(options.name, f"{head}topology {options.name} = {machine}\n"))
+            for text in unused_keys(whole.source):
+                remark(text)
+            return _product_program(machine, options, origin)
         assert isinstance(machine, Machine)
     else:
         machine = _machine_of_nodes(options, files)
@@ -88,6 +88,15 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     for text in _remarks(values, machine.kinds):
         remark(text)
     return program_text(machine, options.name, origin, paths, values)
+
+
+def _product_program(topology: str, options: ImportOptions, origin: str) -> str:
+    """The program of a network file that gives all rates. Raises UsageError U0150 if the command line gives one too."""
+    if options.definitions:
+        hint = "the network file gives all rates and latencies"
+        raise usage_error(f"no link of this machine is called '{next(iter(options.definitions))}'", hint)
+    head = f"# {origin}\n# Bandwidths are GiB/s, as ASTRA-sim counts.\nimport std.topologies\n\n"
+    return format_source(SourceFile(options.name, f"{head}topology {options.name} = {topology}\n"))
 
 
 def _completed_options(options: ImportOptions, files: Sequence[_File]) -> ImportOptions:
@@ -129,10 +138,21 @@ class _File:
 
 
 def _open(kind: str | None, path: Path) -> _File:
-    """The file at a path, without its mark of UTF-8. kind: its name; None: by the content."""
+    """The file at a path, without its mark of UTF-8. kind: its name; None: by the content.
+
+    Raises SourceError X0601 if nothing says its kind, UsageError X0206 if it is a file of another command.
+    """
     source, kinds = read_text(path, limit=MAX_BYTES), import_kinds()
     source = SourceFile(source.name, source.text.removeprefix("\ufeff"))
-    name = kind or kind_of(source)
+    try:
+        name = kind or kind_of(source)
+    except SourceError:
+        other = kind_of_file(path)
+        if other is None or path == Path("-") or other.mark.decode() not in source.text:
+            raise
+        message = f"{path} is {other.title}, and 'collc import' takes the description of a machine"
+        advice = other.advice or f"'collc verify {path}' checks it"
+        raise UsageError(Diagnostic("X0206", message, hint=advice.replace("FILE.coll", str(path)))) from None
     if name not in kinds:
         raise usage_error(f"there is no kind '{name}'", did_you_mean(name, kinds, f"there are {phrase(kinds)}"))
     return _File(kinds[name], source)

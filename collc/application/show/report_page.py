@@ -22,7 +22,7 @@ from collc.pictures.charts import legend, rate_label
 from collc.pictures.link_use import LinkUse
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Facts, Figure, Page, Panel, Remarks, Section
-from collc.pictures.picture import Picture, join_lines, mark, rect, text, text_width
+from collc.pictures.picture import WIDTH, Picture, join_lines, mark, rect, text, text_width
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
 from collc.simulation.bandwidth import bandwidths
 from collc.ten.module import Module
@@ -404,7 +404,7 @@ def threadblock_picture(contents: Inspection) -> Picture:
     if len(gpus) < len(contents.gpus):
         y += 18
         parts.append(text(10, y, f"the first {len(gpus)} of {len(contents.gpus)} GPUs are drawn", "muted small"))
-    width = max(640, left + max((len(steps) for _, steps in rows), default=0) * cell + 20)
+    width = max(WIDTH, left + max((len(steps) for _, steps in rows), default=0) * cell + 20)
     counts = f"{len(contents.gpus)} GPUs, {contents.totals['threadblocks']} threadblocks"
     return Picture(width, y + 12, join_lines(parts), f"{contents.name}: {contents.coll}", counts)
 

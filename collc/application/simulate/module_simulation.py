@@ -15,8 +15,8 @@ from collc.simulation.hops import Hops
 from collc.simulation.tasks import Edges
 from collc.simulation.timing import ExactTiming, Timing
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import hierarchical_shape, textbook_sends
 from collc.synthesis.fixed.queued import lay_out_queued
+from collc.synthesis.fixed.textbook import hierarchical_shape, textbook_sends
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Run, Standard
 from collc.ten.module import Module

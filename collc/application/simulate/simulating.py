@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from collc.application.file_kinds import call_for
-from collc.application.simulate.module_simulation import no_rates, simulated_module
 from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError, UsageError
+from collc.base.reading import read_text
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, percent, shown_bytes, shown_rate
+from collc.simulation.astra_file import unused_keys
 from collc.simulation.bandwidth import bandwidths, collectives_of_nccl_tests
 from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
@@ -76,7 +77,9 @@ def simulate_file(path: Path, settings: SimulationSettings) -> SimulationReport:
     something waits forever.
     """
     report: SimulationReport = call_for(path, "simulate", settings)
-    return report
+    if settings.network is None or not settings.network.is_file():
+        return report
+    return replace(report, notes=tuple(unused_keys(read_text(settings.network))))
 
 
 def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationReport:
@@ -89,7 +92,7 @@ def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationRepor
     traces = read_traces(path)
     timing = settings.timing()
     try:
-        simulation = _simulate(path, network, lambda: trace_tasks(traces, network, timing.unit), timing)
+        simulation = _simulate(path, network, lambda: trace_tasks(traces, network, timing), timing)
     except Deadlock as error:
         raise deadlock(traces, waiting_cycle(traces, *matched_messages(traces))) from error
     workload = Workload(*workload_beside(path, traces.ranks))
@@ -103,6 +106,8 @@ def _simulate(path: Path, network: Network, make_tasks: Callable[[], TaskGraph],
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
+        from collc.application.simulate.module_simulation import no_rates
+
         raise no_rates(network) from error
 
 
@@ -211,6 +216,8 @@ def _simulate_schedule(path: Path, read: Callable[[], Module], settings: Simulat
     if settings.network is not None or settings.on is not None:
         message = f"{path} has a network of its own: --network and --on are for others"
         raise UsageError(Diagnostic("U0131", message))
+    from collc.application.simulate.module_simulation import simulated_module
+
     module = read()
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to simulate"))
@@ -247,6 +254,7 @@ class SimulationReport:
     """A simulation, with what was simulated.
 
     kind: "chakra", "schedule" or "msccl". model: whether messages queue at links. astra: in ASTRA-sim's nanoseconds.
+    notes: remarks on the network file.
     """
 
     file: Path
@@ -255,6 +263,7 @@ class SimulationReport:
     astra: bool
     workload: Workload
     simulation: Simulation
+    notes: tuple[str, ...] = ()
 
     @property
     def time_ps(self) -> int:
@@ -282,6 +291,7 @@ class SimulationReport:
             "algorithm_bandwidth": algorithm,
             "bus_bandwidth": bus,
             "utilisation": [round(share, 6) for share in simulation.utilisation(20).tolist()],
+            "notes": list(self.notes),
             "links": records_of(_LINKS, [(simulation, link) for link in range(simulation.network.link_count)]),
         }
 

@@ -17,7 +17,7 @@ from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.bandwidth import bandwidths
 from collc.source.program import ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.auto.textbook import textbook_sends
+from collc.synthesis.fixed.textbook import textbook_sends
 
 Cell = str | int | float | None
 Rows = list[dict[str, Cell]]

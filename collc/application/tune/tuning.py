@@ -192,7 +192,7 @@ def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tupl
     """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
     from collc.passes.synthesizers import searching_synthesizers
     from collc.source.standard_algorithms import StandardAlgorithms
-    from collc.synthesis.auto.textbook import hierarchical_shape
+    from collc.synthesis.fixed.textbook import hierarchical_shape
 
     if settings.algorithms:
         return [(name, name not in searching_synthesizers()) for name in settings.algorithms]

@@ -30,6 +30,9 @@ from collc.ten.standard_collectives import shapes
 MOST_CHUNKS: Final = 256
 """Chunks per block that are tried at most if the program leaves the number to collc."""
 
+MOST_OF_ONE_BLOCK: Final = 4096
+"""Chunks that are tried at most for a collective of one block, such as broadcast, which forms long pipelines."""
+
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op if op is not Op.COPY}
 
 
@@ -372,11 +375,12 @@ class _SendBuilder:
 
 @lru_cache(maxsize=64)
 def chunk_numbers(standard: Standard, members: int) -> frozenset[int]:
-    """Numbers of chunks per block, up to MOST_CHUNKS, that divide the size of a collective exactly.
+    """Numbers of chunks per block that divide the size of a collective exactly, up to the most that are tried.
 
     If chunks can be aligned, only those with which they are.
     """
-    whole = frozenset(n for n in range(1, MOST_CHUNKS + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
+    most = MOST_CHUNKS if standard.shape.indices else MOST_OF_ONE_BLOCK
+    whole = frozenset(n for n in range(1, most + 1) if standard.size % (n * standard.shape.parts(members)) == 0)
     aligned = frozenset(n for n in whole if standard.size % (ALIGNMENT * n * standard.shape.parts(members)) == 0)
     return aligned or whole
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.wording import did_you_mean, nearest, phrase, plural
+from collc.base.wording import SHOWN, did_you_mean, nearest, phrase, plural
 from collc.source.elaboration.topology_values import (
     Topology,
     TopologyCopies,
@@ -20,9 +20,6 @@ from collc.source.parsing.expressions import Expr, Index, Member, Name
 from collc.source.problems import fail
 from collc.source.types import NPU
 from collc.ten.arrays import Int64Array
-
-MAX_NAMES = 8
-"""Names of parts that a hint lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +44,7 @@ def member_of(part: TopologyPart, name: str, span: Span) -> TopologyPart:
         raise fail("E0315", f"'{entry.name}' is an array of copies", span, hint=hint)
     if name not in entry.members:
         known = [*entry.members, "npus"]
-        hint = did_you_mean(name, known, f"it has {phrase(nearest(name, known, MAX_NAMES))}")
+        hint = did_you_mean(name, known, f"it has {phrase(nearest(name, known, SHOWN))}")
         raise fail("E0316", f"'{entry.name}' has no member '{name}'", span, hint=hint)
     npu, switch = part.npu + entry.first_npu, part.switch + entry.first_switch
     return TopologyPart(part.home, entry.members[name], npu, switch, part.many)

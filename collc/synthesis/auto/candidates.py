@@ -15,9 +15,9 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
-from collc.synthesis.auto.textbook import textbook_algorithms
 from collc.synthesis.bounds import lower_bound, task_bound
-from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints
+from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints, retiming_work
+from collc.synthesis.fixed.textbook import textbook_algorithms
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
 from collc.ten.limited import Ports
@@ -27,7 +27,7 @@ from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
 TRANSFER_WORK: Final = 30
-"""Work of starting a transfer anew as the limits of NPUs allow, or of laying it out for an algorithm of a library."""
+"""Work of laying out a transfer for an algorithm of a library."""
 
 GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 
@@ -37,13 +37,15 @@ class Candidate:
     """A synthesizer of the whole schedule.
 
     network: the one whose links it uses. build: plans, and counts its work. ahead: how many turns it is ahead of the
-    least likely ones: 2 if it is likely the best one on the network as it is.
+    least likely synthesizers: 2 if it is likely the best one on the network as it is. least: work that it takes, if
+    that is known.
     """
 
     name: str
     network: Network
     build: Callable[[WorkMeter], Module]
     ahead: int = 0
+    least: int = 0
 
 
 @dataclass
@@ -69,34 +71,31 @@ Planners = Callable[[Module], list[Candidate]]
 def candidates(
     module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
 ) -> list[Candidate]:
-    """All candidates, in the order of their turns. bounds: of the module, shared with whoever asks for them too.
+    """All candidates, in the order of their first turns. bounds: of the module, shared with whoever asks too.
 
     search: for the sums of nodes in switches that reduce.
     """
 
     def plan(free: Module) -> list[Candidate]:
         known = bounds if free is module else KnownBounds()
-        direct = _unwound(free) if effort.unwinds else None
-        own = _Builders(free, effort, known, synthesizers, search).candidates("", 1)
-        if direct is None:
-            return own
-        return [*own, *_Builders(direct, effort, known, synthesizers, search).candidates(" on unwound switches", 0)]
+        listed = _Builders(free, effort, known, synthesizers, search).candidates("", 1)
+        if effort.unwinds and (direct := _unwound(free)) is not None:
+            listed += _Builders(direct, effort, known, synthesizers, search).candidates(" on unwound switches", 0)
+        if effort.library is not None:
+            listed += _textbook_candidates(free, effort.library)
+        return listed
 
     return sorted(_with_limits(module, plan), key=lambda candidate: -candidate.ahead)
 
 
-def textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
-    """The algorithms of a library that may serve a module."""
-
-    def plan(free: Module) -> list[Candidate]:
-        problem = ProblemKind(free)
-        each = TRANSFER_WORK * (problem.mean_distance if problem.has_switches else 1.0)
-        return [
-            Candidate(name, free.network, _lay_out(build, int(each * messages)))
-            for name, messages, build in textbook_algorithms(free, library)
-        ]
-
-    return _with_limits(module, plan)
+def _textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
+    """The algorithms of a library that may serve a module; they are tried last."""
+    problem = ProblemKind(module)
+    each = TRANSFER_WORK * (problem.mean_distance if problem.has_switches else 1.0)
+    return [
+        Candidate(name, module.network, _lay_out(build, int(each * messages)), -1, int(each * messages))
+        for name, messages, build in textbook_algorithms(module, library)
+    ]
 
 
 def _lay_out(build: Callable[[], Module], work: int) -> Callable[[WorkMeter], Module]:
@@ -130,7 +129,8 @@ def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
                 judged = direct = direct or unwound(judged)
             build = _build_with_limits(candidate, judged)
             ahead = min(1, candidate.ahead) - bool(suffix)
-            listed.append(Candidate(candidate.name + suffix, judged, build, ahead))
+            name = candidate.name + suffix
+            listed.append(replace(candidate, name=name, network=judged, build=build, ahead=ahead))
     return listed
 
 
@@ -140,7 +140,7 @@ def _build_with_limits(candidate: Candidate, network: Network) -> Callable[[Work
     def build(meter: WorkMeter) -> Module:
         planned = join(candidate.build(meter))
         assert planned.schedule is not None
-        add_whole(meter, TRANSFER_WORK * len(planned.schedule))
+        add_whole(meter, retiming_work(len(planned.schedule)))
         return retimed_for_endpoints(planned, network)
 
     return build
@@ -228,6 +228,8 @@ class _Builders:
         solved = join(solve(self._module, plan))
         if not any(unfinished):
             meter.finish()
+        elif meter.limit is not None:  # a phase that ended early leaves its part
+            meter.limit = min(meter.limit, meter.spent)
         return solved
 
     def _bound(self, task: Task) -> int:

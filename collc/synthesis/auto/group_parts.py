@@ -29,11 +29,11 @@ from collc.ten.network import DeviceFamily, Network
 from collc.ten.schedule import LATEST_KEY, Clock, RowSchedule
 
 
-def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) -> Candidate | None:
+def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -> Candidate | None:
     """The candidate; None if the module has no parts, or not several that share nothing and some are not simple: then
     others are more likely to be better.
 
-    plan: a module with a schedule, and the work of that, given a module and how many there are.
+    plan: a module with a schedule, given a module, the meter of its work and how many modules there are.
     """
     parts = group_parts(module)
     if parts is None:
@@ -44,10 +44,7 @@ def by_group(module: Module, plan: Callable[[Module, int], tuple[Module, int]]) 
         return None
 
     def build(meter: WorkMeter) -> Module:
-        planned: dict[Hashable, Module] = {}
-        for kind, part in kinds.items():
-            planned[kind], work = plan(part.module, len(kinds))
-            meter.add_setup(work)
+        planned = {kind: plan(part.module, meter, len(kinds)) for kind, part in kinds.items()}
         return joined_parts(module, parts, planned)
 
     return Candidate("group by group", module.network, build, 2 if divided else 0)

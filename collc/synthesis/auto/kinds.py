@@ -175,14 +175,15 @@ class ProblemKind:
     def likely_best(self) -> tuple[str, ...]:
         """The synthesizers whose schedules are likely to be near the best possible one, the likeliest first."""
         limited = self.module.network.has_limited_buffers
+        overlaps = self.reduces and not self.has_switches and self.is_bandwidth_bound
         table = (
             ("symmetric", self.is_symmetric),
-            ("one_shot", self.is_latency_bound_one_shot),
+            ("one_shot", self.is_latency_bound_one_shot and not self.is_symmetric),
             ("exchange", self.is_latency_bound),
             ("tacos", self.is_shared and not self.has_switches),
-            ("overlapped", self.reduces and not self.has_switches and self.is_bandwidth_bound),
+            ("overlapped", overlaps),
             ("swarm", self.is_shared and self.has_switches and self.is_bandwidth_bound and (self.few_hold or limited)),
-            ("forest", self.is_shared and self.is_bandwidth_bound),
+            ("forest", self.is_shared and self.is_bandwidth_bound and not overlaps),
             ("pccl", not self.is_shared),
         )
         return tuple(name for name, holds in table if holds)

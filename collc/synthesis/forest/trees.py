@@ -35,9 +35,6 @@ SHALLOW = (1024, 256, 4096)
 ENOUGH = 1.005
 """The search ends at a load, and at a schedule, that exceeds the least one by no more than this factor."""
 
-EDGES_PER_TIME = 6
-"""Edges that rerouting looks at in a microsecond of plain Python."""
-
 STEEPNESS = (2, 4, 8, 16, 32, 64)
 """How steep the price of load is: exp(steepness x (load / aim - 1)), in one series of rounds after another."""
 
@@ -66,10 +63,10 @@ class TreeCount:
 
 
 def tree_counts(problem: ForestProblem) -> list[TreeCount]:
-    """One tree for each chunk, for two, four and so on; those with the least load first.
+    """One tree for each chunk, for two, four and so on; those with the least load first, of equals those of few trees.
 
-    Left out are those that need no fewer trees than others with as little load. The time of the first one is a lower
-    bound of all schedules of these chunks. Raises ValueError if no path leads from a member with chunks to another,
+    Left out are those that need more trees than others with less load. The time of the first one is a lower bound of
+    all schedules of these chunks. Raises ValueError if no path leads from a member with chunks to another,
     OverflowError as tree_capacities does.
     """
     counts: list[TreeCount] = []
@@ -80,7 +77,7 @@ def tree_counts(problem: ForestProblem) -> list[TreeCount]:
     counts.sort(key=lambda count: (count.time, sum(count.demand)))
     kept: list[TreeCount] = []
     for count in counts:
-        if not kept or sum(count.demand) < sum(kept[-1].demand):
+        if not kept or count.time == kept[0].time or sum(count.demand) < sum(kept[-1].demand):
             kept.append(count)
     return kept
 
@@ -114,19 +111,29 @@ def gather_candidates(
 ) -> Iterator[Candidate]:
     """Translated trees, then trees of each member; of each kind those with the least load first.
 
-    If translations take each NPU to every other one, translated trees are the best but for a percent, and others
-    are tried only if they would load links less. stop: ends the growing of trees early.
+    More trees than this load needs come only while those that were grown have more load. If translations take
+    each NPU to every other one, translated trees are the best but for a percent, and others are tried only if they
+    would load links less. stop: ends the growing of trees early.
     """
     translations = find_translations(problem.network) if problem.is_uniform else None
     if translations is not None:
         grown = Rerouting(problem, translations, stop=stop)
         transitive = translations.count == len(problem.members)
         for shallow in SHALLOW if transitive else SHALLOW[:1]:
-            yield from ((grown, count, shallow) for count in reversed(counts))
-        if transitive and grown.least is not None and grown.least <= ENOUGH * float(counts[0].time):
+            yield from _least_load_first(grown, counts, shallow)
+        if transitive and grown.has_reached(counts[0].time):
             return
     grown = Rerouting(problem, stop=stop)
-    yield from ((grown, count, shallow) for shallow in SHALLOW for count in reversed(counts))
+    for shallow in SHALLOW:
+        yield from _least_load_first(grown, counts, shallow)
+
+
+def _least_load_first(grown: Rerouting, counts: Sequence[TreeCount], shallow: int) -> Iterator[Candidate]:
+    """All numbers of trees; of those with the least load only the first that have it."""
+    enough = sum(counts[0].demand)
+    for count in counts:
+        if sum(count.demand) <= enough or not grown.has_reached(count.time):
+            yield grown, count, shallow
 
 
 def summed_candidates(
@@ -169,13 +176,17 @@ class Rerouting:
         self._room = 4
         self.least: float | None = None
 
+    def has_reached(self, time: Fraction) -> bool:
+        """Whether trees with hardly more load than a time have been grown."""
+        return self.least is not None and self.least <= ENOUGH * float(time)
+
     def work(self, count: TreeCount) -> int:
-        """Microseconds of plain Python: for each tree all edges, and those of a switch once for each of its members."""
+        """Edges that are looked at, about: for each tree all of them, and those of a switch once for each member."""
         graph = self._problem.graph
         switches = np.setdiff1d(np.arange(graph.vertex_count), self._problem.members)
         degree = np.bincount(graph.source, minlength=graph.vertex_count)[switches]
         edges = graph.edge_count + int((degree**2).sum())
-        return len(self._roots(count)) * edges * ROUNDS * len(STEEPNESS) // EDGES_PER_TIME
+        return len(self._roots(count)) * edges * ROUNDS
 
     def trees(self, count: TreeCount, shallow: int) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.

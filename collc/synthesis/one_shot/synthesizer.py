@@ -31,7 +31,7 @@ from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers, require_memory_of
 
 LINK_WORK = 20
-"""Work of a link in the search for a tree, and of sending a message, as WorkMeter counts it."""
+"""Work of a link in the search for a tree, and on the path of a message, as WorkMeter counts it."""
 
 MESSAGE_BYTES = 1000
 """Memory of a message."""
@@ -133,8 +133,9 @@ def _repair(
     or the search was stopped.
     """
     earliest: Mapping[Message, int] = {}
+    links = _links_of(first)
     for _ in range(REPAIRS):
-        effort.work.add(LINK_WORK * len(first))
+        effort.work.add(LINK_WORK * links)
         if effort.stop():
             return None
         sending = Sending(network, sets, first, earliest)
@@ -145,6 +146,11 @@ def _repair(
             return sending
         earliest = {**earliest, **late}
     return None
+
+
+def _links_of(messages: Sequence[Message]) -> int:
+    """The links of messages and of those that follow them."""
+    return sum(len(message.links) + _links_of(message.following) for message in messages)
 
 
 def _no_schedule(why: str) -> NoSchedule:

@@ -20,8 +20,6 @@ from collc.ten.arrays import Int32Array
 from collc.ten.schedule import Schedule, StepSchedule
 from collc.ten.text.names import KEYWORDS, quote, word
 
-MOST_DEVICES: Final = 10_000_000
-MOST_LINKS: Final = 10_000_000
 MOST_CHUNKS: Final = 10_000_000
 MOST_MEMBERS: Final = 100_000_000
 """Members of all holder sets of a run together, and of the groups of all runs."""

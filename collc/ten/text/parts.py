@@ -19,14 +19,12 @@ from collc.ten.declared import Part, contradiction
 from collc.ten.demand import ChunkFamily, ChunkTable, Demand, HolderSets, Op, Run, Standard
 from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.limited import fed_links, with_endpoints
-from collc.ten.network import Axis, DeviceFamily, LinkKind, Network
+from collc.ten.network import MOST_DEVICES, MOST_LINKS, Axis, DeviceFamily, LinkKind, Network
 from collc.ten.text.cursor import (
     ANY_DEVICES,
     LARGEST,
     MOST_CHUNKS,
-    MOST_DEVICES,
     MOST_INDICES,
-    MOST_LINKS,
     MOST_MEMBERS,
     Cursor,
 )

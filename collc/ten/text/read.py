@@ -21,14 +21,13 @@ from collc.ten.arrays import Int64Array
 from collc.ten.declared import wrong_steps
 from collc.ten.demand import Demand
 from collc.ten.module import Bound, Module, Phase
-from collc.ten.network import Network
+from collc.ten.network import MOST_LINKS, Network
 from collc.ten.schedule import LinkModel, QueuedMessages, RowSchedule, Schedule, StepSchedule, Transfers
 from collc.ten.text.cursor import (
     ANY_DEVICES,
     LARGEST,
     MOST_CELLS,
     MOST_CHUNKS,
-    MOST_LINKS,
     MOST_PHASES,
     MOST_TRANSFERS,
     Cursor,

@@ -31,11 +31,10 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[t
     All runs are of one kind of standard collective, nothing is planned yet, and no switch has a limited buffer. An
     algorithm that takes a shape gets the shape of the product that the network is.
     """
-    standards = [run.standard for run in module.demand.runs]
-    kinds = {standard.kind if standard is not None else "" for standard in standards}
+    kinds = {run.standard.kind if run.standard is not None else "" for run in module.demand.runs}
     network = module.network
     many = sum(len(run.pattern) for run in module.demand.runs) > MOST_TRANSFERS
-    if len(kinds) != 1 or many or module.schedule is not None or network.has_limited_buffers:
+    if len(kinds) != 1 or "" in kinds or many or module.schedule is not None or network.has_limited_buffers:
         return
     messages = sum(_messages(table) for table in module.demand.tables)
     if messages > MOST_TRANSFERS:
