@@ -16,7 +16,6 @@ from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceError, Span
 from collc.base.units import decimal, format_time, serialization_time
 from collc.emit.ten import write_ten
-from collc.source.elaboration.unreachable import MAX_LISTED
 from collc.source.program import CheckRequest, ScheduleRequest
 from collc.ten.module import Module
 
@@ -175,11 +174,9 @@ def check_durations(request: ScheduleRequest) -> None:
     """Raise SourceError C0204 if a path through all devices could take longer than MAX_PATH."""
     network = request.network
     largest = 0
-    for run in request.demand.runs:
-        if run.standard is not None and len(run.pattern) > MAX_LISTED:  # equal blocks
-            largest = max(largest, -(-run.standard.size // len(run.group)))
-        else:
-            largest = max(largest, int(run.pattern.expand().size.max(initial=0)))
+    for family in request.demand.by_family.families:
+        run = family.first
+        largest = max(largest, run.chunk_size or int(run.pattern.expand().size.max(initial=0)))
     used: list[int] = np.unique(network.kind).tolist()
     durations = [
         kind.latency + serialization_time(largest, kind.bandwidth)
