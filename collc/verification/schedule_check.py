@@ -26,10 +26,12 @@ from collc.ten.joined_schedule import JoinedSchedule
 from collc.ten.limited import Ports, overlaps
 from collc.ten.module import Module
 from collc.ten.network import Network
+from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import Clock, Schedule, Transfers
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import representatives_of
 from collc.verification.joined_check import is_joined_right
+from collc.verification.repaired_check import is_repaired_right
 from collc.verification.trees import trees_are_right
 from collc.verification.valid_transfers import clock_of, valid_transfers
 from collc.verification.verdict import MOST_KEPT, Findings, Verdict, at, uniform_verdict
@@ -172,6 +174,8 @@ def is_proved(module: Module, schedule: Schedule) -> bool:
     """Whether a schedule is right because the chunks of its representatives are, or the parts that it is joined of."""
     if isinstance(schedule, JoinedSchedule):
         return is_joined_right(module, schedule, _is_right)
+    if isinstance(schedule, RepairedSchedule):
+        return is_repaired_right(module, schedule)
     representatives = representatives_of(module, schedule) if isinstance(schedule, FactoredSchedule) else None
     if representatives is None:
         return False
