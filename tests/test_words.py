@@ -440,7 +440,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/machines": 3,
         "collc/msccl": 13,
         "collc/parallel": 2,
-        "collc/pictures": 13,
+        "collc/pictures": 11,
         "collc/simulation": 3,
         "collc/smt": 4,
         "collc/source": 5,

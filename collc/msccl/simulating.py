@@ -30,7 +30,7 @@ from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semap
 from collc.msccl.check_plan.memory import total_chunks
 from collc.msccl.check_plan.model import PACKETS, Operation, Packet, Plan
 from collc.msccl.check_plan.reader import plan_of_values, read_plan
-from collc.msccl.slots import slot_bytes
+from collc.msccl.slots import buffer_bytes
 from collc.msccl.step_times import step_edges
 from collc.runtime.operations import SENDS
 from collc.simulation.engine import Deadlock, simulate
@@ -272,5 +272,5 @@ def plan_time(values: dict[str, Any], module: Module, instances: int = 1) -> int
     """
     plan = plan_of_values(values, Findings())
     chunks = counted_chunks(plan)
-    size = max(1, chunks * slot_bytes(module.demand) // instances)
+    size = max(1, buffer_bytes(module.demand, chunks // instances))
     return simulate(module.network, plan_tasks(plan, chunks, module.network, size), ExactTiming()).time_ps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.passes.synthesizers import auto
+from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.auto.group_parts import PartKind, _TakenTimes, group_parts, joined_parts
+from collc.synthesis.auto.synthesizer import SPARE_WORK, Turns, _Search
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op, Standard
@@ -215,6 +218,19 @@ def test_runs_that_all_have_links_in_common_follow_one_another() -> None:
     sums, sent = found.schedule.run_times(net, demand)
     assert sent == shortest(switched(2, NIC), broadcast([0, 1]))
     assert sent < sums <= sent + shortest(net, all_reduce([0, 1, 2], chunk=4 * MiB))
+
+
+@pytest.mark.parametrize(("parts", "is_tried"), [(1, True), (16, True), (17, False), (1000, False)])
+def test_nothing_else_is_tried_if_that_would_plan_many_parts(parts: int, is_tried: bool) -> None:
+    """Each part took all the work that others may take, a 16th of what the best one may."""
+    module = Module("m", ring(4, NIC), runs(all_gather([0, 1]), all_gather([2, 3])))
+    best, other = (
+        Turns(Candidate(name, module.network, lambda _: module, parts=parts), 1, useful=SPARE_WORK)
+        for name in ("group by group", "another")
+    )
+    search = _Search(module, Effort(), [])
+    assert (search._work_left(other, best, Fraction(1)) > 0) == is_tried
+    assert search._work_left(best, best, Fraction(1)) > 0
 
 
 def test_something_planned_already_is_not_taken_apart() -> None:

@@ -9,10 +9,11 @@ are, a threadblock does all that its GPU does with some of the chunks (`Threadbl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import gcd
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
@@ -51,6 +52,7 @@ from collc.msccl.plans.switch_blocks import (
 )
 from collc.msccl.plans.switches import switch_program, switches_with_sums, uses_switches
 from collc.msccl.program import Program
+from collc.msccl.slots import with_common_slots
 from collc.ten.module import Module
 from collc.ten.network import Network
 
@@ -114,7 +116,31 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
     node = nodes_of_ranks(module.network, options)
-    start = _select_program(module, options, node)
+    closest: LimitUse | None = None
+    for common in (True, False):
+        if common and with_common_slots(module.demand, options.instances) is module.demand:
+            continue
+        limit = yield from _plans_of_program(_select_program(module, options, node, common=common), options, node)
+        if limit is None:
+            return
+        closest = _closer(closest, limit)
+    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+
+
+def _size_notes(plan: Json) -> list[str]:
+    """A note if no message with a power of two of bytes is served, since its parts would not be whole chunks."""
+    chunks = max(max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"])
+    parts = len(plan["gpus"]) if plan["collective"] in ("allgather", "reducescatter", "alltoall") else 1
+    count = chunks // gcd(chunks, parts)
+    if count & (count - 1) == 0:
+        return []
+    return [f"MSCCL++: serves only messages whose bytes {chunks} chunks divide, so none with a power of two"]
+
+
+def _plans_of_program(
+    start: Program, options: MscclOptions, node: tuple[int, ...]
+) -> Generator[Json, None, LimitUse | None]:
+    """The plans of a program after `select`. Returns the limit that is closest to being kept if there is none."""
     closest: LimitUse | None = None
     is_planned = False
     forms: Iterable[_BlockForm] = _block_forms(start)
@@ -123,7 +149,7 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
         short: list[_BlockForm] = []
         for form in forms:
             if is_planned and not form.another:
-                return
+                return None
             if form.fewer and last is not None and last.what == _LONGEST:
                 continue
             fitted = _fit_plan(form, options, node, semaphores)
@@ -135,9 +161,9 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
             if fitted.lacks_semaphores:
                 short.append(form)
         if is_planned:
-            return
+            return None
         forms = short  # the others exceed other limits with any number of semaphores
-    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+    return closest
 
 
 def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None) -> list[str]:
@@ -148,7 +174,7 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
         f"MSCCL++: at most {plural(most, 'threadblock')}, {plural(_semaphores(plan), 'semaphore')} and "
         f"{plural(scratch, 'scratch chunk')} on a GPU, {plural(_longest(plan), 'operation')} in a threadblock"
     ]
-    notes += residency_notes(most)
+    notes += residency_notes(most) + _size_notes(plan)
     if network is not None:
         notes += node_notes(nodes_of_ranks(network, options), options)
         if switches_with_sums(network).any() and plan["collective"] in ("reducescatter", "reduce"):
@@ -173,8 +199,10 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
     return notes
 
 
-def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
-    """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank."""
+def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...], *, common: bool) -> Program:
+    """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank. common: as
+    for `first_program`, unless switches add.
+    """
     if module.relays:  # a schedule for switches that only pass on, whatever they can do
         module = replace(module, network=passing_on(module.network))
     if uses_switches(module):
@@ -190,7 +218,7 @@ def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...]
     if options.custom:
         return first_program(module, replace(options, profile=Profile.OLD))
     try:
-        program = first_program(module, outside if inside and _is_all_to_all(module) else options)
+        program = first_program(module, outside if inside and _is_all_to_all(module) else options, common=common)
     except SourceError as error:
         if "M0105" in {message.code for message in error.diagnostics}:
             return first_program(module, replace(options, profile=Profile.OLD))

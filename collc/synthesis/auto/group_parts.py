@@ -39,7 +39,8 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
     if division is None:
         return None
     kinds = division.kinds
-    divided = division.is_alone and sum(len(kind.run) for kind in kinds) > 1
+    parts = sum(len(kind.run) for kind in kinds) if division.is_alone else 1
+    divided = parts > 1
     if not divided and not all(kind.is_simple for kind in kinds):
         return None
 
@@ -47,7 +48,7 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
         planned = [plan(kind.module, meter, len(kinds)) for kind in kinds]
         return joined_parts(module, kinds, planned)
 
-    return Candidate("group by group", module.network, build, 2 if divided else 0)
+    return Candidate("group by group", module.network, build, 2 if divided else 0, parts=max(1, parts // len(kinds)))
 
 
 @dataclass(frozen=True, eq=False)
