@@ -167,7 +167,7 @@ def test_sums_of_128_gpus_come_near_the_bound(npus: list[int], cables: list[tupl
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("npus", "cables"), [([], [(11, 512 + 64 + 3)]), ([11], [])])
-@pytest.mark.parametrize(("chunks", "most"), [(1, 1.08), (4, 1.03)])
+@pytest.mark.parametrize(("chunks", "most"), [(1, 1.08), (4, 1.04)])
 def test_sums_of_512_gpus_come_near_the_bound(
     npus: list[int], cables: list[tuple[int, int]], chunks: int, most: float
 ) -> None:
