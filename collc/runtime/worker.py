@@ -1,4 +1,4 @@
-"""`python -m collc.runtime.worker`: executes the program of one rank, on data that its starter gives, over TCP.
+"""A process that executes the program of one rank, on data that its starter gives, over TCP.
 
 The starter writes frames to standard input: the program, with a token and the longest wait for a message; the addresses
 of all ranks, with the memory; and the start. The worker answers on standard output: its port; that it is connected; and
@@ -72,7 +72,3 @@ def main() -> None:
     except (OSError, LinkError) as error:
         write_frame(answers, {"error": str(error), "of_another": isinstance(error, LinkError)})
     commands.read()  # others may still read what this rank sent
-
-
-if __name__ == "__main__":
-    main()

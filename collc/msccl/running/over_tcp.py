@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import compress
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -137,9 +138,10 @@ class _Conversation:
 
 
 def _start_worker() -> _Worker:
-    # One thread for NumPy: ranks are many.
+    # One thread for NumPy: ranks are many. With -P, nothing in the current folder is imported.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "collc.runtime.worker"]
+    code = "import sys; sys.path.append(sys.argv[1]); from collc.runtime.worker import main; main()"
+    command = [sys.executable, "-P", "-c", code, str(Path(__file__).parents[3])]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
