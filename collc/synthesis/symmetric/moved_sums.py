@@ -61,12 +61,13 @@ class _Mover:
         self._repair, self._node, self._parts = repair, node, repair.numbers.parts
         self._nodes = [np.flatnonzero(node == first).astype(np.int32) for first in np.unique(node).tolist()]
         self.at_once = False
+        self._rail = repair.alive
         self._damaged: list[Int32Array] = []
         self._sound: list[Int32Array] = []
         self._given: list[tuple[int, int]] = []
         self._handed: list[tuple[int, int, int]] = []
 
-    def _rail(self) -> BoolArray | None:
+    def _find_rail(self) -> BoolArray | None:
         """bool[elements]: who is there and has a NIC; None if other things than NICs and NPUs are missing."""
         repair, messages = self._repair, self._repair.messages
         message, element = np.divmod(repair.missing, repair.count)
@@ -83,9 +84,10 @@ class _Mover:
 
     def choose(self) -> bool:
         """Choose the chunks that are given up, and those that are handed over, with the node that gets them."""
-        repair, parts, rail = self._repair, self._parts, self._rail()
+        repair, parts, rail = self._repair, self._parts, self._find_rail()
         if rail is None:
             return False
+        self._rail = rail
         alive = [node for node in self._nodes if repair.alive[node].any()]
         self._sound = [node for node in alive if rail[node].all()]
         self._damaged = [node for node in alive if not rail[node].all()]
@@ -135,13 +137,31 @@ class _Mover:
             near = np.flatnonzero(((self._node == self._node[owner]) | (self._node == self._node[root])) & repair.alive)
             lost = repair.lost[part, owner]
             holders = repair.holders.setdefault((part, owner), {root: 0})
+            self._begin(part, owner, root, holders)
             lacking = {element: lost.pop(element, 0) for element in near.tolist() if element not in holders}
-            lost.pop(root, 0)
+            for element in holders:
+                lost.pop(element, 0)
             if not repair.spread(part, owner, lacking, holders, closed=True):
                 return False
             keys.append(self._late_messages(part, owner, holders))
         repair.drop(np.concatenate(keys))
         return True
+
+    def _begin(self, part: int, owner: int, root: int, holders: dict[int, int]) -> None:
+        """Let a sum begin in a GPU without a NIC, which has less to pass on in its node, if it gets in time from there
+        to the one that sends it; holders are changed then.
+        """
+        repair, number_of = self._repair, self._repair.number_of
+        onward = repair.route(number_of[repair.minus(owner, root)], root)
+        beside = (self._node == self._node[root]) & ~self._rail & repair.alive
+        for element in np.flatnonzero(beside).tolist():
+            route = repair.route(number_of[repair.minus(root, element)], element)
+            if route is None or onward is None or len(holders) > 1:
+                return
+            starts, arrival = repair.gaps.earliest(route, 0)
+            if arrival <= repair.gaps.earliest(onward, 0)[0][0]:
+                repair.send(part, owner, route, starts)
+                holders |= {element: 0, root: arrival}
 
     def _late_messages(self, part: int, owner: int, holders: dict[int, int]) -> Int64Array:
         """The messages of a chunk that would be sent before their senders have it."""
