@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "verification": {"verification", "smt", "graph", "kernels", "ten"} | BELOW,
     "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
-    "msccl": {"msccl", "simulation", "graph", "kernels", "ten"} | BELOW,
+    "runtime": {"runtime"},
+    "msccl": {"msccl", "runtime", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "emit", "passes", "graph", "ten"} | BELOW,
     "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
@@ -42,17 +43,16 @@ ABOVE = ("application", "api", "command")
 
 MAY_IMPORT_INSIDE_MSCCL: dict[str, set[str]] = {
     "": {""},
-    "interpreter": {"interpreter"},
-    "lowering": {"", "interpreter", "lowering"},
+    "lowering": {"", "lowering"},
     "plans": {"", "lowering", "plans"},
-    "check": {"interpreter", "check"},
-    "check_plan": {"interpreter", "check", "check_plan"},
-    "running": {"", "interpreter", "check", "check_plan", "running"},
-    "simulating": {"", "interpreter", "check", "check_plan", "simulating"},
-    "inspecting": {"", "interpreter", "check", "check_plan", "inspecting"},
+    "check": {"check"},
+    "check_plan": {"check", "check_plan"},
+    "running": {"", "check", "check_plan", "running"},
+    "simulating": {"", "check", "check_plan", "simulating"},
+    "inspecting": {"", "check", "check_plan", "inspecting"},
 }
 """The folders and files inside `collc/msccl`; "" are the other files of the folder itself. What checks files shares
-nothing with what writes them but the interpreter, which executes steps and reads no files."""
+nothing with what writes them but `collc/runtime`, which executes steps and reads no files."""
 
 SHARED_BY_SYNTHESIZERS = {"bounds", "reductions"}
 """Folders of `collc/synthesis` that hold no synthesizer; files of the folder itself are shared too."""

@@ -92,7 +92,7 @@ _CHECKS: Final = {
     "count": arguments.at_least(1),
     "seed": arguments.at_least(0),
     "runs": arguments.at_least(1),
-    "threads": arguments.flag,
+    "transport": arguments.one_of("memory", "threads", "tcp"),
 }
 """The checks of the keywords of `verify` and `run`."""
 

@@ -49,9 +49,9 @@ def ends_of_runs(demand: Demand, times: Sequence[int]) -> str:
     """
     if len(set(times)) < 2:
         return ""
-    ends = zip(times, demand.runs, strict=True)
-    (first, one), *_, (last, other) = sorted(ends, key=lambda end: end[0])
-    names = [f"{run.collective} over {plural(len(run.group), 'NPU')}" for run in (one, other)]
+    first, last = min(times), max(times)
+    ends = times.index(first), len(times) - 1 - times[::-1].index(last)
+    names = [f"{run.collective} over {plural(len(run.group), 'NPU')}" for run in map(demand.runs.__getitem__, ends)]
     return f"the first run ends at {format_time(first)} ({names[0]}), the last one at {format_time(last)} ({names[1]})"
 
 

@@ -127,7 +127,9 @@ def text_of_system(path: Path) -> str:
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Run a block without that search; a syntax tree has no cycles, and a large one is searched again and again."""
+    """Run a block without that search: syntax trees, programs and plans have no cycles, and large ones are searched
+    again and again.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+SHOWN: Final = 8
+"""How many things of one kind a message or a report lists at most; it counts the others."""
 
 
 def _distance(a: str, b: str, limit: int) -> int:

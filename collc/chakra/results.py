@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, Note
+from collc.base.wording import SHOWN
 from collc.chakra.messages import nodes_in_order
 from collc.chakra.schema import NodeType
 from collc.chakra.traces import Traces, chunk_in, is_kept, origin_in
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
-
-MOST_ERRORS = 20
-"""Messages about one set of traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class _Values:
 
     def add_error(self, node: int, what: str) -> None:
         """Note an error at a node."""
-        if len(self.errors) < MOST_ERRORS:
+        if len(self.errors) < SHOWN:
             self.errors.append(Diagnostic("X0512", f"{self.traces.label(node)}: {what}"))
 
     def execute(self, node: int) -> None:
@@ -148,7 +146,7 @@ class _Values:
                 nodes = arrived.get((chunk, rank), [])
                 last = nodes[-1] if nodes else int(traces.first[rank])
                 missing = self.complete_value(chunk) & ~self.combined_value(chunk, rank, nodes, last)
-                if missing and len(self.errors) < MOST_ERRORS:
+                if missing and len(self.errors) < SHOWN:
                     of = f" the contribution of rank {missing.bit_length() - 1} to" if wanted.reduction else ""
                     message = f"{traces.prefix}: rank {rank} ends without{of} chunk {chunk}"
                     self.errors.append(Diagnostic("X0512", message, notes=(Note("it must hold it at the end"),)))

@@ -144,7 +144,13 @@ def _wrap(text: str) -> str:
     option("--op OP", "reduction: sum, prod, max or min (default: what the file says, else sum)"),
     option("--count N", "elements, as NCCL counts them (default: a few)", read.positive),
     option("--runs N", "runs, each with its own data and timing", read.positive, default=1),
-    flag("--threads", "run each threadblock in a thread, instead of all in a random order"),
+    option(
+        "--transport",
+        "what carries messages: memory (default: one thread, in a random order), threads (one for each threadblock) or "
+        "tcp (a process for each rank)",
+        default="memory",
+        choices=("memory", "threads", "tcp"),
+    ),
     shared.COLLECTIVE,
     option("--seed N", "the seed of data and timing", read.number_from(0), default=0),
     shared.ROOT,
@@ -153,11 +159,11 @@ def _wrap(text: str) -> str:
 )
 def run_command(chosen: argparse.Namespace) -> Output:
     """`collc run`: an MSCCL file or an MSCCL++ plan on random data, compared with NumPy."""
-    from collc.application.run.file_runs import COLUMNS, RunOptions, run_program
+    from collc.application.run.file_runs import RunOptions, run_program
 
     report = run_program(chosen.file, **{name: getattr(chosen, name) for name in RunOptions.__annotations__})
     exit = Exit.DONE if report.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
-    return Output(report.as_json, [Table(COLUMNS, report.rows())], diagnostics=report.diagnostics, exit=exit)
+    return Output(report.as_json, [Table(report.columns(), report.rows())], diagnostics=report.diagnostics, exit=exit)
 
 
 @command(

@@ -259,8 +259,8 @@ def _fabrics(network: Network) -> list[tuple[Int32Array, Int32Array]]:
     switched = np.flatnonzero((network.source >= npus) | (network.target >= npus)).astype(np.int32)
     switch = np.where(network.source[switched] >= npus, network.source[switched], network.target[switched])
     result: list[tuple[Int32Array, Int32Array]] = []
-    for number in np.unique(group[switch]).tolist():
-        links = switched[group[switch] == number]
+    order = np.argsort(group[switch], kind="stable")
+    for links in np.split(switched[order], np.flatnonzero(np.diff(group[switch][order])) + 1):
         devices = np.unique(np.concatenate([network.source[links], network.target[links]]))
         members = devices[devices < npus].astype(np.int32)
         if len(members):

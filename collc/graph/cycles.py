@@ -11,6 +11,7 @@ Cost = Callable[[int, int], int | None]
 """What the edge from one node to another costs; None if there is none."""
 
 MOST_DIMENSIONS: Final = 4
+"""Dimensions up to which all orders of them are tried."""
 
 MOST_STEPS: Final = 20_000
 """Steps of the search for a cycle if no pattern gives one."""

@@ -12,24 +12,19 @@ from typing import Any, Final, cast
 import numpy as np
 
 from collc.graph.digraph import Digraph
+from collc.kernels.compiled import BATCH, STEP_TIME, is_long
 from collc.ten.arrays import Int32Array, Int64Array
 
 UNREACHABLE: Final = 1 << 60
 """The distance where no path leads."""
 
-_SCIPY: Final = 100_000
-"""Targets x edges from which SciPy is loaded, which takes as long as a search in plain Python then (0.2 s)."""
-
 _EXACT: Final = 2**53
 """SciPy adds lengths as floats, which are exact below this number: 2.5 hours in picoseconds."""
-
-_PIECE: Final = 10_000_000
-"""Targets x edges of a call of SciPy, which a signal ends only when it returns: about 1 s."""
 
 
 def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array) -> Int64Array:
     """int64[targets, vertices]: the length of the shortest path from every vertex to each target, or UNREACHABLE."""
-    piece = max(1, _PIECE // max(1, graph.edge_count))
+    piece = max(1, BATCH // max(1, graph.edge_count))
     pieces = [targets[low : low + piece] for low in range(0, len(targets), piece)]
     rows = [_dijkstra(graph.reverse(), length, some)[0] for some in pieces]
     return np.concatenate([np.empty((0, graph.vertex_count), np.int64), *rows])
@@ -79,7 +74,7 @@ def _dijkstra(
     together: (int64[vertices], distances from the nearest start; int32[vertices], which start that is, < 0 for none).
     """
     longest = int(length.max(initial=0)) * graph.vertex_count
-    if longest < _EXACT and len(starts) * graph.edge_count >= _SCIPY:
+    if longest < _EXACT and is_long(STEP_TIME * len(starts) * graph.edge_count):
         return _by_scipy(graph, length, starts, together=together)
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
     searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]

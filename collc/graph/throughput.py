@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.kernels.compiled import numbers, runs_compiled, version_of
+from collc.kernels.compiled import BATCH, STEP_TIME, numbers, runs_compiled, version_of
 from collc.kernels.max_flow import UNLIMITED, FlowGraph, augment, first_unfed, truncate
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 
@@ -23,14 +23,8 @@ Rate = TypeVar("Rate")
 _RateOf = Callable[[Digraph, Int64Array, Sequence[int]], Rate]
 Numbers = MutableSequence[int]
 
-FLOW_TIME = 10
-"""Microseconds of plain Python of the flows of a search, about, for each member and edge."""
-
 REMEMBERED = 8
 """Rates that are kept: searches for a number of chunks ask for the same ones again and again."""
-
-PIECE = 20_000_000
-"""Members x arcs of one call of compiled code, about 50 ms: what stops a search is seen between calls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +199,7 @@ class _Flows:
         self._capacity, self._members = capacity, list(members)
         self._vertices = graph.vertex_count
         self._source, self._sink = graph.vertex_count, graph.vertex_count + 1
-        self._compiled = runs_compiled(augment, FLOW_TIME * len(members) * graph.edge_count)
+        self._compiled = runs_compiled(augment, STEP_TIME * len(members) * graph.edge_count)
         ends = np.array(self._members, np.int64)
         tails = [graph.source.astype(np.int64), np.full(len(ends), self._source)]
         heads = [graph.target.astype(np.int64), ends]
@@ -247,7 +241,7 @@ class _Flows:
     def _first_unfed(self, capacities: Numbers, finished: int, need: int) -> int:
         """The first member that gets less than it needs, or -1; in pieces, between which a signal ends the search."""
         search = version_of(first_unfed, self._compiled)
-        count = max(1, PIECE // len(capacities))
+        count = max(1, BATCH // len(capacities))
         for first in range(finished, len(self._members), count):
             supply = self._supply[: first + count]
             number = search(self._graph, capacities, self._source, supply, first, need)

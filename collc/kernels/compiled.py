@@ -29,10 +29,17 @@ from collc.kernels.row_heap import pop_row, push_row
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-MOST_PLAIN: Final = 600_000
-"""Microseconds of plain Python up to which no kernel is compiled: the large ones take 3 to 15 s once per machine, and
-0.3 s to load in each process.
-"""
+LOAD_TIME: Final = 300_000
+"""Microseconds in which a process loads Numba and a kernel; a large one is compiled in 3 to 15 s, once per machine."""
+
+MOST_PLAIN: Final = 2 * LOAD_TIME
+"""Microseconds of plain Python up to which no kernel is compiled."""
+
+STEP_TIME: Final = 6
+"""Microseconds, about, that a step of a kernel takes in plain Python: an edge, a hop or a transfer that it looks at."""
+
+BATCH: Final = 1 << 20
+"""Steps of a loop between two looks at what may end it: 0.1 s compiled, some seconds in plain Python at most."""
 
 
 def compile_kernel(function: Kernel) -> Kernel:

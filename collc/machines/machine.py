@@ -98,20 +98,19 @@ def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:
     """The wires in order, those between the same devices joined: equal ones as lanes, opposite ones as `both`."""
     lanes: dict[Wire, int] = {}
     for wire in wires:
-        single = wire._replace(lanes=1)
-        opposite = single._replace(source=wire.target, target=wire.source)
-        key = opposite if wire.both and opposite in lanes else single
+        key = Wire(wire.source, wire.target, wire.kind, 1, wire.both)
+        if wire.both and (opposite := Wire(wire.target, wire.source, wire.kind)) in lanes:
+            key = opposite
         lanes[key] = lanes.get(key, 0) + wire.lanes
     merged: list[Wire] = []
     for wire in list(lanes):
+        source, target, kind, _, both = wire
         count = lanes.pop(wire, 0)
-        opposite = wire._replace(source=wire.target, target=wire.source)
-        both = wire.both
-        if not both and count and lanes.get(opposite) == count:
+        if not both and count and lanes.get(opposite := Wire(target, source, kind, 1, both)) == count:
             del lanes[opposite]
             both = True
         if count:
-            merged.append(wire._replace(lanes=count, both=both))
+            merged.append(Wire(source, target, kind, count, both))
     return tuple(sorted(merged))
 
 
@@ -199,15 +198,16 @@ def graph_machine(
         if source == target:
             continue
         key = (rate, latency, number in shared)
-        if key not in kinds:
+        kind = kinds.get(key)
+        if kind is None:
             name = f"link{len(kinds) or ''}"
             given = options.latencies.get(name)
             time, by = _ASSUMED_LATENCY if latency is None else (latency, "in the file")
             if given is not None:
                 time, by = given, "given when imported"
             assumed, share = latency is None and given is None, SHARED_PART if number in shared else ""
-            kinds[key] = LinkKind(name, rate, said, time, by, assumed=assumed, share=share)
-        wires.append(Wire(place[source], place[target], kinds[key].name, lanes, both=False))
+            kind = kinds[key] = LinkKind(name, rate, said, time, by, assumed=assumed, share=share)
+        wires.append(Wire(place[source], place[target], kind.name, lanes, both=False))
     families = [Family("npu", len(npus), False, tuple(npus))]
     if switches:
         families.append(Family("switch", len(switches), True, tuple(switches)))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
+from math import isqrt
 from typing import Final, NamedTuple
 
 from collc.base.diagnostics import SourceFile
@@ -18,9 +19,9 @@ from collc.base.units import decimal, format_rate, format_time
 from collc.base.wording import in_one_line, phrase
 from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Node, Wire
 from collc.source.formatting.format import format_source
+from collc.source.formatting.layout import WIDTH
 from collc.source.host_lists import compressed_hosts, is_host_range
 
-WIDTH: Final = 110
 PICOSECONDS: Final = 10**12
 GIGA: Final = 10**9
 _ROWS: Final = "# rows"
@@ -234,14 +235,8 @@ Index = tuple[int, ...]
 Pair = tuple[Index, Index]
 
 NAMES: Final = ("i", "j", "k", "m")
-MOST_LOOPS: Final = 4
-"""Loops into which the links of one kind between two families are split, if they are few."""
-
 MOST_TRIED: Final = 64
 """Pairs of a step and a size up to which dimensions of a torus are looked for."""
-
-FEWEST_LINKS: Final = 8
-"""Links that each loop stands for on average, if there are more loops; else links are listed."""
 
 
 class Loop(NamedTuple):
@@ -259,6 +254,8 @@ class Loop(NamedTuple):
 def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
     """Loops that yield just these pairs of indices; None if a list of them is as short.
 
+    There are no more loops than links that each of them stands for on average.
+
     pairs: different ones; the sources have the same number of indices, and so have the targets.
     """
     whole = _one_loop(pairs)
@@ -272,7 +269,7 @@ def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:
     if not pairs[0][0]:
         return None
     runs = _runs(sorted({source[0] for source, _ in pairs}))
-    if not 1 < len(runs) <= MOST_LOOPS:
+    if not 1 < len(runs) <= isqrt(len(pairs)):
         return None
     by_run = [_one_loop([pair for pair in pairs if start <= pair[0][0] < stop]) for start, stop in runs]
     every = [loop for loop in by_run if loop is not None]
@@ -290,7 +287,7 @@ def _loops_by_first_index(pairs: Sequence[Pair]) -> list[Loop] | None:
     for first, rest in linked.items():
         same[tuple(sorted(rest))].append(first)
     nested: list[Loop] = []
-    most = max(MOST_LOOPS, len(pairs) // FEWEST_LINKS)
+    most = isqrt(len(pairs))
     for rest, firsts in same.items():
         inner = loops(rest) if len(nested) < most else None
         if inner is None:

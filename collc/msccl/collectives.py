@@ -76,8 +76,8 @@ class Collective:
         block of the output, for Reduce-Scatter and scatter the output is the rank's block of the input. At ranks
         other than the root only one of the two buffers is used, so the offsets have no effect there.
         """
-        offset = rank * self.block
-        return (offset if self.ends[0] == "block" else 0, offset if self.ends[1] == "block" else 0)
+        offset, (start, end) = rank * self.block, self.ends
+        return (offset if start == "block" else 0, offset if end == "block" else 0)
 
 
 @dataclass(frozen=True, slots=True)

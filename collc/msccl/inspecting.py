@@ -18,8 +18,8 @@ from collc.msccl.check.model import BUFFERS, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.msccl.check_plan.model import SIGNALS, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
-from collc.msccl.interpreter.operations import READS_SOURCE, RECEIVES, SENDS, WRITES, StepKind
-from collc.msccl.interpreter.replay import longest_chain
+from collc.runtime.operations import READS_SOURCE, RECEIVES, SENDS, WRITES, StepKind
+from collc.runtime.replay import longest_chain
 
 
 @dataclass(frozen=True, slots=True)

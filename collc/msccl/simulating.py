@@ -1,6 +1,6 @@
 """Files for MSCCL runtimes as tasks of the simulator, on a network that they do not know. Local work takes no time.
 
-The steps of an MSCCL file wait as `interpreter.times` says. An operation of an MSCCL++ plan starts when its threadblock
+The steps of an MSCCL file wait as `step_times` says. An operation of an MSCCL++ plan starts when its threadblock
 has done the one before and what it waits for has happened. What it moves from or to another GPU is a message; the
 threadblock goes on when its data has entered the first link, or has come if it reads from another GPU. Port channels
 move data beside the threadblock, which does not wait. A signal is a message without bytes, and counts when the data
@@ -30,9 +30,9 @@ from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semap
 from collc.msccl.check_plan.memory import total_chunks
 from collc.msccl.check_plan.model import PACKETS, Operation, Packet, Plan
 from collc.msccl.check_plan.reader import plan_of_values, read_plan
-from collc.msccl.interpreter.operations import SENDS
-from collc.msccl.interpreter.times import step_edges
-from collc.msccl.slots import slot_bytes
+from collc.msccl.slots import buffer_bytes
+from collc.msccl.step_times import step_edges
+from collc.runtime.operations import SENDS
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import send_order, shortest_routes
 from collc.simulation.tasks import DONE, SENT, Edges, TaskGraph
@@ -272,5 +272,5 @@ def plan_time(values: dict[str, Any], module: Module, instances: int = 1) -> int
     """
     plan = plan_of_values(values, Findings())
     chunks = counted_chunks(plan)
-    size = max(1, chunks * slot_bytes(module.demand) // instances)
+    size = max(1, buffer_bytes(module.demand, chunks // instances))
     return simulate(module.network, plan_tasks(plan, chunks, module.network, size), ExactTiming()).time_ps

@@ -12,7 +12,7 @@ from collc.base.wording import plural
 from collc.msccl.limits import LAST_OFFSET, MOST_CHUNKS
 from collc.msccl.program import Message
 from collc.ten.arrays import Int64Array
-from collc.ten.demand import ChunkTable, Demand
+from collc.ten.demand import ChunkTable, Demand, Run
 
 _MOST_MESSAGES: Final = 20_000
 """Messages of cut chunks above which those of a file have several slots each."""
@@ -22,6 +22,41 @@ def slot_bytes(demand: Demand) -> int:
     """The bytes of a slot: the greatest common divisor of the sizes of all chunks; 0 without chunks."""
     sizes = demand.chunks.size
     return int(np.gcd.reduce(sizes)) if len(sizes) else 0
+
+
+def with_common_slots(demand: Demand, instances: int = 1) -> Demand:
+    """The demand of an All-Reduce with blocks of almost equal sizes, so that a power of two of slots fills the buffer.
+
+    A runtime serves calls whose elements are a multiple of the slots, and usual sizes are powers of two: of 31 equal
+    blocks none is served, of 512 slots, 16 or 17 for each block, all are. There are as few slots as keep the largest
+    block within 3 % of an equal one, each of the bytes that hold the buffer. The demand itself if it is another
+    collective, has a power of two of equal blocks, or would have more slots than steps can reach.
+    """
+    sizes = demand.chunks.size
+    count = len(sizes)
+    if (
+        len(demand.runs) != 1
+        or not _is_all_reduce(demand.runs[0])
+        or not count & (count - 1)
+        or len(np.unique(sizes)) > 1
+    ):
+        return demand
+    slots = 1 << count.bit_length()
+    while 100 * count * -(-slots // count) > 103 * slots:
+        slots *= 2
+    if slots * instances > LAST_OFFSET + 1:
+        return demand
+    edges = np.arange(count + 1, dtype=np.int64) * slots // count
+    (run,) = demand.runs
+    size = np.diff(edges) * -(-int(sizes.sum()) // slots)
+    return Demand((replace(run, pattern=replace(run.pattern.expand(), size=size)),))
+
+
+def buffer_bytes(demand: Demand, parts: int) -> int:
+    """The bytes of the buffer of a file. parts: chunks of the file, of one instance."""
+    if len(demand.runs) == 1 and _is_all_reduce(demand.runs[0]):
+        return int(demand.chunks.size.sum())
+    return parts * slot_bytes(demand)
 
 
 def cut_to_slots(demand: Demand) -> Demand:
@@ -42,10 +77,14 @@ def cut_to_slots(demand: Demand) -> Demand:
         raise SourceError(Diagnostic("M0104", message, hint="use sizes with a larger common divisor"))
     first = demand.first_chunk
     runs = [
-        replace(run, pattern=_cut_table(table, parts[first[k] : first[k + 1]], slot), standard=None)
+        replace(run, pattern=_cut_table(table, parts[first[k] : first[k + 1]], slot))
         for k, (run, table) in enumerate(zip(demand.runs, demand.tables, strict=True))
-    ]
-    return Demand(tuple(runs))
+    ]  # an All-Reduce stays one, however its buffer is cut
+    return Demand(tuple(run if _is_all_reduce(run) else replace(run, standard=None) for run in runs))
+
+
+def _is_all_reduce(run: Run) -> bool:
+    return run.standard is not None and run.standard.kind == "all_reduce"
 
 
 def cut_messages(messages: list[Message], demand: Demand, most: int = 1) -> list[Message]:

@@ -35,8 +35,6 @@ from collc.pictures.picture import (
 
 PAD: Final = 14
 _ROW: Final = 18
-_MOST_MARKERS: Final = 64
-"""Points of a series up to which each has a marker and a tooltip; of more, as many evenly spaced ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +85,7 @@ def line_chart(
     rows = range_of(y, values, bottom, top)
     left = PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
     across = [value for entry in series for value, _ in entry.points]
+    every = max(1, -(-len(across) // MOST_MARKS))
     columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
     marks: list[str] = []
     for entry in references:
@@ -100,7 +99,7 @@ def line_chart(
         *_column_ticks(columns, bottom),
         text((left + WIDTH - 2 * PAD) / 2, height - 8, x.label, "muted mid"),
         *marks,
-        *(element for k, entry in enumerate(series) for element in _line(entry, k, columns, rows)),
+        *(element for k, entry in enumerate(series) for element in _line(entry, k, columns, rows, every)),
     ]
     return Picture(WIDTH, height, join_lines(body), title, description)
 
@@ -158,8 +157,8 @@ def _column_ticks(columns: Range, bottom: float) -> Iterator[str]:
         yield text(min(max(column, half + 2), WIDTH - half - 2), bottom + 19, label, "mid")
 
 
-def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[str]:
-    """The line of a series, then its markers."""
+def _line(series: Series, index: int, columns: Range, rows: Range, every: int) -> Iterator[str]:
+    """The line of a series, then its markers. every: of how many points one has a tooltip."""
     color = index % SERIES
     points = [(columns.at(x), rows.at(y)) for x, y in series.points]
     if len(points) > 1:
@@ -167,7 +166,6 @@ def _line(series: Series, index: int, columns: Range, rows: Range) -> Iterator[s
         for x, y in points[1:]:
             path += f"H{number(x)}V{number(y)}" if series.steps else f"L{number(x)} {number(y)}"
         yield stroke(path, color, series.width)
-    every = max(1, -(-len(points) // _MOST_MARKERS))
     for (x, y), (value_x, value_y) in list(zip(points, series.points, strict=True))[::every]:
         tip = f"{series.name}: {rows.axis.text(value_y)} at {columns.axis.label} {columns.axis.text(value_x)}"
         hit = f'<circle class="hit" cx="{number(x)}" cy="{number(y)}" r="6"/>'  # a disc that the pointer can hit

@@ -14,14 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.coordinates import declared_coordinates
-from collc.pictures.picture import WIDTH, text_width
+from collc.pictures.picture import MOST_MARKS, WIDTH, text_width
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
 _MARGIN: Final = 34.0
-_MOST_NPUS: Final = 1_100
-"""NPUs up to which a network without switches is drawn whole."""
-
 _MOST_BELOW_SWITCHES: Final = 128
 """NPUs up to which a network with switches is drawn whole; of a larger one, its first nodes are drawn."""
 
@@ -73,15 +70,15 @@ def layout_of(network: Network) -> Layout:
     axes, npus = axes_of(network), network.npus.tolist()
     if network.has_switches:
         return _tiers(network, axes)
-    if axes is not None and len(npus) <= _MOST_NPUS:
+    if axes is not None and len(npus) <= MOST_MARKS:
         if _is_lattice(network, axes):
             return _lattice(axes)
         if len(axes) > 1:
             return _groups(_npus_by_node(network, axes))
     layout = Layout()
-    if len(npus) > _MOST_NPUS:
-        layout.notes.append(f"the first {_MOST_NPUS} of {len(npus)} NPUs are drawn")
-        npus = npus[:_MOST_NPUS]
+    if len(npus) > MOST_MARKS:
+        layout.notes.append(f"the first {MOST_MARKS} of {len(npus)} NPUs are drawn")
+        npus = npus[:MOST_MARKS]
     radius = min(WIDTH / 2 - _MARGIN, max(110.0, len(npus) * 5.2))
     layout.radius = min(15.0, max(2.0, 0.36 * 2 * math.pi * radius / max(1, len(npus))))
     layout.place_on_circle(npus, WIDTH / 2, radius + _MARGIN, radius)
@@ -177,7 +174,7 @@ def _tiers(network: Network, axes: Int32Array | None) -> Layout:
     nodes = [network.npus.tolist()] if axes is None or len(axes) == 1 else _npus_by_node(network, axes)
     layout, npu_count = Layout(), network.npu_count
     count = len(network.npus)
-    shown = max(1, 64 // len(nodes[0]))
+    shown = max(1, _MOST_BELOW_SWITCHES // len(nodes[0]))
     if count > _MOST_BELOW_SWITCHES and len(nodes) > 1 and shown < len(nodes):
         layout.notes.append(f"the first {shown} of {len(nodes)} nodes are drawn")
         nodes = nodes[:shown]

@@ -73,7 +73,7 @@ class _Frame:
         return self.top + self.rows * self.pitch
 
 
-def _frame(labels: Sequence[str], time: int, pitch: float, colors: tuple[list[str], float]) -> tuple[_Frame, list[str]]:
+def _frame(labels: Sequence[str], time: int, colors: tuple[list[str], float]) -> tuple[_Frame, list[str]]:
     """The frame of a picture and its elements: the legend, names of the rows, and an axis of the time below them.
 
     colors: see _colors.
@@ -82,6 +82,7 @@ def _frame(labels: Sequence[str], time: int, pitch: float, colors: tuple[list[st
     widest = min(max((text_width(label, 10.5) for label in labels), default=0), 190)
     left = PAD + widest + 10
     times = range_of(Axis("time", text=time_label), [0, max(time, 1)], left, WIDTH - 26, from_zero=False)
+    pitch = max(15.0, min(30.0, 560 / max(1, len(labels))))
     frame = _Frame(times, top, pitch, len(labels))
     parts = legend_parts + [
         text(left - 8, frame.y(row) + 4, shorten(label, widest + 0.5, 10.5), "small end")
@@ -130,7 +131,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
     notes += [f"{len(rows)} of {len(use)} transfers"] if len(rows) < len(use) else []
     time = int(use.arrive[rows].max(initial=0)) if notes else use.time
     labels = [network.device_name(device) for device in devices.tolist()]
-    frame, parts = _frame(labels, time, max(15.0, min(34.0, 520 / max(1, len(labels)))), _colors(use, rows, "dashed"))
+    frame, parts = _frame(labels, time, _colors(use, rows, "dashed"))
     row_of = {device: row for row, device in enumerate(devices.tolist())}
     parts += [line(frame.times.begin, frame.y(row), WIDTH - 26, frame.y(row), "grid") for row in range(len(labels))]
     width = max(0.5, min(1.3, 500 / max(1, len(rows))))
@@ -181,7 +182,7 @@ def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
     labels = [network.link_name(link) for link in busiest.tolist()]
     few = len(rows) <= MOST_MARKS
     colors = _colors(use, rows, "pale") if few else legend([])
-    frame, parts = _frame(labels, use.time, max(14.0, min(24.0, 560 / max(1, len(labels)))), colors)
+    frame, parts = _frame(labels, use.time, colors)
     position = {link: row for row, link in enumerate(busiest.tolist())}
     if few:
         parts += (_bar(use, row, frame, position[int(use.link[row])]) for row in rows.tolist())
@@ -280,10 +281,10 @@ def _heat_groups(network: Network) -> tuple[list[str], Int64Array]:
 def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
     """(int64[npus], labels): the node of each NPU, or if there are too many nodes, blocks of consecutive NPUs."""
     nodes = node_numbers(network)
-    if nodes is not None and int(nodes.max()) < MOST_CELLS // 2 + MOST_CELLS // 4:
+    if nodes is not None and int(nodes.max()) < MOST_CELLS:
         first = [int(np.flatnonzero(nodes == node)[0]) for node in range(int(nodes.max()) + 1)]
         return nodes[: network.npu_count], [node_label(network.device_name(npu)) for npu in first]
-    size = -(-network.npu_count // (MOST_CELLS // 2))
+    size = -(-network.npu_count // MOST_CELLS)
     begins = range(0, network.npu_count, size)
     labels = [f"{network.device_name(npu)} …" for npu in begins]
     return np.arange(network.npu_count, dtype=np.int64) // size, labels

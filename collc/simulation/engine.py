@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.kernels.compiled import compile_kernel, interruptible, numbers, runs_compiled, zeros
+from collc.kernels.compiled import STEP_TIME, compile_kernel, interruptible, numbers, runs_compiled, zeros
 from collc.kernels.task_events import COMPUTE, TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, PortRows, durations_alone, with_ports
 from collc.simulation.tasks import TaskGraph
@@ -24,9 +24,6 @@ from collc.ten.network import Network
 
 MOST_SIMULATED: Final = 20_000
 """Messages of a schedule up to which its files are simulated when they are written."""
-
-EVENT_TIME: Final = 1.5
-"""Microseconds of plain Python for a task or hop."""
 
 
 def expect_many() -> None:
@@ -117,7 +114,7 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
         passed, rows = with_ports(network, hops, timing)
     _check_range(passed.busy, passed.delay, duration)
     links = max(network.link_count, int(passed.link.max(initial=-1)) + 1)
-    large = runs_compiled(run_tasks, int(EVENT_TIME * (len(graph) + len(passed.link))))
+    large = runs_compiled(run_tasks, STEP_TIME * (len(graph) + len(passed.link)))
     table = _task_table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
     progress = _nothing_done(graph, len(passed.link), links, large)
     done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)

@@ -7,14 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, Note, SourceError, Span
-from collc.base.wording import did_you_mean, phrase
+from collc.base.wording import SHOWN, did_you_mean, phrase
 from collc.source.parsing.expressions import Node
 
 MAX_PROBLEMS = 200
 """Messages that are kept of one program; more are dropped."""
-
-MAX_NOTES = 4
-"""A message with more notes than these gets no further note about where the failing code was used."""
 
 NO_SCHEDULE = frozenset({"E0412"})
 """Codes of requests that are written correctly, but that no schedule can meet: on this network there is no path."""
@@ -94,7 +91,7 @@ def at_use(
     """
     located: list[Diagnostic] = []
     for d in error.diagnostics:
-        if len(d.notes) > MAX_NOTES or (d.span is not None and d.span.file is span.file and d.span.start == span.start):
+        if len(d.notes) > SHOWN or (d.span is not None and d.span.file is span.file and d.span.start == span.start):
             located.append(d)
         elif library and d.span is not None and d.span.file is not span.file:
             use = (arguments or {}).get(d.span.text, span)

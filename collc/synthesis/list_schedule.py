@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collc.kernels.compiled import is_long, numbers, runs_compiled, version_of, word_shape, zeros
+from collc.kernels.compiled import BATCH, is_long, numbers, runs_compiled, version_of, word_shape, zeros
 from collc.kernels.overlapped_lists import ListProgress, TaskTable, UrgencyOrder, list_schedule
 from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.synthesis.timeline import Timeline, interval_table
@@ -27,9 +27,6 @@ ALL_TURNS = 1 + 2 * TURNS
 
 LONG = 1_000_000
 """Tasks from which there is one such turn only."""
-
-BATCH = 1 << 20
-"""Tasks between two calls of `stop`."""
 
 TASK_WORK = 3
 """Work of a task in a schedule, as WorkMeter counts it in plain Python; about that of growing a tree to it, too."""

@@ -15,15 +15,12 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
-from collc.kernels.compiled import numbers, runs_compiled, version_of, zeros
+from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
 from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, send
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
-
-HOP_TIME: Final = 6
-"""Microseconds of plain Python for a hop."""
 
 TREES: Final = 64
 """Trees of shortest paths that are searched at a time; it bounds the memory of their distances."""
@@ -175,7 +172,7 @@ def _starts(conditions: Conditions, messages: _Messages) -> Int64Array:
     ready = np.where(device < network.npu_count, conditions.release[row], 0)
     buffers = np.zeros(network.device_count + 1, np.int64)
     np.cumsum(np.maximum(network.buffers, 0), out=buffers[network.npu_count + 1 :])
-    large = runs_compiled(send, HOP_TIME * len(messages.link))
+    large = runs_compiled(send, STEP_TIME * len(messages.link))
     columns = {
         "source": network.source.astype(np.int64),
         "target": network.target.astype(np.int64),

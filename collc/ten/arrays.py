@@ -56,6 +56,12 @@ def find_keys(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, BoolArr
     return position, keys[position] == wanted
 
 
+def different(numbers: Int64Array) -> Int64Array:
+    """The different ones of some numbers, ascending. NumPy's `unique` takes several times as long for millions."""
+    ordered = np.sort(numbers)
+    return ordered[np.insert(ordered[1:] != ordered[:-1], 0, values=True)] if len(ordered) else ordered
+
+
 def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int64Array]:
     """(int64[rows, columns], int64[n]): the different rows of columns of n numbers, ascending, and the row of each.
 

@@ -126,6 +126,23 @@ class Translations:
         """int32[n]: the link to which an element takes a link, for each pair of both."""
         return self.class_links[self.class_row[link], self.sum(self.link_element[link], element)]
 
+    def elements_to(self, link: Int32Array, image: Int32Array) -> Int32Array:
+        """int32[n]: the element that takes each link to another one of its class; the lowest of several."""
+        return self.difference(self.link_element[image], self.link_element[link])
+
+    def rows_over(self, link: Int32Array, wanted: Int32Array) -> tuple[Int64Array, Int32Array]:
+        """(rows, elements): each row of `link` with each element that takes its link to one of those wanted.
+
+        No other element may take the link there.
+        """
+        classes = self.class_row[link]
+        order = np.argsort(classes, kind="stable")
+        low, high = (np.searchsorted(classes[order], self.class_row[wanted], side) for side in ("left", "right"))
+        size = high - low
+        image = np.repeat(wanted, size)
+        row = order[np.arange(len(image)) + np.repeat(low - (np.cumsum(size) - size), size)]
+        return row, self.elements_to(link[row], image)
+
     def phases(self, link: int) -> Int32Array:
         """int32[count]: the turn of each element among those that take a link to the same link, from 0."""
         images = self.link_images(link)

@@ -39,19 +39,32 @@ def representatives_of(module: Module, schedule: FactoredSchedule) -> Module | N
         return None
     if not follows_rule(module.demand.runs[0]):
         return None
-    if len(numbers.rank) != network.npu_count or not are_translations(schedule.translations, network):
+    if len(numbers.rank) != network.npu_count:
         return None
-    hops = _hops(network, schedule, chunk_size(module.demand))
+    return representatives_on(network, schedule, standard, module)
+
+
+def representatives_on(
+    network: Network, schedule: FactoredSchedule, standard: Standard, module: Module
+) -> Module | None:
+    """The chunks of representatives of a collective over all NPUs of a network; None as in `representatives_of`.
+
+    module: says how large chunks are.
+    """
+    size = chunk_size(module.demand)
+    if not are_translations(schedule.translations, network):
+        return None
+    hops = _hops(network, schedule, size)
     if hops is None or not _free_of_congestion(schedule, hops) or not _have_one_order(network, schedule.rows, hops):
         return None
     rows, count = schedule.rows, schedule.representative_chunks
     known = count < 2**31 and int(rows.chunk.min()) >= 0 and int(rows.chunk.max()) < count
     if not known or standard.shape.reduces == (standard.op == Op.COPY):
         return None
-    table = _representative_chunks(schedule, standard, chunk_size(module.demand))
+    table = _representative_chunks(schedule, standard, size)
     transfers = Transfers.of(rows.chunk, rows.link, rows.start, rows.reduce)
-    demand = Demand((Run("", module.demand.runs[0].group, table, None),))
-    return replace(module, demand=demand, schedule=RowSchedule(schedule.model, transfers))
+    demand = Demand((Run("", np.arange(network.npu_count, dtype=np.int32), table, None),))
+    return replace(module, network=network, demand=demand, schedule=RowSchedule(schedule.model, transfers))
 
 
 def _have_same_numbers(left: ChunkNumbers, right: ChunkNumbers) -> bool:

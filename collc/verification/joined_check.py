@@ -14,7 +14,7 @@ import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.declared import follows_rule
-from collc.ten.demand import Run
+from collc.ten.demand import Run, RunFamily
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
@@ -89,22 +89,32 @@ def _are_ascending(numbers: Int32Array, count: int) -> bool:
 
 def _have_same_runs(module: Module, part: RepeatedPart) -> bool:
     """Whether the chunks of each run are those of the run of the part, at the devices of the image."""
+    runs = module.demand.by_family
     for number, own in enumerate(part.module.demand.runs):
-        by_rule = follows_rule(own)
-        for image, whole in enumerate(map(module.demand.runs.__getitem__, part.run[:, number].tolist())):
-            if not _is_image(own, whole, part.device[image], by_rule):
+        by_rule, whole = follows_rule(own), part.run[:, number]
+        order = np.argsort(runs.family[whole], kind="stable")
+        for images in np.split(order, np.flatnonzero(np.diff(runs.family[whole][order])) + 1):
+            family = runs.families[runs.family[whole[images[0]]]]
+            if not _are_groups(own, family, part.device[images], runs.row[whole[images]]):
+                return False
+            if by_rule and follows_rule(family.first):  # so do all of the family
+                continue
+            numbers: list[int] = whole[images].tolist()
+            listed = zip(map(module.demand.runs.__getitem__, numbers), part.device[images], strict=True)
+            if not all(_has_same_chunks(own, run, device) for run, device in listed):
                 return False
     return True
 
 
-def _is_image(own: Run, whole: Run, device: Int32Array, by_rule: bool) -> bool:
-    """by_rule: whether the standard collective says which chunks the run of the part has."""
-    if len(own.group) != len(whole.group) or not np.array_equal(device[own.group], whole.group):
+def _are_groups(own: Run, family: RunFamily, device: Int32Array, rows: Int64Array) -> bool:
+    """Whether the runs in some rows have the arguments of the run of a part, and its members in each image."""
+    if own.standard != family.first.standard or len(own.pattern) != family.chunks_each:
         return False
-    if own.standard != whole.standard or len(own.pattern) != len(whole.pattern):
-        return False
-    if by_rule and follows_rule(whole):
-        return True
+    return family.groups.shape[1] == len(own.group) and np.array_equal(device[:, own.group], family.groups[rows])
+
+
+def _has_same_chunks(own: Run, whole: Run, device: Int32Array) -> bool:
+    """Whether a run has the chunks of the run of a part at the devices of an image."""
     left, right = own.pattern.expand(), whole.pattern.expand()
     same = [(left.size, right.size), (left.pre, right.pre), (left.post, right.post), (left.op, right.op)]
     same += [(left.sets.offsets, right.sets.offsets), (device[left.sets.members], right.sets.members)]

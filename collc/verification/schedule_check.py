@@ -14,42 +14,41 @@ receives, one at a time, and a buffer never holds more chunks than it has slots.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.units import decimal
+from collc.kernels.compiled import BATCH, MOST_PLAIN, STEP_TIME
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.joined_schedule import JoinedSchedule
 from collc.ten.limited import Ports, overlaps
 from collc.ten.module import Module
 from collc.ten.network import Network
+from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import Clock, Schedule, Transfers
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import representatives_of
 from collc.verification.joined_check import is_joined_right
+from collc.verification.repaired_check import is_repaired_right
 from collc.verification.trees import trees_are_right
 from collc.verification.valid_transfers import clock_of, valid_transfers
-from collc.verification.verdict import Findings, Verdict, at, uniform_verdict
-
-MAX_LISTED: Final = 250
-"""Offenders of a check of links or endpoints that are reported to the findings."""
+from collc.verification.verdict import MOST_KEPT, Findings, Verdict, at, uniform_verdict
 
 
 def check_links(transfers: Transfers, clock: Clock, findings: Findings, compiled: bool) -> None:
-    """Report transfers that start while the one before them still occupies the link, MAX_LISTED of them at most."""
+    """Report transfers that start while the one before them still occupies the link, MOST_KEPT of them at most."""
     if compiled:
         from collc.kernels.schedule_check import overlaps as first_overlaps
 
         links = len(clock.kind)
         columns = (transfers.chunk, transfers.link, transfers.start)
-        count, earlier, later = first_overlaps(*columns, clock.busy, clock.size_of, clock.kind, links, MAX_LISTED)
+        count, earlier, later = first_overlaps(*columns, clock.busy, clock.size_of, clock.kind, links, MOST_KEPT)
         pairs = list(zip(earlier[:count].tolist(), later[:count].tolist(), strict=True))
     else:
         pairs = _overlapping_pairs(transfers.link, transfers.start, clock.busy_of(transfers))
-    for first, second in pairs[:MAX_LISTED]:
+    for first, second in pairs[:MOST_KEPT]:
         until = int(transfers.start[first]) + int(clock.busy_of(transfers.select(np.array([first])))[0])
         start = int(transfers.start[second])
         message = (
@@ -66,7 +65,7 @@ def _overlapping_pairs(user: Int32Array, begin: Int64Array, taken: Int64Array) -
 
 
 def check_endpoints(transfers: Transfers, clock: Clock, findings: Findings) -> None:
-    """Report transfers that an NPU cannot send, or receive, beside the one before, MAX_LISTED of each at most.
+    """Report transfers that an NPU cannot send, or receive, beside the one before, MOST_KEPT of each at most.
 
     A transfer occupies the injection of its source from its start on, or if messages queue from when it is injected,
     after which it may wait for its link; and the ejection of its target until its end.
@@ -88,7 +87,7 @@ def _check_ports(
     ports: Ports, transfers: Transfers, port: Int32Array, begin: Int64Array, taken: Int64Array, findings: Findings
 ) -> None:
     """port: int32[transfers], -1 for none. begin, taken: int64, when and for how long each occupies it."""
-    for first, second in _overlapping_pairs(port, begin, taken)[:MAX_LISTED]:
+    for first, second in _overlapping_pairs(port, begin, taken)[:MOST_KEPT]:
         number = int(port[second])
         does = "sends" if ports.sends[number] else "receives"
         message = (
@@ -134,14 +133,10 @@ def check_buffers(network: Network, intervals: Int64Array, findings: Findings) -
             findings.add("switches", "V0502", int(time[row]), message, f"{limit} at most")
 
 
-LARGE = 100_000
+LARGE = MOST_PLAIN // STEP_TIME
 """The number of transfers or chunks from which compiled loops are faster."""
-PIECE = 1 << 21
-"""Transfers, about, in one call of a compiled loop, which a signal ends only when it returns: 0.1 s."""
 MOST_STATES = 1 << 29
 """Representatives' chunks x devices up to which they are replayed."""
-_ENOUGH = 1000
-"""How many chunks are replayed at least, before the check ends at a failure."""
 
 
 def verify_schedule(module: Module, large: int = LARGE) -> Verdict:
@@ -179,6 +174,8 @@ def is_proved(module: Module, schedule: Schedule) -> bool:
     """Whether a schedule is right because the chunks of its representatives are, or the parts that it is joined of."""
     if isinstance(schedule, JoinedSchedule):
         return is_joined_right(module, schedule, _is_right)
+    if isinstance(schedule, RepairedSchedule):
+        return is_repaired_right(module, schedule)
     representatives = representatives_of(module, schedule) if isinstance(schedule, FactoredSchedule) else None
     if representatives is None:
         return False
@@ -206,7 +203,7 @@ def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: 
         order = np.argsort(transfers.chunk, kind="stable").astype(np.int32)
         doubtful, slots = np.arange(chunks), np.empty((0, 4), np.int64)
     for count, chunk in enumerate(doubtful.tolist()):
-        if count >= _ENOUGH and findings.has_offenders:
+        if count >= MOST_KEPT and findings.has_offenders:
             break
         check.check(chunk, order[offsets[chunk] : offsets[chunk + 1]].astype(np.intp))
     found = np.array(check.intervals, np.int64).reshape(-1, 4)
@@ -214,8 +211,8 @@ def _check_chunks(module: Module, transfers: Transfers, clock: Clock, findings: 
 
 
 def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
-    """Ranges of chunks that have about PIECE transfers together. offsets: int64[chunks + 1]."""
-    ends = np.flatnonzero(np.diff(offsets[1:] // PIECE)) + 1
+    """Ranges of chunks that have about BATCH transfers together. offsets: int64[chunks + 1]."""
+    ends = np.flatnonzero(np.diff(offsets[1:] // BATCH)) + 1
     cuts = [0, *ends.tolist(), len(offsets) - 1]
     return [(low, high) for low, high in pairwise(cuts) if low < high]
 

@@ -11,7 +11,7 @@ from collc.ten.limited import Ports
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, MessageHops, QueuedMessages, Schedule, Transfers
-from collc.verification.verdict import SHOWN, Findings, at
+from collc.verification.verdict import MOST_KEPT, Findings, at
 
 LATEST = 2**62
 """Picoseconds (53 days); a later time could overflow when a duration is added."""
@@ -67,7 +67,7 @@ def _possible_transfers(module: Module, transfers: Transfers, findings: Findings
         good &= ~lost  # what is kept apart is a partial that arrives at an NPU
     if not good.all():
         bad = np.flatnonzero(~good)
-        for row in bad[: 50 * SHOWN - 1]:
+        for row in bad[: MOST_KEPT - 1]:
             where = int(chunk[row]), int(link[row]), int(start[row])
             _report(module, *where, int(relayed[row]), bool(lost[row]), findings)
         return transfers.select(good)
@@ -95,7 +95,7 @@ def _with_whole_messages(
     unlimited |= (ports.into[target] < 0) & (messages.last_received >= 0)
     relays = np.flatnonzero((messages.number >= 0) & ((rows.relays >= 0) | rows.keeps | unlimited))
     bad = np.unique(np.concatenate([broken, early, unheard, inner, relays]))
-    for row in bad[: 50 * SHOWN - 1].tolist():
+    for row in bad[: MOST_KEPT - 1].tolist():
         what = f"{findings.chunk(int(rows.chunk[row]))} on {findings.link(int(rows.link[row]))}"
         expected = (
             "hops that follow one another from an NPU to an NPU, each ready (in the queue of its link) when the one "

@@ -7,6 +7,7 @@ from typing import Final
 
 from collc.base.diagnostics import Diagnostic, Note, Outcome
 from collc.base.units import format_time
+from collc.base.wording import SHOWN
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 
@@ -16,8 +17,8 @@ CHECKS: Final = ("causality", "congestion_free", "delivered", "reductions", "swi
 ENDPOINTS: Final = "endpoints"
 """The check of what NPUs can send and receive, made if NPUs have limits."""
 
-SHOWN: Final = 5
-"""Offenders of each check that are reported."""
+MOST_KEPT: Final = 50 * SHOWN
+"""Offenders of a check that are kept at a time, of which the first SHOWN are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Findings:
         rows = self.offenders[check]
         diagnostic = Diagnostic(code, f"{check}: {message}", notes=(Note(f"expected: {expected}"),))
         rows.append((time, len(rows), diagnostic))
-        if len(rows) >= 50 * SHOWN:
+        if len(rows) >= MOST_KEPT:
             rows.sort(key=lambda row: row[:2])
             self.more[check] += len(rows) - SHOWN
             del rows[SHOWN:]

@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 _PACKAGE = "public.chakra"
 
 _SCALARS = {"string": 9, "int32": 5, "int64": 3, "uint32": 13, "uint64": 4, "bool": 8}
+_SCALARS |= {"sint32": 17, "sint64": 18, "fixed32": 7, "fixed64": 6, "sfixed32": 15, "sfixed64": 16, "double": 1}
 
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 
@@ -19,6 +20,13 @@ _ATTRIBUTE = {
     "int64_val": ("int64", 9),
     "uint32_val": ("uint32", 11),
     "uint64_val": ("uint64", 13),
+    "sint32_val": ("sint32", 15),
+    "sint64_val": ("sint64", 17),
+    "fixed32_val": ("fixed32", 19),
+    "fixed64_val": ("fixed64", 21),
+    "sfixed32_val": ("sfixed32", 23),
+    "sfixed64_val": ("sfixed64", 25),
+    "double_val": ("double", 3),
     "bool_val": ("bool", 27),
     "string_val": ("string", 29),
 }

@@ -255,7 +255,7 @@ class _Block:
             raise Refused("a remote buffer of another peer or type of channel")
         if packets and (remote["type"] != "s" or not self.plan.packets):
             raise Refused("packets outside of the scratch of a plan for LL")
-        start = self.memory.at(remote["rank"], remote["type"], buff["index"], buff["size"])
+        start = self.memory.at_other(self.rank, remote["rank"], remote["type"], buff["index"], buff["size"])
         return self._in_half(start, remote["rank"], self._cells(buff), packets=True) if packets else Cells(start)
 
     def _multicast(self, buff: Json) -> list[Cells]:

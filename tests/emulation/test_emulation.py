@@ -45,6 +45,19 @@ def test_plans_by_hand_are_right(name: str) -> None:
     assert (found.kind, found.what) == ("right", "")
 
 
+def test_others_are_found_at_the_offset_of_the_own_tensor() -> None:
+    """In place, the loader's rule (docs/msccl-contract.md, "Offsets"): of its tensors, not of those of others."""
+    assert judge_plan(json.dumps(hand_plans.puts_of_a_scatter(0)), root=0).kind == "right"
+    refused = judge_plan(json.dumps(hand_plans.puts_of_a_scatter(1)), root=1)
+    assert (refused.kind, refused.what) == ("refused", "outside of the allocation: o[0] of rank 0, moved by 1")
+    inputs = hand_plans.puts_to_inputs()
+    for rank in range(3):  # in place there is nothing to copy
+        block = inputs["gpus"][rank]["threadblocks"][0]
+        block["ops"] = [op for op in block["ops"] if op["name"] != "copy"]
+    assert judge_plan(json.dumps(inputs | {"inplace": True})).kind == "right"
+    assert judge_plan(json.dumps(inputs)).kind != "right"
+
+
 @pytest.mark.parametrize("change", ["no flush", "flush as the public DSL writes it"])
 def test_what_a_port_sends_is_flushed(change: str) -> None:
     plan = hand_plans.all_gather(3, "port")

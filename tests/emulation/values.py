@@ -39,10 +39,12 @@ class Memory:
         self.chunks = chunks
         self.cells = cells
         self.base: list[dict[str, int]] = []
+        self.begins: list[dict[str, int]] = []
         size = 0
         for rank, (i, o, _) in enumerate(chunks):
             s = self.scratch[rank]
             start, used = self._shared(rank, i, o)
+            self.begins.append(start)
             if used is None:
                 self.base.append({"i": size, "o": size + i, "s": size + i + o})
                 size += i + o + s
@@ -79,6 +81,20 @@ class Memory:
         if not 0 <= slot <= self.chunks[rank]["ios".index(buffer)] - count:
             raise Refused(f"outside of the buffer: {buffer}[{slot}] of rank {rank}, {count}")
         return (self.base[rank][buffer] + slot) * self.cells
+
+    def at_other(self, caller: int, rank: int, buffer: str, slot: int, count: int) -> int:
+        """`at` for another rank: its allocation and the chunk, and how far into its own one the caller's tensor begins
+        (docs/msccl-contract.md, "Offsets"). Raises Refused also if that is not all in the allocation.
+        """
+        start = self.at(rank, buffer, slot, count)
+        moved = self.begins[caller].get(buffer, 0) - self.begins[rank].get(buffer, 0)
+        if not moved:
+            return start
+        regions = [self.region(rank, kind) for kind in ("io" if self.begins[rank] else buffer)]
+        first = start + moved * self.cells
+        if not min(r.start for r in regions) <= first <= max(r.stop for r in regions) - count * self.cells:
+            raise Refused(f"outside of the allocation: {buffer}[{slot}] of rank {rank}, moved by {moved}")
+        return first
 
     def region(self, rank: int, buffer: str) -> range:
         start = self.base[rank][buffer] * self.cells

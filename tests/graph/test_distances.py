@@ -28,7 +28,7 @@ def expected(graph: Digraph, length: Int64Array) -> list[list[int]]:
 @pytest.fixture(params=["plain", "SciPy"], autouse=True)
 def searches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All searches by one of the two."""
-    monkeypatch.setattr(module, "_SCIPY", {"plain": 1 << 60, "SciPy": 0}[request.param])
+    monkeypatch.setattr(module, "is_long", lambda work: request.param == "SciPy")
 
 
 def test_long_times_are_exact() -> None:
@@ -51,7 +51,7 @@ def test_pieces_are_put_together() -> None:
     graph, every = Digraph(31, source, target), np.arange(31, dtype=np.int32)
     length = chance.integers(1, 9, 70)
     whole = distances_to(graph, length, every)
-    with patch.object(module, "_PIECE", 4 * 70):
+    with patch.object(module, "BATCH", 4 * 70):
         assert distances_to(graph, length, every).tolist() == whole.tolist()
 
 

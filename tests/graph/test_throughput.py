@@ -88,7 +88,7 @@ def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Each test in plain Python, with a call for each member, and with compiled flows; none finds a rate of another."""
     throughput._RATES.clear()
     if request.param == "in pieces":
-        monkeypatch.setattr(throughput, "PIECE", 1)
+        monkeypatch.setattr(throughput, "BATCH", 1)
     choose_kernels(monkeypatch, request.param == "compiled")
 
 

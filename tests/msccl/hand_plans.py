@@ -173,6 +173,26 @@ def multicast(n=3):
     return plan("allgather", gpus)
 
 
+def puts_of_a_scatter(root):
+    """Two gpus in place; the root puts the chunk of the other one into its output."""
+    channels = {"channel_type": "memory", "channel_ids": [0]}
+    meet = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
+    put = {"name": "put", "src_buff": [buff("i", 1 - root)], "dst_buff": [far(0, 0)], **channels}
+    ops_of = [[*meet, put, {"name": "nop"}, *meet] if rank == root else meet * 2 for rank in range(2)]
+    return plan("scatter", [gpu(rank, 2, (2, 1, 0), [ops_of[rank]], ["o"]) for rank in range(2)], inplace=True)
+
+
+def puts_to_inputs():
+    """An All-Gather out of place in which gpu r puts its chunk to the input of the others."""
+    found = all_gather(3)
+    for one in found["gpus"]:
+        one["remote_buffers"] = [remote | {"type": "i"} for remote in one["remote_buffers"]]
+        for op in one["threadblocks"][0]["ops"]:
+            if op["name"] == "put":
+                op["dst_buff"] = [remote | {"index": 0} for remote in op["dst_buff"]]
+    return found
+
+
 GOOD = {
     "multicast": multicast,
     "all-gather": all_gather,

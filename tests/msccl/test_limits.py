@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
+from collc.msccl.check import check_file
 from collc.msccl.limits import check_merged_limits
 from collc.msccl.lowering import precheck as lowering_precheck
 from collc.msccl.lowering.dependencies import depend
@@ -16,12 +18,14 @@ from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.precheck import precheck
 from collc.msccl.lowering.quality import quality
 from collc.msccl.options import MscclOptions, Placement, Profile
+from collc.msccl.plans.plan import plan_of, remarks_of
 from collc.msccl.plans.precheck import precheck_plan
 from collc.msccl.program import Gpu, Op, Program, Slot, Step, Threadblock
+from collc.msccl.slots import with_common_slots
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from tests import support
-from tests.msccl.lowering import assert_right, by_hand, direct_all_to_all, ring_all_reduce, scheduled, steps_of
+from tests.msccl.lowering import assert_right, by_hand, direct_all_to_all, ring_all_reduce, scheduled, steps_of, xml_of
 from tests.msccl.test_lower_stages import stage
 
 OLD = MscclOptions(profile=Profile.OLD)
@@ -212,14 +216,54 @@ def test_scratch_is_reused() -> None:
 
 @pytest.mark.parametrize(
     ("ranks", "collective", "count"),
-    [(3, support.all_reduce, 3), (6, support.all_reduce, 6), (4, support.all_reduce, 0), (3, support.all_gather, 0)],
+    [
+        (3, partial(support.broadcast, chunks=3), 3),
+        (6, partial(support.reduce, chunks=6), 6),
+        (4, support.all_reduce, 0),
+        (3, support.all_gather, 0),
+    ],
 )
 def test_a_report_says_if_no_power_of_two_is_served(ranks, collective, count):
     """The runtime takes a file if the count is a multiple of the chunks; an All-Gather's counts once for each rank."""
-    program = lower(scheduled(support.fully_connected(ranks), collective(list(range(ranks)))), MscclOptions())
-    said = [note for note in program.notes if "none with a power of two" in note]
+    module = scheduled(support.fully_connected(ranks), collective(list(range(ranks))))
+    said = [note for note in lower(module, MscclOptions()).notes if "none with a power of two" in note]
     assert said == (
         [f"serves only calls with a multiple of {count} elements, so none with a power of two: pad the buffers"]
         if count
         else []
     )
+    plan = plan_of(module)
+    assert [note for note in remarks_of(plan, MscclOptions()) if "none with a power of two" in note] == (
+        [f"MSCCL++: serves only messages whose bytes {count} chunks divide, so none with a power of two"]
+        if count
+        else []
+    )
+
+
+@pytest.mark.parametrize(("ranks", "instances"), [(3, 1), (7, 2), (12, 1), (15, 1)])
+def test_an_all_reduce_has_chunks_that_usual_sizes_divide_by(ranks, instances, tmp_path):
+    """A power of two of chunks, in blocks within 3 % of equal ones; the file is right, as is one of a power of two."""
+    module = scheduled(support.ring(ranks), support.all_reduce(list(range(ranks))))
+    program = lower(module, MscclOptions(instances=instances))
+    chunks = program.chunks_per_loop // instances
+    assert chunks & (chunks - 1) == 0
+    assert -(-chunks // ranks) * ranks <= 1.03 * chunks
+    path = tmp_path / "f.xml"
+    path.write_bytes(xml_of(program))
+    assert check_file(path, collective="all_reduce").ok
+    assert max(message.count for message in program.messages) <= 71
+    plan = plan_of(module, MscclOptions(instances=instances))
+    assert plan["gpus"][0]["input_chunks"] == chunks * instances
+
+
+def test_an_all_reduce_that_would_be_limited_keeps_equal_blocks():
+    """Many instances of many ranks would have more slots than offsets reach, and other collectives stay as they are."""
+    demand = support.all_reduce(list(range(31)))
+    assert with_common_slots(demand, 64) is not demand
+    assert with_common_slots(demand, 65) is demand
+    for same in (
+        support.all_reduce(list(range(8))),
+        support.all_gather([0, 1, 2]),
+        support.broadcast([0, 1], chunks=3),
+    ):
+        assert with_common_slots(same) is same

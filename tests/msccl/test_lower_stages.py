@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from collc.msccl.interpreter.replay import longest_chain
 from collc.msccl.limits import MOST_CHUNKS, LimitUse, exceeded_limits
 from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
@@ -22,6 +21,7 @@ from collc.msccl.lowering.quality import Quality, quality
 from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.options import MscclOptions, Placement, Profile, Protocol
 from collc.msccl.program import FUSED, Gpu, Op, Point, Program, Slot, Step, Threadblock
+from collc.runtime.replay import longest_chain
 from collc.ten.schedule import LinkModel
 from tests import support
 from tests.msccl.lowering import (

@@ -11,7 +11,7 @@ from collc.msccl.check import ExpectedResult, WantedChunk
 from collc.msccl.check_plan import check_plan
 from collc.msccl.running.run_plan import run_plan_file
 
-from .hand_plans import all_gather, buff, far, gpu, ops, plan
+from .hand_plans import all_gather, buff, far, gpu, ops, plan, puts_of_a_scatter, puts_to_inputs
 
 
 def check(tmp_path, found):
@@ -130,15 +130,6 @@ def test_the_root_is_the_gpu_whose_input_arrives(tmp_path, coll, inputs):
     assert verdict.summary.root == 1
 
 
-def puts_of_a_scatter(root):
-    """Two gpus in place; the root puts the chunk of the other one into its output."""
-    channels = {"channel_type": "memory", "channel_ids": [0]}
-    meet = [{"name": "signal", **channels}, {"name": "wait", **channels}, {"name": "nop"}]
-    put = {"name": "put", "src_buff": [buff("i", 1 - root)], "dst_buff": [far(0, 0)], **channels}
-    ops_of = [[*meet, put, {"name": "nop"}, *meet] if rank == root else meet * 2 for rank in range(2)]
-    return plan("scatter", [gpu(rank, 2, (2, 1, 0), [ops_of[rank]], ["o"]) for rank in range(2)], inplace=True)
-
-
 def test_a_scatter_in_place_from_a_root_whose_output_is_not_at_its_begin(tmp_path):
     """The loader adds the offset of the caller's output in its allocation (execution_plan.cc, setupOperation)."""
     assert check(tmp_path, puts_of_a_scatter(0)).ok
@@ -152,12 +143,7 @@ def test_a_scatter_in_place_from_a_root_whose_output_is_not_at_its_begin(tmp_pat
 
 def test_inputs_of_others_in_an_all_gather_in_place_are_found_at_the_offset_of_the_own_one(tmp_path):
     """Gpu r puts its chunk to the input of the others: by the loader's rule that is the r-th chunk of their output."""
-    found = all_gather(3)
-    for one in found["gpus"]:
-        one["remote_buffers"] = [remote | {"type": "i"} for remote in one["remote_buffers"]]
-        for op in one["threadblocks"][0]["ops"]:
-            if op["name"] == "put":
-                op["dst_buff"] = [remote | {"index": 0} for remote in op["dst_buff"]]
+    found = puts_to_inputs()
     assert not check(tmp_path, found).ok
     verdict = check(tmp_path, found | {"inplace": True})
     assert verdict.ok, verdict.diagnostics

@@ -13,14 +13,16 @@ from .programs import GOOD, all_to_all, direct_all_reduce, exchange, ring_all_ga
 
 
 @pytest.mark.parametrize("name", GOOD)
-@pytest.mark.parametrize("threads", [False, True])
-def test_good_files(tmp_path, name, threads):
+@pytest.mark.parametrize("transport", ["memory", "threads"])
+def test_good_files(tmp_path, name, transport):
     file = GOOD[name]()
     path = write(tmp_path / "f.xml", file)
     count = file.nchunksperloop * 6
-    reports = run_file(path, dtype="float32", count=count, runs=2 if threads else 10, threads=threads, seed=5)
+    reports = run_file(
+        path, dtype="float32", count=count, runs=2 if transport == "threads" else 10, transport=transport, seed=5
+    )
     assert all(report.ok for report in reports)
-    assert len(reports) == (2 if threads else 10) * (file.inplace + file.outofplace)
+    assert len(reports) == (2 if transport == "threads" else 10) * (file.inplace + file.outofplace)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -53,11 +55,11 @@ def test_a_race_shows_in_some_order(tmp_path):
     assert 0 < sum(report.ok for report in reports) < 40
 
 
-@pytest.mark.parametrize("threads", [False, True])
-def test_size_dependent_deadlock(tmp_path, threads):
+@pytest.mark.parametrize("transport", ["memory", "threads"])
+def test_size_dependent_deadlock(tmp_path, transport):
     path = write(tmp_path / "f.xml", exchange(8))
-    assert run_file(path, dtype="uint8", count=4 * 2**20, threads=threads)[0].ok
-    (report,) = run_file(path, dtype="uint8", count=8 * 2**20, threads=threads)
+    assert run_file(path, dtype="uint8", count=4 * 2**20, transport=transport)[0].ok
+    (report,) = run_file(path, dtype="uint8", count=8 * 2**20, transport=transport)
     assert report.hung == ((0, 0, 0), (1, 0, 0))
 
 

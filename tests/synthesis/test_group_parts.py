@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.passes.synthesizers import auto
-from collc.synthesis.auto.group_parts import _TakenTimes, group_parts, joined_parts
+from collc.synthesis.auto.candidates import Candidate
+from collc.synthesis.auto.group_parts import PartKind, _TakenTimes, group_parts, joined_parts
+from collc.synthesis.auto.synthesizer import SPARE_WORK, Turns, _Search
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op, Standard
@@ -31,13 +34,18 @@ def runs(*demands: Demand) -> Demand:
     return Demand(tuple(run for demand in demands for run in demand.runs))
 
 
+def kinds_of(module: Module) -> list[PartKind]:
+    """The kinds of parts of a module that has some."""
+    division = group_parts(module)
+    assert division is not None
+    return division.kinds
+
+
 def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINED) -> Module:
     """The schedule that `auto` makes group by group, whether or not another one is better; it is verified."""
     module = Module("m", net, demand, model)
-    parts = group_parts(module)
-    assert parts is not None
-    planned = {part.key: auto(part.module, Effort(unwinds=False)) for part in parts}
-    joined = joined_parts(module, parts, planned)
+    kinds = kinds_of(module)
+    joined = joined_parts(module, kinds, [auto(kind.module, Effort(unwinds=False)) for kind in kinds])
     assert verify_schedule(joined).ok
     assert is_proved(joined, joined.schedule) != net.has_endpoints
     listed = RowSchedule(joined.model, joined.schedule.transfers)
@@ -53,10 +61,9 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
 def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
     net = rails(4, 4, spine=True)
     module = Module("m", net, runs(*(make([4 * node + i for node in range(4)]) for i in range(4))), model)
-    parts = group_parts(module)
-    assert parts is not None
-    assert len({part.key for part in parts}) == 1
-    assert [part.module.network.device_count for part in parts] == [5] * 4  # four GPUs and their rail switch
+    (kind,) = kinds_of(module)
+    assert len(kind.run) == 4
+    assert kind.module.network.device_count == 5  # four GPUs and their rail switch
     by_group(net, module.demand, model)
 
 
@@ -74,19 +81,15 @@ def multicast(group: list[int], targets: list[int]) -> Demand:
 def test_groups_with_the_same_arguments_and_other_chunks_are_not_alike() -> None:
     net = rails(2, 4)
     demand = runs(multicast([0, 1, 2, 3], [1]), multicast([4, 5, 6, 7], [6, 7]))
-    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
-    assert parts is not None
-    assert parts[0].key != parts[1].key
+    assert len(kinds_of(Module("m", net, demand, LinkModel.PIPELINED))) == 2
     by_group(net, demand)
 
 
 def test_groups_in_nodes_use_their_nvswitch_only() -> None:
     net = rails(3, 4, spine=True)
-    parts = group_parts(
-        Module("m", net, runs(*(all_reduce([4 * node + i for i in range(4)]) for node in range(3))), LinkModel.STORE)
-    )
-    assert parts is not None
-    assert all(set(net.target[part.link].tolist()) <= {*range(12), 12 + k} for k, part in enumerate(parts))
+    demand = runs(*(all_reduce([4 * node + i for i in range(4)]) for node in range(3)))
+    (kind,) = kinds_of(Module("m", net, demand, LinkModel.STORE))
+    assert all(set(net.target[link].tolist()) <= {*range(12), 12 + k} for k, link in enumerate(kind.link))
 
 
 def test_auto_meets_the_bound_of_all_groups_together() -> None:
@@ -111,10 +114,13 @@ def test_groups_that_share_spines_take_turns() -> None:
             links += both(8 + leaf, 10 + spine, replace(NIC, bandwidth=2 * NIC.bandwidth))
     net = network(8, links, switches=4)
     demand = runs(*(all_reduce([i, 4 + i], chunks=16) for i in range(4)))
-    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
-    assert parts is not None
-    spines = [set(net.target[part.link].tolist()) & {10, 11} for part in parts]
-    assert spines == [{10}, {11}, {10}, {11}]
+    kinds = kinds_of(Module("m", net, demand, LinkModel.PIPELINED))
+    spines = {
+        run: set(net.target[link].tolist()) & {10, 11}
+        for kind in kinds
+        for (run,), link in zip(kind.run.tolist(), kind.link, strict=True)
+    }
+    assert spines == {0: {10}, 1: {11}, 2: {10}, 3: {11}}
     found = by_group(net, demand)
     starts = {i: int(found.schedule.transfers.start[found.schedule.transfers.chunk // 32 == i].min()) for i in range(4)}
     assert starts[0] == starts[1] == 0 < starts[2]
@@ -174,10 +180,8 @@ def step_of_training(nodes: int, make: Callable[..., Demand] = all_reduce) -> De
 def test_groups_with_common_npus_and_no_common_link_are_two_problems(make: Callable[..., Demand]) -> None:
     """Each kind of group is planned once, and each run ends when it would by itself."""
     net, demand = rails(3, 4, spine=True), step_of_training(3, make)
-    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
-    assert parts is not None
-    assert [part.runs for part in parts] == [(run,) for run in range(7)]
-    assert len({part.key for part in parts}) == 2
+    kinds = kinds_of(Module("m", net, demand, LinkModel.PIPELINED))
+    assert [kind.run.tolist() for kind in kinds] == [[[0], [1], [2]], [[3], [4], [5], [6]]]
     found = by_group(net, demand)
     alone = [by_group(net, Demand(some)).collective_time() for some in (demand.runs[:3], demand.runs[3:])]
     assert alone[0] < alone[1]
@@ -201,10 +205,8 @@ def test_runs_with_common_links_are_planned_together() -> None:
         )
     )
     demand = runs(*sums, *pairs)
-    parts = group_parts(Module("m", net, demand, LinkModel.PIPELINED))
-    assert parts is not None
-    assert [part.runs for part in parts] == [(i, 4 + i) for i in range(4)]
-    assert len({part.key for part in parts}) == 1
+    (kind,) = kinds_of(Module("m", net, demand, LinkModel.PIPELINED))
+    assert kind.run.tolist() == [[i, 4 + i] for i in range(4)]
     by_group(net, demand)
 
 
@@ -216,6 +218,19 @@ def test_runs_that_all_have_links_in_common_follow_one_another() -> None:
     sums, sent = found.schedule.run_times(net, demand)
     assert sent == shortest(switched(2, NIC), broadcast([0, 1]))
     assert sent < sums <= sent + shortest(net, all_reduce([0, 1, 2], chunk=4 * MiB))
+
+
+@pytest.mark.parametrize(("parts", "is_tried"), [(1, True), (16, True), (17, False), (1000, False)])
+def test_nothing_else_is_tried_if_that_would_plan_many_parts(parts: int, is_tried: bool) -> None:
+    """Each part took all the work that others may take, a 16th of what the best one may."""
+    module = Module("m", ring(4, NIC), runs(all_gather([0, 1]), all_gather([2, 3])))
+    best, other = (
+        Turns(Candidate(name, module.network, lambda _: module, parts=parts), 1, useful=SPARE_WORK)
+        for name in ("group by group", "another")
+    )
+    search = _Search(module, Effort(), [])
+    assert (search._work_left(other, best, Fraction(1)) > 0) == is_tried
+    assert search._work_left(best, best, Fraction(1)) > 0
 
 
 def test_something_planned_already_is_not_taken_apart() -> None:

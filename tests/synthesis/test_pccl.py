@@ -212,7 +212,7 @@ def test_search_asks_to_stop_between_batches(monkeypatch: pytest.MonkeyPatch, co
         asked += 1
         return asked > 3
 
-    monkeypatch.setattr("collc.synthesis.pccl.planning_order.VISITS", 7 * net.link_count)
+    monkeypatch.setattr("collc.synthesis.pccl.planning_order.BATCH", 7 * net.link_count)
     choose_kernels(monkeypatch, compiled)
     with pytest.raises(NoSchedule):
         plan(net, all_to_all(list(range(16))), Effort(stop=stop))

@@ -63,7 +63,7 @@ def test_pieces_of_compiled_checks_change_nothing(monkeypatch: pytest.MonkeyPatc
     whole = [outcomes(random_module(seed), large=0) for seed in seeds]
     screens = Mock(wraps=kernels.screen)
     monkeypatch.setattr(kernels, "screen", screens)
-    monkeypatch.setattr(schedule_check, "PIECE", 2)
+    monkeypatch.setattr(schedule_check, "BATCH", 2)
     assert [outcomes(random_module(seed), large=0) for seed in seeds] == whole
     assert screens.call_count > 1.5 * len(seeds)
 
@@ -206,25 +206,25 @@ def test_the_first_offenders_come_first_and_the_rest_is_counted() -> None:
         replace(module, schedule=RowSchedule(LinkModel.STORE, replace(late, start=late.start // 2)))
     )
     reported = [d for d in verdict.diagnostics if d.message.startswith("causality")]
-    assert len(reported) == 5
+    assert len(reported) == 8
     assert "more of this check" in reported[-1].notes[-1].message
 
 
-def test_at_most_249_impossible_transfers_are_counted() -> None:
-    rows = [(start, 99, 0, False) for start in range(300)]
+def test_at_most_399_impossible_transfers_are_counted() -> None:
+    rows = [(start, 99, 0, False) for start in range(500)]
     module = replace(ring_all_gather(), schedule=RowSchedule(LinkModel.STORE, transfers(rows)))
     verdict = verify_schedule(module)
     listed = [d for d in verdict.diagnostics if d.code == "V0102"]
-    assert len(listed) == 5
-    assert listed[-1].notes[-1].message == "and 244 more of this check"
+    assert len(listed) == 8
+    assert listed[-1].notes[-1].message == "and 391 more of this check"
 
 
-def test_a_thousand_chunks_are_replayed_after_a_failure() -> None:
-    demand = demand_of([(1, [0], [1], Op.COPY)] * 1002)
+def test_400_chunks_are_replayed_after_a_failure() -> None:
+    demand = demand_of([(1, [0], [1], Op.COPY)] * 402)
     module = Module("m", ring(2), demand, schedule=RowSchedule(LinkModel.STORE, transfers([])))
     listed = verify_schedule(module).diagnostics
-    assert len(listed) == 5
-    assert listed[-1].notes[-1].message == "and 995 more of this check"
+    assert len(listed) == 8
+    assert listed[-1].notes[-1].message == "and 392 more of this check"
 
 
 def test_at_most_100_arrivals_that_overfill_a_buffer_are_reported() -> None:

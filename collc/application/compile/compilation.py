@@ -47,7 +47,6 @@ from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
 from collc.source.standard_library import synthesizer_hint
-from collc.ten.demand import Demand
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
@@ -260,7 +259,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
         npus=len(request.network.npus),
         devices=int(request.network.present.sum()),
         links=request.network.link_count,
-        chunks=_chunk_count(request.demand),
+        chunks=request.demand.chunk_count,
         link_model=given.link_model.value,
         checks=dict.fromkeys(expected, "skipped"),
     )
@@ -269,7 +268,7 @@ def _blank_report(given: BuildInput) -> ScheduleReport:
 def _with_plan(build: Build, plan: Plan) -> Build:
     """The build with a plan."""
     given = replace(build.given, request=plan.request)
-    report = replace(build.report, chunks=_chunk_count(plan.request.demand))
+    report = replace(build.report, chunks=plan.request.demand.chunk_count)
     return replace(build, given=given, plan=plan, report=report)
 
 
@@ -313,7 +312,8 @@ def measure(build: Build) -> Build:
         raise too_long(request)
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
-    numbers = {None if run.standard is None else run.standard.chunks for run in module.demand.runs}
+    standards = [family.first.standard for family in module.demand.by_family.families]
+    numbers = {None if standard is None else standard.chunks for standard in standards}
     report = replace(
         build.report,
         links=module.network.link_count,
@@ -395,7 +395,3 @@ def _page(build: Build, files: WrittenFile) -> str:
 
     report = replace(build.with_files(files).report, module=build.module)
     return report_of_schedule(report, build.given.request.network, build.given.progress)
-
-
-def _chunk_count(demand: Demand) -> int:
-    return sum(len(run.pattern) for run in demand.runs)

@@ -167,9 +167,6 @@ MAX_TIME: Final = 2**62
 MAX_PATH: Final = 2**60
 """Picoseconds that a path may take: from these on, synthesizers take a device for one that cannot be reached."""
 
-LISTED: Final = 100_000
-"""Chunks of a standard collective up to which they are listed for this."""
-
 _HINT: Final = "look at the units of bandwidths, latencies and sizes"
 
 
@@ -177,11 +174,9 @@ def check_durations(request: ScheduleRequest) -> None:
     """Raise SourceError C0204 if a path through all devices could take longer than MAX_PATH."""
     network = request.network
     largest = 0
-    for run in request.demand.runs:
-        if run.standard is not None and len(run.pattern) > LISTED:  # equal blocks
-            largest = max(largest, -(-run.standard.size // len(run.group)))
-        else:
-            largest = max(largest, int(run.pattern.expand().size.max(initial=0)))
+    for family in request.demand.by_family.families:
+        run = family.first
+        largest = max(largest, run.chunk_size or int(run.pattern.expand().size.max(initial=0)))
     used: list[int] = np.unique(network.kind).tolist()
     durations = [
         kind.latency + serialization_time(largest, kind.bandwidth)

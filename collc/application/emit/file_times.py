@@ -29,7 +29,7 @@ from collc.msccl.options import MscclOptions, Profile, Protocol
 from collc.msccl.plans.operations import Json
 from collc.msccl.plans.plan import plans_of
 from collc.msccl.simulating import plan_time
-from collc.msccl.slots import slot_bytes
+from collc.msccl.slots import buffer_bytes
 from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import MOST_SIMULATED, Deadlock, Simulation, simulate
 from collc.simulation.routing import NoRoute
@@ -153,7 +153,7 @@ def simulated_file(path: Path, kind: Runtime, network: Network, demand: Demand, 
     Raises Deadlock and NoRoute if it does not end, ValueError if links have no bandwidth.
     """
     file = read_tasks(path, network, kind, None, options.profile)
-    return simulate(network, file.of_size(file.parts * slot_bytes(demand) // options.instances), ExactTiming())
+    return simulate(network, file.of_size(buffer_bytes(demand, file.parts // options.instances)), ExactTiming())
 
 
 def plan_speed_notes(path: Path, module: Module, options: MscclOptions) -> tuple[str, ...]:

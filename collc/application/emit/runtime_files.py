@@ -12,6 +12,7 @@ import numpy as np
 
 from collc.application.verify.file_verification import verify_traces
 from collc.base.diagnostics import Diagnostic, Note, SourceError
+from collc.base.memory import without_collection
 from collc.base.options import OptionValue
 from collc.base.wording import in_short, plural
 from collc.emit.chakra import write_chakra
@@ -38,7 +39,8 @@ def emit_runtime_files(emission: Emission) -> WrittenFile:
         present = np.concatenate([network.present[: network.npu_count], module.network.present[network.npu_count :]])
         module = replace(module, network=replace(module.network, present=present))
     write = write_mscclpp if kind == "mscclpp" else write_msccl
-    written = write(module, options, emission.destination, emission.announce)
+    with without_collection():
+        written = write(module, options, emission.destination, emission.announce)
     if not module.network.unwound or network is None or "failed" in written.checks.values():
         return written
     from collc.application.emit.file_times import switched_notes

@@ -11,15 +11,16 @@ from collc.application.file_kinds import call_for
 from collc.application.verify.named_collectives import collective_named
 from collc.base.diagnostics import Diagnostic
 from collc.base.tables import html_table
+from collc.base.units import format_time
 from collc.msccl.check import check_file
 from collc.msccl.check.model import Profile
 from collc.msccl.check_plan import check_plan
-from collc.msccl.running.data import RunReport
+from collc.msccl.running.data import RunReport, TransportName
 from collc.msccl.running.run_file import run_file
 from collc.msccl.running.run_plan import run_plan_file
 
 COLUMNS: Final = ("placement", "seed", "dtype", "op", "count", "messages", "outcome", "largest error")
-"""The columns of the table of runs."""
+"""The columns of the table of runs; over TCP their time follows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,9 +38,13 @@ class FileRuns:
         """Whether the file passes all checks, and every run ended and gave what NumPy computes."""
         return not self.diagnostics and all(run.ok for run in self.runs)
 
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table of runs."""
+        return (*COLUMNS, "time") if any(run.seconds is not None for run in self.runs) else COLUMNS
+
     def rows(self) -> list[tuple[str, ...]]:
-        """A row for each run, under `COLUMNS`."""
-        return [_row(run) for run in self.runs]
+        """A row for each run, under `columns`."""
+        return [_row(run)[: len(self.columns())] for run in self.runs]
 
     def as_json(self) -> dict[str, object]:
         """The object that `run --json` prints, without its messages."""
@@ -59,7 +64,7 @@ class FileRuns:
         return f"<FileRuns {self.file or 'lowered program'}: {len(self.runs) - failed} ok, {failed} failed>"
 
     def _repr_html_(self) -> str:
-        return html_table(COLUMNS, self.rows())
+        return html_table(self.columns(), self.rows())
 
 
 class PlanRunOptions(TypedDict, total=False):
@@ -73,7 +78,8 @@ class PlanRunOptions(TypedDict, total=False):
         Plans only add.
     collective: what the file must compute; what it says itself if it is missing.
     root: rank of the root of a rooted collective.
-    threads: run each threadblock of an MSCCL file in a thread of its own, instead of all in a random order.
+    transport: what carries the messages of an MSCCL file: "memory" (one thread, in a random order), "threads" (a thread
+        for each threadblock), or "tcp" (a process for each rank, connected over TCP).
     """
 
     dtype: str
@@ -83,7 +89,7 @@ class PlanRunOptions(TypedDict, total=False):
     op: str | None
     collective: str | None
     root: int | None
-    threads: bool
+    transport: TransportName
 
 
 class RunOptions(PlanRunOptions, total=False):
@@ -129,5 +135,6 @@ def _row(run: RunReport) -> tuple[str, ...]:
         first = run.wrong[0]
         outcome = f"wrong: rank {first.rank}, chunk {first.chunk}: {first.got} is not {first.expected}"
     placement = "in place" if run.inplace else "out of place"
+    time = "" if run.seconds is None else format_time(round(run.seconds * 10**12))
     data = run.dtype, run.op or "-", str(run.count)
-    return placement, str(run.seed), *data, str(run.messages), outcome, f"{run.error:.1e}"
+    return placement, str(run.seed), *data, str(run.messages), outcome, f"{run.error:.1e}", time

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from collc.msccl.check.collectives import NAMES, TOTAL, ExpectedResult, buffer_sizes
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH, FileProgram
-from collc.msccl.interpreter.operations import READS_SOURCE, READS_TARGET, RECEIVES, SENDS, STEP_KINDS, WRITES, StepKind
+from collc.runtime.operations import READS_SOURCE, READS_TARGET, RECEIVES, SENDS, STEP_KINDS, WRITES, StepKind
 from collc.ten.arrays import BoolArray
 
 _SHOWN: Final = 4 * (PER_CODE + 1)

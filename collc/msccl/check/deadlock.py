@@ -14,8 +14,8 @@ import numpy as np
 
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check.model import CAPACITY, MAX_COUNT, FileProgram
-from collc.msccl.interpreter.operations import StepKind
-from collc.msccl.interpreter.replay import Blocked, replay
+from collc.runtime.operations import StepKind
+from collc.runtime.replay import Blocked, replay
 
 SHOWN_CYCLE: Final = 8
 

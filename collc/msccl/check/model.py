@@ -13,8 +13,8 @@ from typing import Final, Literal
 import numpy as np
 
 from collc.msccl.check.findings import FileLocation
-from collc.msccl.interpreter.operations import RECEIVES, SENDS, StepKind
-from collc.msccl.interpreter.replay import UNLIMITED, Blocked, StepWaits, replay
+from collc.runtime.operations import RECEIVES, SENDS, StepKind
+from collc.runtime.replay import UNLIMITED, Blocked, StepWaits, replay
 from collc.ten.arrays import Int32Array, Int64Array
 
 Profile = Literal["executor", "old", "rccl"]

@@ -15,7 +15,7 @@ from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_of, unreadable_file
 from collc.msccl.check.model import BUFFERS, CAPACITY, FileProgram, Profile, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
-from collc.msccl.interpreter.operations import STEP_KINDS
+from collc.runtime.operations import STEP_KINDS
 from collc.ten.arrays import Int32Array
 
 CHILD: Final[dict[str, str]] = {"": "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}

@@ -14,8 +14,8 @@ from collc.msccl.check.collectives import ExpectedResult, MemoryLayout, buffer_s
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
-from collc.msccl.interpreter.data import Memory, Operands, Queues, StepData
-from collc.msccl.interpreter.operations import WRITES, StepKind
+from collc.runtime.data import Memory, Operands, Queues, StepData
+from collc.runtime.operations import WRITES, StepKind
 from collc.ten.arrays import Int64Array
 
 Operand = Literal["source", "target", "swapped"]

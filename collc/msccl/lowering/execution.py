@@ -4,7 +4,7 @@ A connection holds few messages, so an order of steps can block forever. A step 
 where M depends on the bytes of a chunk, so on the size of the buffer (docs/msccl-contract.md, section 5). Waits are
 monotone: what can run now can still run later. So one simulation with any timing decides for all timings.
 
-The steps wait as `interpreter.times` says. Local work (copies, reductions, flags) takes no time, as in a schedule.
+The steps wait as `step_times` says. Local work (copies, reductions, flags) takes no time, as in a schedule.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from collc.msccl.interpreter.replay import StepWaits, replay
-from collc.msccl.interpreter.times import step_edges
 from collc.msccl.limits import LIMITS, MOST_CHUNKS
 from collc.msccl.options import Profile, Protocol
 from collc.msccl.program import Program, Step
+from collc.msccl.step_times import step_edges
+from collc.runtime.replay import StepWaits, replay
 from collc.simulation.engine import Deadlock, simulate
 from collc.simulation.routing import send_order
 from collc.simulation.tasks import Routes, TaskGraph

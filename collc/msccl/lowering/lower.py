@@ -48,6 +48,7 @@ from collc.msccl.lowering.scratch_slots import allocate_scratch
 from collc.msccl.lowering.select import exchanged_program, first_program
 from collc.msccl.options import MscclOptions
 from collc.msccl.program import Program
+from collc.msccl.slots import with_common_slots
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 
@@ -107,18 +108,25 @@ def lower(
     options, observe = options or MscclOptions(), observe or (lambda _stage, _program: None)
     announce = announce or (lambda _stage: None)
     with without_collection():
-        announce("select")
-        start = first_program(module, options, several_slots=True)
-        if all(message.count == 1 for message in start.messages):
-            return _lower(start, module, options, observe, announce)
-        try:
-            program = _lower(start, module, options, observe, announce)
-        except (CheckFailed, SourceError):
-            program = None
-        if program is None or program.sizes != start.sizes:
-            announce("select")  # single slots block less
-            program = _lower(first_program(module, options), module, options, observe, announce)
-        return program
+        # blocks of almost equal size, messages of several slots, then of single ones, which block less
+        for common, several_slots in ((True, True), (False, True), (False, False)):
+            if common and with_common_slots(module.demand, options.instances) is module.demand:
+                continue
+            announce("select")
+            is_last = not several_slots
+            start = first_program(module, options, several_slots=several_slots, common=common)
+            is_last |= not common and all(message.count == 1 for message in start.messages)
+            try:
+                program = _lower(start, module, options, observe, announce)
+            except (CheckFailed, SourceError):
+                if is_last:
+                    raise
+                continue
+            notes = residency_notes(max((len(gpu.threadblocks) for gpu in program.gpus), default=0))
+            if is_last or (program.sizes == start.sizes and not (common and notes)):
+                program = bounded_scratch(program, sizes_given=options.sizes[1] is not None)
+                return replace(program, notes=(*program.notes, *notes, *size_notes(program)))
+        raise AssertionError("the last program is returned")
 
 
 def _lower(
@@ -134,9 +142,7 @@ def _lower(
         if exchanged is not start:
             others = _StageRunner(exchanged, module, options, observe, announce, runner.attempts)
             slowdown, program = min((slowdown, program), others.run_attempts(), key=lambda pair: pair[0])
-    program = bounded_scratch(program, sizes_given=options.sizes[1] is not None)
-    most = max((len(gpu.threadblocks) for gpu in program.gpus), default=0)
-    return replace(program, notes=(*program.notes, *residency_notes(most), *size_notes(program)))
+    return program
 
 
 @dataclass(slots=True)
@@ -213,7 +219,10 @@ class _StageRunner:
         merged = self.merge(MOST_CHUNKS)  # links pay the latency of the fewest messages
         merged = replace(merged, messages=merged.messages * merged.instances)
         bounds = (bound(merged, network, model) for bound in (busiest_link, fullest_pair))
-        return max(1, self.module.collective_time(), *bounds)
+        blocks = max((message.count for message in self.start.messages), default=0) * self.start.chunk_bytes
+        equal = max(1, int(self.module.demand.chunks.size.max(initial=1)))
+        longer = max(Fraction(1), Fraction(blocks, equal))  # blocks of almost equal size: the largest one
+        return max(1, int(self.module.collective_time() * longer), *bounds)
 
     def fit(self, attempt: LoweringAttempt) -> Program:
         """The program with as few flows as its limits allow. Raises SourceError M0110, M0111 if none keeps them."""

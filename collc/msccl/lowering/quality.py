@@ -8,12 +8,12 @@ from typing import Final
 
 from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import plural
-from collc.msccl.interpreter.replay import longest_chain
 from collc.msccl.limits import MOST_CHUNKS
 from collc.msccl.lowering.execution import MESSAGES_IN_FLIGHT, busiest_link, fullest_pair, list_steps, replay_time
 from collc.msccl.lowering.fuse import unfused_relays
 from collc.msccl.options import Protocol
 from collc.msccl.program import FUSED, Program
+from collc.runtime.replay import longest_chain
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 

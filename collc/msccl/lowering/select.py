@@ -19,7 +19,7 @@ from collc.msccl.lowering.messages import messages_of
 from collc.msccl.lowering.precheck import NO_PLACEMENT, check_message_count, impossible_placement, precheck
 from collc.msccl.options import MscclOptions, Placement, Profile
 from collc.msccl.program import ARRIVES, COPIES, LEAVES, Gpu, Message, Moment, Op, Program, Slot, Step
-from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes, slots_together
+from collc.msccl.slots import cut_messages, cut_to_slots, slot_bytes, slots_together, with_common_slots
 from collc.ten.module import Module
 
 _RCCL_NOTE: Final = (
@@ -33,24 +33,33 @@ _EXCHANGED_NOTE: Final = (
 )
 
 
-def first_program(module: Module, options: MscclOptions, *, several_slots: bool = False) -> Program:
+def first_program(
+    module: Module, options: MscclOptions, *, several_slots: bool = False, common: bool = False
+) -> Program:
     """The program after `select`: its steps belong to no threadblock yet.
 
-    several_slots: whether messages of chunks that are cut have several slots each if there would be too many.
+    several_slots: whether messages of chunks that are cut have several slots each if there would be too many. common:
+    whether an All-Reduce has slots that usual sizes divide by (`with_common_slots`); its messages have several then.
     Raises SourceError as `lower` does, except for limits.
     """
     precheck(module.network, module.demand, options)
     _check_messages(module)
-    demand = cut_to_slots(module.demand)
+    whole = with_common_slots(module.demand, options.instances) if common else module.demand
+    demand = cut_to_slots(whole)
     layout = layout_of(module.network, demand)
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
     messages, resent = messages_of(module)
     # The parts of an instance are no neighbours in a custom collective, so that each moves alone.
-    together = slots_together(messages, module.demand) if several_slots and options.instances == 1 else 1
-    program = blank_program(module, options, collective, cut_messages(messages, module.demand, together))
+    together = slots_together(messages, whole) if several_slots and options.instances == 1 else 1
+    together = together if whole is module.demand else MOST_CHUNKS
+    program = blank_program(module, options, collective, cut_messages(messages, whole, together))
+    program = replace(program, chunk_bytes=slot_bytes(whole))
     placement, note = _placement(program, layout, options)
     notes = [note] if note else []
-    if demand is not module.demand:
+    if whole is not module.demand:
+        blocks = f"{len(whole.chunks)} blocks of {whole.chunks.size.min() // program.chunk_bytes}"
+        notes.append(f"{len(demand.chunks)} chunks, {blocks} or one more, so that powers of two are served")
+    elif demand is not module.demand:
         notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
     if collective.root >= 0:
         notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
@@ -129,7 +138,8 @@ def _in_place_obstacle(program: Program, layout: BufferLayout) -> str:
 
 def exchanged_program(start: Program, module: Module) -> Program:
     """The program after `select` with alike GPUs exchanged; the program itself if no exchange is possible or helps."""
-    if any(message.relayed >= 0 for message in start.messages):
+    is_cut = start.chunk_bytes != slot_bytes(module.demand)  # as in `with_common_slots`
+    if is_cut or any(message.relayed >= 0 for message in start.messages):
         return start
     messages = exchange_alike_gpus(start.messages, module.network, module.demand)
     if messages is start.messages:

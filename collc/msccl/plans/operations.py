@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from collc.msccl.limits import OPERATION_CHANNELS, PLAN_SEMAPHORES
 from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Connection, Routes, held_slot
-from collc.msccl.program import Buffer, Gpu, Op, Program, Slot, Step, SwitchAccess
+from collc.msccl.program import Buffer, Gpu, Op, Point, Program, Slot, Step, SwitchAccess
 
 SwitchChannel = tuple[Buffer, tuple[int, ...]]
 """A buffer of some GPUs, by rank, that a switch adds and stores to."""
@@ -33,7 +33,9 @@ class GpuPlan:
     """The plan of one GPU while it is made.
 
     channels, remotes: in the order of the file; remotes are (rank, buffer, kind of channel). switches: its switch
-    channels, in the order of the file. semaphores: by (threadblock awaited, threadblock waiting).
+    channels, in the order of the file. semaphores: by (threadblock awaited, threadblock waiting). waiting: by step that
+    is awaited, the threadblocks that wait for it, once for each wait. position: of each channel among those of its
+    kind.
     """
 
     program: Program
@@ -43,6 +45,15 @@ class GpuPlan:
     switches: list[SwitchChannel]
     remotes: dict[tuple[int, str, str], int] = field(default_factory=dict["tuple[int, str, str]", int])
     semaphores: dict[tuple[int, int], int] = field(default_factory=dict["tuple[int, int]", int])
+    waiting: dict[Point, list[int]] = field(default_factory=dict[Point, "list[int]"])
+    position: dict[Connection, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position = {over: k for kind in KINDS for k, over in enumerate(self.of_kind(kind))}
+
+    def semaphores_of(self, awaited: Point) -> list[int]:
+        """Semaphores of the threadblocks that wait for a step, one for each wait."""
+        return [self.semaphores[awaited.threadblock, number] for number in self.waiting.get(awaited, ())]
 
     def as_json(
         self, input_chunks: int, output_chunks: int, write: Callable[[GpuPlan, int], BlockWriter] | None = None
@@ -96,6 +107,7 @@ def gpu_plans(program: Program, routes: Routes) -> list[GpuPlan]:
         for number, tb in enumerate(gpu.threadblocks):
             for point in (point for step in tb.steps for point in step.waits):
                 plans[-1].semaphores.setdefault((point.threadblock, number), len(plans[-1].semaphores))
+                plans[-1].waiting.setdefault(point, []).append(number)
     return plans
 
 
@@ -121,15 +133,13 @@ def _summed_slot(in_place: bool, slot: Slot) -> Slot:
 class BlockWriter:
     """The operations of one threadblock while they are made.
 
-    position: of each channel among those of its kind in the list of the GPU. channels, remotes: by kind, from positions
-    in the lists of the GPU to those in the lists of the threadblock. quiet: channels over which the other end has not
-    signalled yet that it has begun. leaving: puts over ports that a round still has to make, as (source, target,
-    channel). over_switches: switch channels, in the order of the file. stored: what switches have stored, as (slot,
-    time). read, written: slots accessed since the last `nop`.
+    channels, remotes: by kind, from positions in the lists of the GPU to those in the lists of the threadblock. quiet:
+    channels over which the other end has not signalled yet that it has begun. leaving: puts over ports that a round
+    still has to make, as (source, target, channel). over_switches: switch channels, in the order of the file. stored:
+    what switches have stored, as (slot, time). read, written: slots accessed since the last `nop`.
     """
 
     plan: GpuPlan
-    position: dict[Connection, int]
     ops: list[Json] = field(default_factory=list["Json"])
     channels: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     remotes: dict[str, dict[int, int]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
@@ -158,7 +168,7 @@ class BlockWriter:
     def channel(self, over: Connection) -> int:
         """The number of a channel in the list of the threadblock."""
         mine = self.channels[over.kind]
-        return mine.setdefault(self.position[over], len(mine))
+        return mine.setdefault(self.plan.position[over], len(mine))
 
     def signal_or_wait(self, name: str, over: list[Connection]) -> None:
         """Append signals or waits on channels, as often as they are in `over`; a `nop` separates two on one channel."""
@@ -241,11 +251,13 @@ class BlockWriter:
 
 def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
     tb, routes = plan.gpu.threadblocks[number], plan.routes
-    block = BlockWriter(plan, {over: k for kind in KINDS for k, over in enumerate(plan.of_kind(kind))})
+    block = BlockWriter(plan)
     heard = dict.fromkeys(routes.over[step.receive] for step in tb.steps if step.receive >= 0)
     block.quiet = {routes.over[step.send] for step in tb.steps if step.send >= 0}
     block.signal_or_wait("signal", list(heard))
+    done = 0
     for steps in rounds_of(tb.steps):
+        done += len(steps)
         _begin(block, number, steps)
         puts = _puts_beside_ports(block, steps)
         for position, step in enumerate(steps):
@@ -256,7 +268,7 @@ def _threadblock(plan: GpuPlan, number: int) -> BlockWriter:
             _leave(block)
         for position in puts:
             _move(block, steps[position])
-        _end(block, number, tb.steps, steps)
+        _end(block, steps, Point(number, done - 1))
     _flush(block)
     return block
 
@@ -337,11 +349,11 @@ def _begin(block: BlockWriter, number: int, steps: list[Step]) -> None:
         block.sync()
 
 
-def _end(block: BlockWriter, number: int, every: tuple[Step, ...], steps: list[Step]) -> None:
+def _end(block: BlockWriter, steps: list[Step], last: Point) -> None:
     """Append the signals to the receivers of a round and to the threadblocks that wait for its last step."""
     over = block.plan.routes.over
     receivers = [over[step.send] for step in steps if step.send >= 0 and over[step.send].kind == "memory"]
-    waiting = waiting_for(block.plan, number, every, steps[-1]) if steps[-1].awaited else []
+    waiting = block.plan.semaphores_of(last)
     if receivers or waiting or block.leaving:
         block.sync()
     block.signal_or_wait("signal", receivers)
@@ -369,17 +381,6 @@ def _leave(block: BlockWriter) -> None:
         block.leaving = rest
         if rest:
             block.add("nop")
-
-
-def waiting_for(plan: GpuPlan, number: int, every: tuple[Step, ...], step: Step) -> list[int]:
-    """Semaphores of the threadblocks that wait for a step, one for each wait."""
-    position = next(k for k, other in enumerate(every) if other is step)
-    return [
-        plan.semaphores[number, other]
-        for other, tb in enumerate(plan.gpu.threadblocks)
-        for waiter in tb.steps
-        if (number, position) in waiter.waits
-    ]
 
 
 def _move(block: BlockWriter, step: Step) -> None:

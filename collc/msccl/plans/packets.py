@@ -14,17 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from collc.msccl.plans.operations import (
-    KINDS,
     BlockWriter,
     GpuPlan,
     Json,
     add,
     copy,
     rounds_of,
-    waiting_for,
 )
 from collc.msccl.plans.routes import RECEIVED_UNCHANGED, Routes, connections_of, held_slot
-from collc.msccl.program import Gpu, Op, Program, Slot, Step
+from collc.msccl.program import Gpu, Op, Point, Program, Slot, Step
 
 _PACKET: Final = 1 << 40
 """Scratch offsets from here on are packets."""
@@ -138,18 +136,20 @@ def _unknown_to_senders(program: Program, target: dict[int, int]) -> tuple[list[
 
 def packet_threadblock(routes: PacketRoutes, plan: GpuPlan, number: int) -> BlockWriter:
     """The operations of a threadblock."""
-    block = BlockWriter(plan, {over: k for kind in KINDS for k, over in enumerate(plan.of_kind(kind))})
+    block = BlockWriter(plan)
     tb = plan.gpu.threadblocks[number]
     heard = [routes.over[step.receive] for step in tb.steps if step.receive in routes.acknowledged]
     block.signal_or_wait("signal", list(dict.fromkeys(heard)))
+    done = 0
     for steps in rounds_of(tb.steps):
+        done += len(steps)
         acquired = [plan.semaphores[point.threadblock, number] for step in steps for point in step.waits]
         block.use_semaphores("sem_acquire", acquired)
         if acquired:
             block.sync()
         for step in steps:
             _Packing(block, routes, step).write()
-        waiting = waiting_for(plan, number, tb.steps, steps[-1]) if steps[-1].awaited else []
+        waiting = plan.semaphores_of(Point(number, done - 1))
         if waiting:
             block.sync()
         block.use_semaphores("sem_release", waiting)

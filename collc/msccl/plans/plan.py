@@ -9,10 +9,11 @@ are, a threadblock does all that its GPU does with some of the chunks (`Threadbl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import gcd
 from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
@@ -51,6 +52,7 @@ from collc.msccl.plans.switch_blocks import (
 )
 from collc.msccl.plans.switches import switch_program, switches_with_sums, uses_switches
 from collc.msccl.program import Program
+from collc.msccl.slots import with_common_slots
 from collc.ten.module import Module
 from collc.ten.network import Network
 
@@ -69,6 +71,7 @@ _MOST_BLOCKS_PER_PEER: Final = 4
 """Most peers with threadblocks of their own, and most threadblocks of a flow: more would need too many waits."""
 
 _LONGEST: Final = "operations in one threadblock"
+_SEMAPHORES: Final = "semaphores on one GPU"
 
 _MANY_BLOCKS: Final = 32
 """Shares of the chunks of a plan in which switches add, so that many operations over them are under way."""
@@ -113,24 +116,54 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     inside = options.placement is Placement.IN
     options = replace(options, placement=Placement.IN if inside else Placement.OUT)
     node = nodes_of_ranks(module.network, options)
-    start = _select_program(module, options, node)
+    closest: LimitUse | None = None
+    for common in (True, False):
+        if common and with_common_slots(module.demand, options.instances) is module.demand:
+            continue
+        limit = yield from _plans_of_program(_select_program(module, options, node, common=common), options, node)
+        if limit is None:
+            return
+        closest = _closer(closest, limit)
+    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+
+
+def _size_notes(plan: Json) -> list[str]:
+    """A note if no message with a power of two of bytes is served, since its parts would not be whole chunks."""
+    chunks = max(max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"])
+    parts = len(plan["gpus"]) if plan["collective"] in ("allgather", "reducescatter", "alltoall") else 1
+    count = chunks // gcd(chunks, parts)
+    if count & (count - 1) == 0:
+        return []
+    return [f"MSCCL++: serves only messages whose bytes {chunks} chunks divide, so none with a power of two"]
+
+
+def _plans_of_program(
+    start: Program, options: MscclOptions, node: tuple[int, ...]
+) -> Generator[Json, None, LimitUse | None]:
+    """The plans of a program after `select`. Returns the limit that is closest to being kept if there is none."""
     closest: LimitUse | None = None
     is_planned = False
+    forms: Iterable[_BlockForm] = _block_forms(start)
     for semaphores in (PLAN_SEMAPHORES, None):  # few first: each hand between threadblocks takes time
         last: LimitUse | None = None
-        for form in _block_forms(start):
+        short: list[_BlockForm] = []
+        for form in forms:
             if is_planned and not form.another:
-                return
+                return None
             if form.fewer and last is not None and last.what == _LONGEST:
                 continue
-            plan, last = _fit_plan(form, options, node, semaphores)
+            fitted = _fit_plan(form, options, node, semaphores)
+            plan, last = fitted.plan, fitted.closest
             if plan is not None:
                 is_planned = True
                 yield plan
             closest = _closer(closest, last)
+            if fitted.lacks_semaphores:
+                short.append(form)
         if is_planned:
-            return
-    raise closest.error(_NAME) if closest else ValueError("no plan was tried")
+            return None
+        forms = short  # the others exceed other limits with any number of semaphores
+    return closest
 
 
 def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None) -> list[str]:
@@ -141,7 +174,7 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
         f"MSCCL++: at most {plural(most, 'threadblock')}, {plural(_semaphores(plan), 'semaphore')} and "
         f"{plural(scratch, 'scratch chunk')} on a GPU, {plural(_longest(plan), 'operation')} in a threadblock"
     ]
-    notes += residency_notes(most)
+    notes += residency_notes(most) + _size_notes(plan)
     if network is not None:
         notes += node_notes(nodes_of_ranks(network, options), options)
         if switches_with_sums(network).any() and plan["collective"] in ("reducescatter", "reduce"):
@@ -166,8 +199,10 @@ def remarks_of(plan: Json, options: MscclOptions, network: Network | None = None
     return notes
 
 
-def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...]) -> Program:
-    """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank."""
+def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...], *, common: bool) -> Program:
+    """The program after `select`; a collective that MSCCL++ has no name for is custom. node: of each rank. common: as
+    for `first_program`, unless switches add.
+    """
     if module.relays:  # a schedule for switches that only pass on, whatever they can do
         module = replace(module, network=passing_on(module.network))
     if uses_switches(module):
@@ -183,7 +218,7 @@ def _select_program(module: Module, options: MscclOptions, node: tuple[int, ...]
     if options.custom:
         return first_program(module, replace(options, profile=Profile.OLD))
     try:
-        program = first_program(module, outside if inside and _is_all_to_all(module) else options)
+        program = first_program(module, outside if inside and _is_all_to_all(module) else options, common=common)
     except SourceError as error:
         if "M0105" in {message.code for message in error.diagnostics}:
             return first_program(module, replace(options, profile=Profile.OLD))
@@ -235,27 +270,46 @@ def _usual_operations(program: Program) -> Fraction:
     return max((len(gpu.steps) for gpu in program.gpus), default=0) * _PER_STEP
 
 
-def _fit_plan(
-    form: _BlockForm, options: MscclOptions, node: Sequence[int], most: int | None
-) -> tuple[Json | None, LimitUse | None]:
-    """The plan with the fewest shares that keep the limits; or None, and the limit that it exceeds least.
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """The plan with the fewest shares that keep the limits, None if there is none; the limit that others exceed least;
+    and whether some of them need more semaphores than allowed.
+    """
 
-    most: semaphores of a GPU; None: any number.
+    plan: Json | None
+    closest: LimitUse | None = None
+    lacks_semaphores: bool = False
+
+
+def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int], most: int | None) -> _Fitted:
+    """most: semaphores of a GPU; None: any number.
+
+    If two numbers of shares leave threadblocks too long, all shares are tried before those between.
     """
     closest: LimitUse | None = None
-    shares, shortest, idle = form.least, 1 << 62, 0
+    shares, shortest, idle, tried, lacks = form.least, 1 << 62, 0, 0, False
     while True:
         plan = _plan(depend(repeat(form.divide(shares))), options, node)
-        broken = _exceeded_limits(plan, most)
+        broken, tried = _exceeded_limits(plan, most), tried + 1
         if not broken:
-            return plan, None
-        closest = _closer(closest, max(broken, key=lambda excess: excess.needed / excess.limit))
+            return _Fitted(plan)
+        closest = _closer(closest, max(broken, key=_excess))
+        lacks = lacks or any(excess.what == _SEMAPHORES for excess in broken)
         longest, semaphores = _longest(plan), 0 if most is None else _semaphores(plan)
         idle = 0 if longest < shortest else idle + 1
         more = min(max(shares * 5 // 4 + 1, -(-shares * longest // PLAN_OPERATIONS)), form.most)
         if longest <= PLAN_OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * (most or 1):
-            return None, closest
+            return _Fitted(None, closest, lacks)
+        if tried == 2:
+            widest = _plan(depend(repeat(form.divide(form.most))), options, node)
+            if _longest(widest) > PLAN_OPERATIONS:
+                broken = _exceeded_limits(widest, most)
+                return _Fitted(None, _closer(closest, max(broken, key=_excess)), lacks)
         shares, shortest = more, min(shortest, longest)
+
+
+def _excess(use: LimitUse) -> float:
+    return use.needed / use.limit
 
 
 def _closer(one: LimitUse | None, other: LimitUse | None) -> LimitUse | None:
@@ -284,7 +338,7 @@ def _exceeded_limits(plan: Json, most: int | None) -> list[LimitUse]:
     hint = "emit msccl, or use fewer chunks if a block has several"
     uses = [
         LimitUse(_LONGEST, _longest(plan), PLAN_OPERATIONS, hint),
-        LimitUse("semaphores on one GPU", _semaphores(plan), _semaphores(plan) if most is None else most, hint),
+        LimitUse(_SEMAPHORES, _semaphores(plan), _semaphores(plan) if most is None else most, hint),
         LimitUse("channels of one threadblock", channels, PLAN_CHANNELS, hint),
         LimitUse("remote buffers of one threadblock", max(map(len, refs), default=0), PLAN_CHANNELS, hint),
         LimitUse("port channels of one GPU", max(ports, default=0), PLAN_PORTS, hint),

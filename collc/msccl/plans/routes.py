@@ -94,14 +94,15 @@ def _stage(program: Program, gpu: Gpu, routes: Routes, last: int) -> int:
     """
     fixed = not program.placement.in_place
     for tb in gpu.threadblocks:
-        known: dict[tuple[Slot, int], Slot] = {}
+        inputs: dict[tuple[Slot, int], Slot] = {}
+        changing: dict[tuple[Slot, int], Slot] = {}
         for step in tb.steps:
             if step.waits or any(slot.buffer != "s" for slot in step.writes()):
-                known = {key: slot for key, slot in known.items() if fixed and key[0].buffer == "i"}
+                changing.clear()
             held = held_slot(step)
             if step.send < 0 or held is None or held.buffer == "s" or routes.over[step.send].kind != "port":
                 continue
-            key = held, step.count
+            key, known = (held, step.count), inputs if fixed and held.buffer == "i" else changing
             if key not in known:
                 known[key] = Slot("s", last)
                 routes.copied.add(step.send)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.wording import SHOWN
 from collc.msccl.check.collectives import KNOWN, REDUCING, TOTAL, MemoryLayout, canonical, wanted_output
 from collc.msccl.check.model import INPUT, OUTPUT
 from collc.msccl.check.results import CollectiveCall
+from collc.runtime.rank_program import OPS
 
 Array = NDArray[Any]
+TransportName = Literal["memory", "threads", "tcp"]
+"""What carries messages: queues in one thread, in a random order of events, or in a thread for each threadblock; or TCP
+connections between a process for each rank.
+"""
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
-OPS: Final[dict[str, Any]] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class RunReport:
 
     op: the reduction, None if the collective has none. count: elements as NCCL counts them. messages: messages or
     signals sent. hung: (gpu, tb, step) of the threadblocks that wait forever. error: the largest relative error.
+    seconds: that the ranks took, over TCP.
     """
 
     inplace: bool
@@ -47,15 +53,12 @@ class RunReport:
     hung: tuple[tuple[int, int, int], ...]
     wrong: tuple[WrongChunk, ...]
     error: float
+    seconds: float | None = None
 
     @property
     def ok(self) -> bool:
         """Whether it ended and the outputs of all ranks agree with NumPy."""
         return not self.hung and not self.wrong
-
-
-SHOWN: Final = 8
-"""Wrong chunks that a report lists at most."""
 
 
 def check_choices(dtype: str, op: str | None) -> None:
@@ -64,6 +67,13 @@ def check_choices(dtype: str, op: str | None) -> None:
         known = DTYPES if dtype not in DTYPES else tuple(OPS)
         what = f"unknown dtype '{dtype}'" if dtype not in DTYPES else f"unknown op '{op}'"
         raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
+
+
+def check_transport(transport: str, known: Sequence[str] = get_args(TransportName)) -> None:
+    """Raise UsageError (X0200) for an unknown transport."""
+    if transport not in known:
+        hint = f"there are {', '.join(known)}"
+        raise UsageError(Diagnostic("X0200", f"unknown transport '{transport}'", hint=hint))
 
 
 def op_of(redop: str, path: Path) -> str:
@@ -155,11 +165,11 @@ class RunData:
             element = int(np.argmax(bad[chunk]))
             self.wrong.append(WrongChunk(rank, chunk, float(got[chunk, element]), float(expected[chunk, element])))
 
-    def report(self, messages: int, hung: Sequence[tuple[int, int, int]]) -> RunReport:
-        """The report of the run. messages, hung: as in it."""
+    def report(self, messages: int, hung: Sequence[tuple[int, int, int]], seconds: float | None = None) -> RunReport:
+        """The report of the run. messages, hung, seconds: as in it."""
         op, wrong = self.op if self.call.coll in REDUCING else None, tuple(self.wrong[:SHOWN])
         place, dtype = self.call.inplace, self.memory.dtype.name
-        return RunReport(place, self.seed, dtype, op, self.count, messages, tuple(hung), wrong, self.error)
+        return RunReport(place, self.seed, dtype, op, self.count, messages, tuple(hung), wrong, self.error, seconds)
 
 
 def _expected_outputs(call: CollectiveCall, op: str, inputs: Sequence[Array]) -> list[Array | None]:

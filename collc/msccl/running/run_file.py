@@ -1,9 +1,10 @@
 """Execution of an MSCCL file on real data: NumPy buffers, bounded FIFOs, one actor for each threadblock.
 
 Messages are those of the runtime at the given size (docs/msccl-contract.md, section 5): a step with cnt k moves ceil(k
-/ M) of them, and a sender blocks when its connection is full. The order of events is random, from a seed; or that of
-the operating system, with one thread for each threadblock. Results are compared with what NumPy computes from the same
-inputs. Outputs and scratch begin as NaN, or as random numbers for integers.
+/ M) of them, and a sender blocks when its connection is full. The order of events is random, from a seed, or that of
+the operating system: with one thread for each threadblock, or one process for each rank (over_tcp). Results are
+compared with what NumPy computes from the same inputs. Outputs and scratch begin as NaN, or as random numbers for
+integers.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from collc.msccl.check.findings import Findings, check_root, errors_of
 from collc.msccl.check.model import CAPACITY, INPUT, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
-from collc.msccl.interpreter.data import Memory, Queues, StepData
-from collc.msccl.interpreter.replay import Blocked, Interpreter
 from collc.msccl.running.data import (
     OPS,
     Array,
     RunData,
     RunReport,
+    TransportName,
     check_choices,
+    check_transport,
     chunk_elements,
     op_of,
     unknown_result,
 )
+from collc.msccl.running.over_tcp import RANKS_LIMIT, rank_programs, run_over_tcp
+from collc.runtime.data import Memory, Queues, StepData
+from collc.runtime.replay import Blocked, Interpreter
 
 THREADS_LIMIT: Final = 512
 
@@ -52,22 +56,22 @@ def run_file(
     collective: str | None = None,
     root: int | None = None,
     profile: Profile = "executor",
-    threads: bool = False,
+    transport: TransportName = "memory",
 ) -> list[RunReport]:
     """Execute a file `runs` times in each placement that it claims; run k uses seed + k for data and order.
 
     count: elements as NCCL counts them (All-Gather: of one input; Reduce-Scatter: of one output; ...);
-    default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". threads: real threads,
-    one for each threadblock, instead of a random order.
-    Raises UsageError for an unknown dtype or op or a count that the file can't be used for, CheckFailed
-    if the file's structure is broken, and for collectives whose result is not known.
+    default: one element a chunk. op: of reductions; default: the redop of the file, else "sum". transport: what carries
+    messages.
+    Raises UsageError for an unknown dtype, op or transport, for too many threads or processes, for a count that the
+    file can't be used for and for collectives whose result is not known; CheckFailed if the file's structure is broken
+    or a rank fails.
     """
     check_choices(dtype, op)
+    check_transport(transport)
     program, coll = _load(path, collective, profile)
     op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
-    if threads and len(program.tbs) > THREADS_LIMIT:
-        text = f"{len(program.tbs)} threadblocks are too many for real threads (at most {THREADS_LIMIT})"
-        raise UsageError(Diagnostic("X0201", text, hint="leave the threads out: the order of events is random then"))
+    _check_size(program, transport)
     elements = chunk_elements(count, coll, program.ngpus, program.nchunksperloop, 1)
     check_root(root, program.ngpus, path)
     if coll not in ROOTED:
@@ -79,8 +83,19 @@ def run_file(
         call = call_of(program, coll, root, inplace=inplace)
         chunks, layout = layout_of(program, call)
         data = RunData(call, layout, chunks[:, INPUT].tolist(), np.dtype(dtype), elements, op, number)
-        reports.append(_run(program, data, random.Random(number), threads=threads))
+        reports.append(_run(program, data, random.Random(number), transport))
     return reports
+
+
+def _check_size(program: FileProgram, transport: TransportName) -> None:
+    """Raise UsageError (X0201) for more threads or processes than there may be."""
+    count, what, most = {
+        "threads": (len(program.tbs), "threadblocks are too many for real threads", THREADS_LIMIT),
+        "tcp": (program.ngpus, "ranks are too many for processes of their own", RANKS_LIMIT),
+    }.get(transport, (0, "", 0))
+    if count > most:
+        text = f"{count} {what} (at most {most})"
+        raise UsageError(Diagnostic("X0201", text, hint="leave the transport out: all runs in one thread then"))
 
 
 def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, str]:
@@ -95,7 +110,7 @@ def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FilePro
     return program, coll
 
 
-def _run(program: FileProgram, data: RunData, rng: random.Random, *, threads: bool) -> RunReport:
+def _run(program: FileProgram, data: RunData, rng: random.Random, transport: TransportName) -> RunReport:
     """One run in one placement: the inputs, the steps, and the comparison of the outputs."""
     for rank in range(program.ngpus):
         data.fill_input(0, rank)
@@ -108,7 +123,12 @@ def _run(program: FileProgram, data: RunData, rng: random.Random, *, threads: bo
         steps.move(step, first * merge, min((first + count) * merge, operands.count[step]))
 
     interpreter = Interpreter(program.waits, messages, CAPACITY[program.proto], move)
-    hung = _run_threads(interpreter, rng) if threads else interpreter.run(rng)
+    if transport == "tcp" and not program.unlimited_run[1]:
+        over = run_over_tcp(program, rank_programs(program, operands, data, messages, merge), data)
+        for rank in range(program.ngpus):
+            data.compare_output(0, rank)
+        return data.report(over.sent, [], over.seconds)
+    hung = _run_threads(interpreter, rng) if transport == "threads" else interpreter.run(rng)
     for rank in range(program.ngpus if not hung else 0):
         data.compare_output(0, rank)
     tbs, first = program.tbs, program.waits.first

@@ -29,7 +29,17 @@ from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_addresses, check_counts, memory_of, total_chunks
 from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
-from collc.msccl.running.data import OPS, Array, RunData, RunReport, check_choices, chunk_elements, unknown_result
+from collc.msccl.running.data import (
+    OPS,
+    Array,
+    RunData,
+    RunReport,
+    TransportName,
+    check_choices,
+    check_transport,
+    chunk_elements,
+    unknown_result,
+)
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
@@ -45,19 +55,20 @@ def run_plan_file(
     op: str | None = None,
     collective: str | None = None,
     root: int | None = None,
-    threads: bool = False,
+    transport: TransportName = "memory",
 ) -> list[RunReport]:
     """Execute a plan `runs` times, two launches each; run k uses seed + k for data and order.
 
-    count: elements as NCCL counts them; default: two a chunk. op: "sum", which is all that plans do. threads: refused,
-    since plans run in a random order only. Raises UsageError for an unknown dtype or op, a count that the plan can't be
-    used for and collectives whose result is not known; CheckFailed if the plan's structure is broken.
+    count: elements as NCCL counts them; default: two a chunk. op: "sum", which is all that plans do. transport: only
+    "memory". Raises UsageError for an unknown dtype or op, another transport, a count that the plan can't be used for
+    and collectives whose result is not known; CheckFailed if the plan's structure is broken.
     """
     check_choices(dtype, op)
-    if threads:
-        text = "plans run in a random order, not in real threads"
+    check_transport(transport)
+    if transport != "memory":
+        text = "plans run in one thread, in a random order"
         raise UsageError(
-            Diagnostic("X0207", text, hint="leave the threads out, and ask for more runs with other seeds")
+            Diagnostic("X0207", text, hint="leave the transport out, and ask for more runs with other seeds")
         )
     plan, coll = _load(path, collective)
     adds = any(len(move.sources) > 1 for operation in plan.operations for move in operation.moves)

@@ -16,12 +16,22 @@ from collc.source.elaboration.chunks import ChunkIndex, SetPool
 from collc.source.elaboration.containers import distinct, flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import check_npus
-from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column, npu_numbers, size_of
+from collc.source.elaboration.values import (
+    Data,
+    Frame,
+    Interval,
+    ListArray,
+    Value,
+    is_column,
+    loop_frame,
+    npu_numbers,
+    size_of,
+)
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr
 from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail, unknown_name_error
-from collc.source.types import BYTES, INT, NPU, STRING, check_place
+from collc.source.types import BYTES, INT, NPU, RANGE, STRING, check_place
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkFamily, ChunkTable, Op, Standard
@@ -84,6 +94,18 @@ def expand_collective(node: s.Collective, frame: Frame, evaluator: Evaluator) ->
     builder = _CollectiveBuilder(node, evaluator)
     made = evaluator.execute_body(node.body, frame.inner(), builder.handle, 2 + builder.width)
     return builder.finish_chunks(made.table)
+
+
+def check_first_chunk(node: s.Collective, frame: Frame, evaluator: Evaluator) -> None:
+    """Raise the SourceError of the first chunk of a collective, if it has one; its body is a loop from 0.
+
+    So wrong arguments are found even if they stand for more chunks than can be listed.
+    """
+    builder, (loop,) = _CollectiveBuilder(node, evaluator), node.body
+    assert isinstance(loop, s.For)
+    for clause in loop.clauses:
+        frame = loop_frame(frame, clause.name.name, Value(RANGE, Interval(0, 1)), clause.span)
+    builder.finish_chunks(evaluator.execute_body(loop.body, frame.inner(), builder.handle, 2 + builder.width).table)
 
 
 def statements(body: tuple[s.Statement, ...]) -> Iterator[s.Statement]:

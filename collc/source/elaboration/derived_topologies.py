@@ -10,13 +10,12 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import SourceError, Span
-from collc.base.wording import did_you_mean, nearest, phrase, plural
+from collc.base.wording import SHOWN, did_you_mean, nearest, phrase, plural
 from collc.source import limits
 from collc.source.elaboration.attributes import endpoint_with, given_attributes, labels_of
 from collc.source.elaboration.evaluate import Evaluator, row_by_row
 from collc.source.elaboration.topologies import TopologyBuilder
 from collc.source.elaboration.topology_parts import (
-    MAX_NAMES,
     device_label,
     devices_of,
     index_part,
@@ -142,12 +141,12 @@ def _no_link(span: Span, base: Topology, sources: list[int], targets: list[int],
 
 
 def _links_from(network: Network, sources: list[int]) -> str:
-    """The hint for a link that is not there: where links from its device lead, MAX_NAMES at most."""
+    """The hint for a link that is not there: where links from its device lead, SHOWN at most."""
     if len(sources) != 1:
         return ""
     targets = [network.device_name(int(d)) for d in np.unique(network.target[network.source == sources[0]])]
     name = network.device_name(sources[0])
-    return f"links from {name} lead to {phrase(targets[:MAX_NAMES])}" if targets else f"no link leaves {name}"
+    return f"links from {name} lead to {phrase(targets[:SHOWN])}" if targets else f"no link leaves {name}"
 
 
 class _LinkChanges:
@@ -352,6 +351,6 @@ class _DeviceNames:
             return
         shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
         close = did_you_mean(node.name, shapes)
-        known = phrase([name + shapes[name] for name in nearest(node.name, shapes, MAX_NAMES)])
+        known = phrase([name + shapes[name] for name in nearest(node.name, shapes, SHOWN)])
         hint = f"{close} '{base.name}' has {known}".strip()
         raise fail("E0201", f"'{base.name}' has no part called '{node.name}'", node.span, hint=hint)

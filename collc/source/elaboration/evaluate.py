@@ -23,6 +23,7 @@ from collc.source.elaboration.containers import (
     common_home,
     concatenated_lists,
     equal_values,
+    flatten_lists,
     from_sorted_pairs,
     items_at,
     membership,
@@ -361,7 +362,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         """The value itself. Raises SourceError if one of its NPUs was removed by `without`."""
         if value.home is None or bool(value.home.network.present.all()):
             return value
-        numbers: Data = value.data.uniform_items() if isinstance(value.data, ListArray) else value.data
+        numbers: Data = flatten_lists(value.data)[1] if isinstance(value.data, ListArray) else value.data
         left = np.atleast_1d(is_present(value.home, numbers))
         if not left.all():
             row = int(np.argmin(left))

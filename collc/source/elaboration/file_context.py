@@ -11,13 +11,13 @@ from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase, plural
 from collc.source import limits
 from collc.source.elaboration.attributes import endpoint_of
-from collc.source.elaboration.containers import coerce
+from collc.source.elaboration.containers import coerce, flatten_lists
 from collc.source.elaboration.derived_topologies import with_parts, without_parts
-from collc.source.elaboration.evaluate import Evaluator, NotVectorised, row_by_row
+from collc.source.elaboration.evaluate import Evaluator, row_by_row
 from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_parts import check_npus, device_label
 from collc.source.elaboration.topology_values import Topology, limited_npus, rename_topology, reversed_links, unwound
-from collc.source.elaboration.values import Frame, Value, npu_numbers
+from collc.source.elaboration.values import Frame, Value, as_rows
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Call, Index, Without
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
@@ -27,22 +27,27 @@ from collc.source.types import ANY, FAMILY, GROUP, INT, NAMED, QUANTITIES, TOPOL
 
 @dataclass(frozen=True, eq=False)
 class GroupFamily:
-    """`group tp[n in 0..4] = ...`: the groups of a family by the values of their loop variables."""
+    """`group tp[n in 0..4] = ...`: several groups. row: the row of each, by the values of its loop variables."""
 
     name: str
-    groups: Mapping[tuple[int, ...], Value]
+    row: Mapping[tuple[int, ...], int]
+    groups: Value
 
     def member(self, evaluator: Evaluator, node: Index, frame: Frame) -> Value:
-        """The group `tp[2]`. Raises SourceError if the family has none with these indices."""
+        """The group `tp[2]`, or one an iteration. Raises SourceError if the family has none with these indices."""
         indices = [evaluator.coerce(i, frame, INT, "an index") for i in node.indices]
-        if any(i.varies for i in indices):
-            raise NotVectorised
-        key = tuple(int(i.data) for i in indices)
-        if key not in self.groups:
-            known = list(self.groups)
+        if not any(i.varies for i in indices):
+            return self.groups.at(self._row_of(tuple(int(i.data) for i in indices), node))
+        columns = [as_rows(i, frame).data.tolist() for i in indices]
+        rows = [self._row_of(key, node) for key in zip(*columns, strict=True)]
+        return as_rows(self.groups, Frame(len(self.row))).take(np.array(rows, np.int64))
+
+    def _row_of(self, key: tuple[int, ...], node: Index) -> int:
+        if key not in self.row:
+            known = list(self.row)
             hint = f"there are {self.name}{list(known[0])} .. {self.name}{list(known[-1])}" if known else ""
             raise fail("E0414", f"the family '{self.name}' has no group {list(key)}", node.span, hint=hint)
-        return self.groups[key]
+        return self.row[key]
 
 
 @dataclass(eq=False)
@@ -146,16 +151,20 @@ class FileContext(Evaluator):
             value = self.coerce(node.value, frame, GROUP, "a group")
             return checked_group(Value(GROUP, value.data, value.home), node.value.span)
 
-        def entry(row: Frame) -> tuple[tuple[int, ...], Value]:
-            variables = [(row.find(clause.name.name), clause.span) for clause in node.clauses]
-            key = tuple(int(coerce(v, INT, span, "an index").data) for v, span in variables if v is not None)
-            return key, members(row)
-
         if not node.clauses:
             return members(self.root)
         frame = self.loop(node.clauses, None, self.root)
         limits.check_count("statements of a schedule", frame.rows or 0, node.span)
-        return Value(FAMILY, GroupFamily(node.name.name, dict(row_by_row(frame, entry))))
+        variables = [(frame.find(clause.name.name), clause.span) for clause in node.clauses]
+        indices = [coerce(value, INT, span, "an index", frame) for value, span in variables if value is not None]
+        keys = zip(*(as_rows(index, frame).data.tolist() for index in indices), strict=True)
+        row_of = {key: row for row, key in enumerate(keys)}
+        try:
+            groups = members(frame)
+        except SourceError:  # found again with the values of the loop variables
+            row_by_row(frame, members)
+            raise
+        return Value(FAMILY, GroupFamily(node.name.name, row_of, groups))
 
     # Topologies that expressions of the file can name or construct
 
@@ -226,15 +235,25 @@ class FileContext(Evaluator):
 
     # Bodies of schedules, workloads, designs and tables of prices
 
-    def run_body(self, nodes: Sequence[s.Statement], handle: Callable[[s.Statement, Frame], None]) -> None:
+    def run_body(
+        self,
+        nodes: Sequence[s.Statement],
+        handle: Callable[[s.Statement, Frame], None],
+        handle_loop: Callable[[s.For, Frame], bool] = lambda _node, _frame: False,
+    ) -> None:
         """Execute the statements of a body (see run_statements). Raises AlreadyReported if one has an error."""
         with self.program.problems.collect_all():
-            self.run_statements(nodes, self.root.inner(), handle)
+            self.run_statements(nodes, self.root.inner(), handle, handle_loop)
 
     def run_statements(
-        self, nodes: Sequence[s.Statement], frame: Frame, handle: Callable[[s.Statement, Frame], None]
+        self,
+        nodes: Sequence[s.Statement],
+        frame: Frame,
+        handle: Callable[[s.Statement, Frame], None],
+        handle_loop: Callable[[s.For, Frame], bool] = lambda _node, _frame: False,
     ) -> None:
         """Execute statements in order, iteration by iteration. handle: executes all but loops, conditions and lets.
+        handle_loop: executes a whole loop, given its iterations, or says that it does not.
 
         Errors of a statement are collected; the next statement is executed all the same.
         """
@@ -246,11 +265,13 @@ class FileContext(Evaluator):
                     case s.For():
                         rows = self.loop(node.clauses, node.condition, frame)
                         limits.check_count("statements of a schedule", rows.rows or 0, node.span)
+                        if handle_loop(node, rows):
+                            continue
                         for row in range(rows.rows or 0):
-                            self.run_statements(node.body, rows.row(row), handle)
+                            self.run_statements(node.body, rows.row(row), handle, handle_loop)
                     case s.If():
                         chosen = node.then if self.condition(node.condition, frame) else node.otherwise
-                        self.run_statements(chosen, frame.inner(), handle)
+                        self.run_statements(chosen, frame.inner(), handle, handle_loop)
                     case _:
                         handle(node, frame)
 
@@ -261,6 +282,10 @@ class GivenArgument:
 
     value: Value
     span: Span
+
+    def at(self, row: int) -> GivenArgument:
+        """The argument in one iteration."""
+        return GivenArgument(self.value.at(row), self.span)
 
 
 def parameter_type(parameter: s.Parameter) -> Type:
@@ -331,14 +356,16 @@ def as_parameter(value: Value, parameter: s.Parameter, span: Span) -> Value:
 
 
 def checked_group(value: Value, span: Span) -> Value:
-    """The group itself. Raises SourceError if it is empty, or contains a switch or an NPU twice."""
-    numbers = npu_numbers(value)
-    if len(numbers) == 0:
+    """The group, or one an iteration. Raises SourceError if one is empty, or contains a switch or an NPU twice."""
+    rows, numbers = flatten_lists(value.data)
+    if not value.data.lengths.all():
         raise fail("E0402", "this group is empty", span)
     check_npus(numbers, value.home, span)
-    _, first = np.unique(numbers, return_index=True)
-    if len(first) < len(numbers):
-        number = int(np.delete(numbers, first)[0])
+    order = np.lexsort((numbers, rows))
+    ordered = numbers[order]
+    again = np.flatnonzero((ordered[1:] == ordered[:-1]) & (rows[order][1:] == rows[order][:-1]))
+    if len(again):
+        number = int(numbers[order[again + 1].min()])
         name = device_label(value.home, number) if value.home is not None else f"npu {number}"
         raise fail("E0401", f"{name} is in the group twice", span)
     return value

@@ -15,13 +15,16 @@ from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
 from collc.source.elaboration.collectives import (
     LazyChunks,
+    check_first_chunk,
     chunk_numbers,
     expand_collective,
     lazy_count,
     moves_of,
     standard_of,
+    statements,
 )
-from collc.source.elaboration.containers import distinct, equal_values
+from collc.source.elaboration.containers import distinct, equal_values, flatten_lists
+from collc.source.elaboration.evaluate import BodyRows, NotVectorised
 from collc.source.elaboration.file_context import (
     FileContext,
     GivenArgument,
@@ -50,8 +53,31 @@ from collc.source.scopes import FoundDeclaration
 from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.demand import Demand, Run
+from collc.ten.arrays import Int64Array
+from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """The collective of a run with its arguments, of which groups may vary. owner: of the file that declares it.
+
+    takes_chunks: whether `chunks` is a parameter of it, and collc may choose it. automatic: whether collc does.
+    number: of chunks, if they are not those of the program.
+    """
+
+    collective: s.Collective
+    owner: FileContext
+    span: Span
+    given: Mapping[str, GivenArgument]
+    takes_chunks: bool
+    automatic: bool
+    number: int | None
+
+    @property
+    def bound(self) -> Frame:
+        """A frame with all parameters."""
+        return parameter_frame(self.collective.parameters, self.given, self.owner, self.owner.root)
 
 
 @dataclass(eq=False)
@@ -61,9 +87,9 @@ class ScheduleBuilder:
     chunks: what `chunks` is in all runs of standard collectives, in place of what the program says: a number, "auto",
     or None for what the program says. size: in bytes, likewise, of those that take `chunks`. number: chunks per block
     of the runs for which the number is chosen, which are those with `chunks: auto` or `everywhere`. The other fields
-    are of the statements that were elaborated so far. choices: for each run that takes `chunks`, whether that is
-    `auto`, and the numbers that divide its size. count: number of chunks of `runs`. statements: their number, loops
-    unrolled.
+    are of the statements that were elaborated so far. choices: for each family that takes `chunks`, whether that is
+    `auto`, and the numbers that divide its size. order: the family of each run, and its row there. count: number of
+    chunks of all runs. statements: their number, loops unrolled that are not kept as families.
     """
 
     node: s.ScheduleDeclaration
@@ -73,7 +99,8 @@ class ScheduleBuilder:
     number: int | None = None
     everywhere: bool = False
     choices: list[tuple[bool, frozenset[int]]] = field(default_factory=list[tuple[bool, frozenset[int]]])
-    runs: list[Run] = field(default_factory=list[Run])
+    families: list[RunFamily] = field(default_factory=list[RunFamily])
+    order: list[tuple[Int64Array, Int64Array]] = field(default_factory=list[tuple[Int64Array, Int64Array]])
     requests: list[RunRequest] = field(default_factory=list[RunRequest])
     count: int = 0
     synthesizer: s.Synthesize | None = None
@@ -90,11 +117,13 @@ class ScheduleBuilder:
             node.topology, context.root, TOPOLOGY, "the topology of a schedule"
         ).data
         _check_rates(self.topology, node)
-        context.run_body(node.body, self._statement)
-        if not self.runs:
+        context.run_body(node.body, self._statement, self._run_loop)
+        if not self.families:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
             raise fail("E0606", f"schedule '{name.name}' runs nothing", name.span, hint=hint)
-        demand = Demand(tuple(self.runs))
+        family, row = (np.concatenate(column) for column in zip(*self.order, strict=True))
+        runs = FamilyRuns(tuple(self.families), family, row)
+        demand = Demand(runs if len(runs) > len(self.families) else tuple(runs))
         problem = unreachable_chunk(self.topology.network, demand)
         if problem is not None:
             raise _unreachable_error(problem, self.topology, demand, self.requests[problem.run].span)
@@ -165,6 +194,73 @@ class ScheduleBuilder:
     # Runs
 
     def _run(self, node: s.RunStatement, frame: Frame) -> None:
+        call = self._call(node, frame)
+        try:
+            run, chunks = self._demand(call)
+        except SourceError as error:
+            located = _error_in_run(error, call.owner, call.span, call.given)
+            if call.number is not None and not self.number and isinstance(self.chunks, int):
+                note = Note(f"'chunks' is {call.number} in all runs, as --chunks (in Python: chunks=) says")
+                located = SourceError(*(replace(d, notes=(*d.notes, note)) for d in located.diagnostics))
+            raise located from None
+        if len(run.pattern) == 0:
+            message = f"this {run.collective} has no chunks, so there is nothing to schedule"
+            raise fail("E0416", message, call.span)
+        request = RunRequest(node.span, None, None)
+        if node.using is not None:
+            algorithm = self._algorithm(node.using, call.collective)
+            moves = self._moves(algorithm, node, call, chunks, frame)
+            request = RunRequest(node.span, node.using.name, moves, algorithm.file.module is not None)
+        first = np.zeros(1, np.int64)
+        self._add([RunFamily(run, run.group[None, :])], [(call, request)], first, first)
+
+    def _run_loop(self, node: s.For, frame: Frame) -> bool:
+        """Add the runs of a loop as families; False if it has other statements, they are no families, or have errors,
+        which are found again one by one.
+        """
+        inside = [n for n in statements(node.body) if not isinstance(n, s.For | s.If | s.Let)]
+        if not all(isinstance(n, s.RunStatement) and n.using is None for n in inside) or (frame.rows or 0) < 2:
+            return False
+        families: list[RunFamily] = []
+        calls: list[tuple[_Call, RunRequest]] = []
+
+        def handle(statement: s.Statement, inner: Frame) -> BodyRows | None:
+            assert isinstance(statement, s.RunStatement)
+            call = self._call(statement, inner)
+            family = self._family(call, inner.rows or 0)
+            families.append(family)
+            calls.append((call, RunRequest(statement.span, None, None)))
+            row = np.arange(len(family), dtype=np.int64)
+            return BodyRows(row, np.stack([np.full(len(family), len(families) - 1, np.int64), row], axis=1))
+
+        try:
+            table = self.context.execute_body(node.body, frame.inner(), handle, 2).table
+        except (SourceError, NotVectorised):
+            return False
+        self.statements += len(families)
+        limits.check_count("statements of a schedule", self.statements, node.span)
+        self._add(families, calls, table[:, 0], table[:, 1])
+        return True
+
+    def _add(
+        self,
+        families: list[RunFamily],
+        calls: list[tuple[_Call, RunRequest]],
+        family: Int64Array,
+        row: Int64Array,
+    ) -> None:
+        """Add runs. family, row: int64[runs], of each in order."""
+        for runs, (call, _) in zip(families, calls, strict=True):
+            if call.takes_chunks and runs.first.standard is not None:
+                numbers = chunk_numbers(runs.first.standard, len(runs.first.group))
+                self.choices.append((call.automatic, numbers))
+            self.count += len(runs) * runs.chunks_each
+        self.requests += [calls[number][1] for number in family.tolist()]
+        self.order.append((family + len(self.families), row))
+        self.families += families
+
+    def _call(self, node: s.RunStatement, frame: Frame) -> _Call:
+        """The collective of a run, with its arguments in all iterations of a frame."""
         declaration = self.context.file.get("collective", node.collective.function)
         collective = declaration.node
         assert isinstance(collective, s.Collective)
@@ -186,27 +282,7 @@ class ScheduleBuilder:
         if takes_chunks and self.size is not None:
             given["size"] = GivenArgument(Value(BYTES, self.size), call.span)
         owner = self.context.program.context(declaration.file)
-        bound = parameter_frame(parameters, given, owner, owner.root)
-        try:
-            run, chunks = self._demand(collective, owner, bound, call.span)
-        except SourceError as error:
-            located = _error_in_run(error, owner, call.span, given)
-            if number is not None and not self.number and isinstance(self.chunks, int):
-                note = Note(f"'chunks' is {number} in all runs, as --chunks (in Python: chunks=) says")
-                located = SourceError(*(replace(d, notes=(*d.notes, note)) for d in located.diagnostics))
-            raise located from None
-        if len(run.pattern) == 0:
-            raise fail("E0416", f"this {name} has no chunks, so there is nothing to schedule", call.span)
-        self.runs.append(run)
-        if takes_chunks and run.standard is not None:
-            self.choices.append((automatic, chunk_numbers(run.standard, len(run.group))))
-        request = RunRequest(node.span, None, None)
-        if node.using is not None:
-            algorithm = self._algorithm(node.using, collective)
-            moves = self._moves(algorithm, node, collective, bound, given, chunks, frame)
-            request = RunRequest(node.span, node.using.name, moves, algorithm.file.module is not None)
-        self.requests.append(request)
-        self.count += len(run.pattern)
+        return _Call(collective, owner, call.span, given, takes_chunks, automatic, number)
 
     def _chunk_number(self, automatic: bool) -> int | None:
         """The number of chunks of a run that takes `chunks`; None for what the program says."""
@@ -214,21 +290,45 @@ class ScheduleBuilder:
             return self.number
         return 1 if automatic else self.chunks if isinstance(self.chunks, int) else None
 
-    def _demand(self, collective: s.Collective, owner: FileContext, bound: Frame, span: Span) -> tuple[Run, LazyChunks]:
+    def _demand(self, call: _Call) -> tuple[Run, LazyChunks]:
         """The run of a collective. The chunks of a standard collective are listed only on demand."""
+        collective, owner, bound = call.collective, call.owner, call.bound
         name, values = collective.name.name, dict(bound.names)
         group = next((v for v in values.values() if v.type == GROUP), None)
         ranks = npu_numbers(group).astype(np.int32) if group is not None else self.topology.network.npus
         standard = standard_of(name, len(ranks), values) if owner.file.module == MODULE else None
         count = lazy_count(name, len(ranks), values) if standard is not None else None
-        chunks = LazyChunks(count or 0, lambda: expand_collective(collective, bound, owner), span)
+        chunks = LazyChunks(count or 0, lambda: expand_collective(collective, bound, owner), call.span)
         if count is None:
+            if standard is not None and standard.shape.by_rule and standard.chunks >= 1:
+                check_first_chunk(collective, bound, owner)
             chunks.count = len(chunks.named_chunks.table)
-        elif self.count + count >= (2**31 if self.runs else 2**62):
-            raise fail(
-                "E0803", f"{self.count + count:,} chunks exceed the limit of {2**31 if self.runs else 2**62:,}", span
-            )
+        else:
+            self._check_chunks(self.count + count, call.span)
         return Run(name, ranks, chunks if standard is not None else chunks.named_chunks.table, standard), chunks
+
+    def _check_chunks(self, count: int, span: Span) -> None:
+        """Raise SourceError if the runs have too many chunks that are not listed."""
+        most = 2**31 if self.families else 2**62
+        if count >= most:
+            raise fail("E0803", f"{count:,} chunks exceed the limit of {most:,}", span)
+
+    def _family(self, call: _Call, rows: int) -> RunFamily:
+        """The runs of a collective in all iterations of a frame. rows: how many.
+
+        Raises NotVectorised if they differ by more than their groups, or are of no standard collective.
+        """
+        varying = [name for name, argument in call.given.items() if argument.value.varies]
+        if call.owner.file.module != MODULE or len(varying) != 1 or call.given[varying[0]].value.type != GROUP:
+            raise NotVectorised
+        argument = call.given[varying[0]]
+        lengths = argument.value.data.lengths
+        run, chunks = self._demand(replace(call, given={**call.given, varying[0]: argument.at(0)}))
+        if run.standard is None or not run.standard.shape.by_rule or (lengths != lengths[0]).any():
+            raise NotVectorised
+        self._check_chunks(self.count + rows * chunks.count, call.span)
+        groups = flatten_lists(argument.value.data)[1].reshape(rows, -1).astype(np.int32)
+        return RunFamily(run, groups)
 
     def _algorithm(self, name: Identifier, collective: s.Collective) -> FoundDeclaration:
         """The algorithm that `using` names, for the collective of the run. Raises SourceError."""
@@ -260,12 +360,11 @@ class ScheduleBuilder:
         self,
         found: FoundDeclaration,
         node: s.RunStatement,
-        collective: s.Collective,
-        bound: Frame,
-        given: Mapping[str, GivenArgument],
+        call: _Call,
         chunks: LazyChunks,
         frame: Frame,
     ) -> AlgorithmSends:
+        collective, bound, given = call.collective, call.bound, call.given
         algorithm, owner = found.node, self.context.program.context(found.file)
         assert isinstance(algorithm, s.Algorithm)
         tied, fixed = _implemented_arguments(algorithm, collective, bound, given)

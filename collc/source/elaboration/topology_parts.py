@@ -8,21 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Span
-from collc.base.wording import did_you_mean, nearest, phrase, plural
+from collc.base.wording import SHOWN, did_you_mean, nearest, phrase, plural
+from collc.source import limits
 from collc.source.elaboration.topology_values import (
     Topology,
     TopologyCopies,
     TopologyMembers,
     TopologyPart,
 )
-from collc.source.elaboration.values import Data, Value, is_column, npus
+from collc.source.elaboration.values import Data, ListArray, Value, is_column
 from collc.source.parsing.expressions import Expr, Index, Member, Name
 from collc.source.problems import fail
-from collc.source.types import NPU
+from collc.source.types import GROUP, NPU
 from collc.ten.arrays import Int64Array
-
-MAX_NAMES = 8
-"""Names of parts that a hint lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +45,7 @@ def member_of(part: TopologyPart, name: str, span: Span) -> TopologyPart:
         raise fail("E0315", f"'{entry.name}' is an array of copies", span, hint=hint)
     if name not in entry.members:
         known = [*entry.members, "npus"]
-        hint = did_you_mean(name, known, f"it has {phrase(nearest(name, known, MAX_NAMES))}")
+        hint = did_you_mean(name, known, f"it has {phrase(nearest(name, known, SHOWN))}")
         raise fail("E0316", f"'{entry.name}' has no member '{name}'", span, hint=hint)
     npu, switch = part.npu + entry.first_npu, part.switch + entry.first_switch
     return TopologyPart(part.home, entry.members[name], npu, switch, part.many)
@@ -83,7 +81,7 @@ def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> 
         raise fail("E0317", f"'{entry.name}' takes {takes}, not {len(indices)}", span)
     slices = [i for i in indices if i is None or isinstance(i, IndexSlice)]
     many = part.many or bool(slices)
-    offsets: Data = 0
+    offsets: Data = np.zeros((1, 1), np.int64) if many else 0
     for index, size, stride in zip(indices, entry.shape, entry.strides, strict=True):
         numbers = index.numbers if isinstance(index, IndexSlice) else index
         numbers = np.arange(size, dtype=np.int64) if numbers is None else numbers
@@ -91,31 +89,49 @@ def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> 
         if not is_column(low) and not (low >= 0 and high < size):
             wrong = int(low if low < 0 else high)
             raise fail("E0318", f"'{entry.name}' has no index {wrong} here: its indices are 0 .. {size - 1}", span)
-        offsets = _add_offsets(offsets, numbers * stride, bool(slices))
+        if many:
+            is_slice = index is None or isinstance(index, IndexSlice)
+            offsets = _sums(offsets, np.reshape(numbers, (1, -1) if is_slice else (-1, 1)) * stride, span)
+        else:
+            offsets = offsets + numbers * stride
     if isinstance(entry, TopologyCopies):
         npu, switch = (
-            _add_offsets(base, offsets * count, many)
+            _sums(_table(base, part), offsets * count, span) if many else base + offsets * count
             for base, count in ((part.npu, entry.npus), (part.switch, entry.switches))
         )
         return TopologyPart(part.home, replace(entry, shape=(), strides=()), npu, switch, many)
-    numbers = _add_offsets(part.switch if entry.switch else part.npu, offsets, many) + entry.first
+    base = part.switch if entry.switch else part.npu
+    numbers = (_sums(_table(base, part), offsets, span) if many else base + offsets) + entry.first
     star = any(i is None or i.star for i in slices)
     return _devices(part, -1 - numbers if entry.switch else numbers, many, star, span)
 
 
-def _add_offsets(base: Data, offsets: Data, many: bool) -> Data:
-    """The sum of two offsets; if `many`, of each pair of an offset of the first and one of the second."""
-    if many:
-        return np.add.outer(np.atleast_1d(np.asarray(base, np.int64)), np.atleast_1d(np.asarray(offsets))).ravel()
-    return base + offsets
+def _table(base: Data, part: TopologyPart) -> Int64Array:
+    """int64[iterations or 1, elements]: the offsets of a part."""
+    return base if part.many else np.asarray(base, np.int64).reshape(-1, 1)
+
+
+def _sums(base: Int64Array, offsets: Int64Array, span: Span) -> Int64Array:
+    """int64[iterations or 1, elements]: in each iteration, the sum of each pair of a base and an offset.
+
+    Raises SourceError if there are too many.
+    """
+    rows = 0 if 0 in (len(base), len(offsets)) else max(len(base), len(offsets))
+    elements = base.shape[1] * offsets.shape[1]
+    limits.check_count("items of a list", rows * elements, span)
+    return (base[:, :, None] + offsets[:, None, :]).reshape(rows, elements)
 
 
 def _devices(part: TopologyPart, numbers: Data, many: bool, star: bool, span: Span) -> Value:
+    """A device, or a group; numbers: int64[iterations or 1, members] if `many`."""
     if not many:
         return Value(NPU, int(numbers) if not is_column(numbers) else numbers, part.home)
     if part.home is None:
         raise fail("E0301", "the end of a link must be one device, not several", span)
-    return npus(numbers[is_present(part.home, numbers)] if star else numbers, part.home)
+    kept = is_present(part.home, numbers) if star else np.ones(numbers.shape, np.bool_)
+    stop = np.cumsum(np.count_nonzero(kept, axis=1), dtype=np.int64)
+    start = np.concatenate([np.zeros(1, np.int64), stop])[:-1]
+    return Value(GROUP, ListArray(start, stop, numbers[kept], uniform=len(numbers) == 1), part.home)
 
 
 def devices_of(part: TopologyPart, span: Span) -> Value:
@@ -126,7 +142,7 @@ def devices_of(part: TopologyPart, span: Span) -> Value:
         assert isinstance(result, Value)
         return result
     count = int(np.prod(entry.shape, dtype=np.int64)) * entry.npus  # the copies have consecutive numbers
-    numbers = _add_offsets(part.npu, np.arange(count, dtype=np.int64), many=True) + entry.first_npu
+    numbers = _sums(_table(part.npu, part), np.arange(count, dtype=np.int64)[None, :], span) + entry.first_npu
     return _devices(part, numbers, True, True, span)
 
 

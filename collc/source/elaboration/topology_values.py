@@ -73,7 +73,7 @@ class TopologyPart:
     """A part of a topology, to which indices and members can be applied until it is an NPU or a group.
 
     npu, switch: offsets of the numbers of NPUs and switches of the entry: an int, one an iteration or, where `many` is
-    set, one for each element of a slice. home: the topology, None while it is being built.
+    set, int64[iterations or 1, elements of a slice]. home: the topology, None while it is being built.
     """
 
     home: Topology | None

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.graph.digraph import Digraph, reachable_vertices
+from collc.graph.digraph import Digraph, reachable_vertices, strongly_connected
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -45,7 +45,8 @@ def unreachable_chunk(network: Network, demand: Demand) -> UnreachableChunk | No
     graph = Digraph.of(network)
     if _pair_without_path(graph, network.npus) is None:
         return None
-    for number, run in enumerate(demand.runs):
+    for number in _runs_between_components(demand, strongly_connected(graph)):
+        run = demand.runs[number]
         chunk: int | None = None
         ends: Ends | None = None
         if run.standard is not None and run.standard.shape.without_root and len(run.group):
@@ -62,6 +63,21 @@ def unreachable_chunk(network: Network, demand: Demand) -> UnreachableChunk | No
         forward = len(ahead) <= len(behind)
         return UnreachableChunk(number, chunk, sources[0], target, ahead if forward else behind, forward)
     return None
+
+
+def _runs_between_components(demand: Demand, component: Int32Array) -> list[int]:
+    """The runs whose chunks may have no path: but not of standard collectives inside of a component.
+
+    component: int32[devices], the strongly connected component of each.
+    """
+    runs = demand.by_family
+    numbers = [
+        rows[
+            (component[family.groups] != component[family.groups[:, :1]]).any(axis=1) | (family.first.standard is None)
+        ]
+        for family, rows in zip(runs.families, runs.numbers(), strict=True)
+    ]
+    return np.sort(np.concatenate(numbers)).tolist()
 
 
 def _pair_without_path(graph: Digraph, group: Int32Array) -> Ends | None:

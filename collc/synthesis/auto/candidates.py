@@ -38,7 +38,7 @@ class Candidate:
 
     network: the one whose links it uses. build: plans, and counts its work. ahead: how many turns it is ahead of the
     least likely synthesizers: 2 if it is likely the best one on the network as it is. least: work that it takes, if
-    that is known.
+    that is known. parts: how many problems alike it plans at once, each of which others plan.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Candidate:
     build: Callable[[WorkMeter], Module]
     ahead: int = 0
     least: int = 0
+    parts: int = 1
 
 
 @dataclass

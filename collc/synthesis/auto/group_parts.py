@@ -7,21 +7,18 @@ another on these links; the shorter schedule is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.graph.digraph import Digraph, strongly_connected, weakly_connected
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.synthesis.auto.candidates import Candidate
+from collc.synthesis.auto.group_links import RunLinks, RunMembers, links_between_switches, own_links, part_of_runs
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, different
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
@@ -35,182 +32,183 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
 
     plan: a module with a schedule, given a module, the meter of its work and how many modules there are.
     """
-    parts = group_parts(module)
-    if parts is None:
+    try:
+        division = group_parts(module)
+    except SourceError:
         return None
-    kinds: dict[Hashable, GroupPart] = {part.key: part for part in parts}
-    divided = len(parts) > 1 and parts[0].is_alone
-    if not divided and not all(part.is_simple for part in kinds.values()):
+    if division is None:
+        return None
+    kinds = division.kinds
+    parts = sum(len(kind.run) for kind in kinds) if division.is_alone else 1
+    divided = parts > 1
+    if not divided and not all(kind.is_simple for kind in kinds):
         return None
 
     def build(meter: WorkMeter) -> Module:
-        planned = {kind: plan(part.module, meter, len(kinds)) for kind, part in kinds.items()}
-        return joined_parts(module, parts, planned)
+        planned = [plan(kind.module, meter, len(kinds)) for kind in kinds]
+        return joined_parts(module, kinds, planned)
 
-    return Candidate("group by group", module.network, build, 2 if divided else 0)
+    return Candidate("group by group", module.network, build, 2 if divided else 0, parts=max(1, parts // len(kinds)))
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPart:
-    """Some runs on links of their own.
+class PartKind:
+    """Some runs on links of their own, in one place or in several alike.
 
-    whole: the module of all runs. runs: numbers of the runs. device, link: int32, ascending, what the part has of the
-    network. is_alone: whether no other part has the same links at NPUs.
+    whole: the module of all runs. device, link, run: int32[places, ...], ascending in each, what the part has of the
+    whole in each place; the runs of each are the same problem.
     """
 
     whole: Module
-    runs: tuple[int, ...]
     device: Int32Array
     link: Int32Array
-    is_alone: bool
+    run: Int32Array
 
     @property
     def is_simple(self) -> bool:
         """Whether a schedule is found by symmetry, or there is little choice."""
-        return len(self.whole.demand.runs[self.runs[0]].group) == 2 or is_symmetric(self.module)
-
-    @cached_property
-    def ends(self) -> tuple[Int32Array, Int32Array]:
-        """The sources and targets of the links, as rows of `device`."""
-        network = self.whole.network
-        found = (np.searchsorted(self.device, ends[self.link]) for ends in (network.source, network.target))
-        source, target = (ends.astype(np.int32) for ends in found)
-        return source, target
-
-    @cached_property
-    def key(self) -> Hashable:
-        """Equal for parts that are the same problem: the same links between devices, and the same chunks."""
-        network, demand = self.whole.network, self.whole.demand
-        npus = self.device[self.device < network.npu_count]
-        switches = self.device[len(npus) :] - network.npu_count
-        columns: list[NDArray[Any]] = [*self.ends, network.kind[self.link]]
-        columns += [network.multicast[switches], network.reduces[switches]]
-        if network.has_endpoints:
-            columns.append(network.endpoint[npus])
-        standards: list[Hashable] = []
-        for run in map(demand.runs.__getitem__, self.runs):
-            standards.append(run.standard)
-            columns.append(np.searchsorted(self.device, run.group))
-            if run.standard is None or not run.standard.shape.by_rule:
-                table = run.pattern.expand()
-                members = np.searchsorted(self.device, table.sets.members)
-                columns += [table.size, table.pre, table.post, table.op, table.sets.offsets, members]
-        digests = tuple(blake2b(column.tobytes()).digest() for column in columns)
-        return len(npus), tuple(standards), digests
+        return len(self.module.demand.runs[0].group) == 2 or is_symmetric(self.module)
 
     @cached_property
     def module(self) -> Module:
-        """The runs alone. Its network has the NPUs and switches of the part, numbered anew in the same order."""
-        whole = self.whole
-        demand = Demand(tuple(_renumber(whole.demand.runs[run], self.device) for run in self.runs))
-        own = _network(whole.network, self.device, self.link, self.ends)
+        """The runs alone, in the first place. Its network has the NPUs and switches of the part, numbered anew in the
+        same order.
+        """
+        whole, device = self.whole, self.device[0]
+        runs: list[int] = self.run[0].tolist()
+        demand = Demand(tuple(_renumber(whole.demand.runs[run], device) for run in runs))
+        own = _network(whole.network, device, self.link[0])
         return replace(whole, network=own, demand=demand, bound=None, notes=(), phases=(), planned=None)
 
 
-def group_parts(module: Module) -> list[GroupPart] | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """The parts of a module, by kind. is_alone: whether no two have a link at an NPU in common."""
+
+    kinds: list[PartKind]
+    is_alone: bool
+
+
+def group_parts(module: Module) -> Division | None:
     """The runs of a module, divided by the links that they can use; each run by itself if they cannot be divided.
 
     None if that is no smaller problem, or the links of a group do not join it. If there are several groups, links
     between switches are left out if no group needs them; else each group gets one of switches that do the same, in
-    turn, and parts may have links between switches in common.
+    turn, and parts may have links between switches in common. Raises SourceError if there is no memory for these.
     """
-    runs, network = module.demand.runs, module.network
-    members = np.concatenate([run.group for run in runs]) if runs else np.empty(0, np.int32)
-    whole = len(runs) == 1 and len(members) == len(network.npus)
-    if module.schedule is not None or network.has_limited_buffers or whole or any(len(run.group) < 2 for run in runs):
+    runs, network = module.demand.by_family, module.network
+    sizes = [family.groups.shape[1] for family in runs.families]
+    whole = len(runs) == 1 and sizes[0] == len(network.npus)
+    if module.schedule is not None or network.has_limited_buffers or whole or min(sizes, default=0) < 2:
         return None
-    for between in _links_between_switches(network, len(runs)):
-        links = [_own_links(network, run.group, more) for run, more in zip(runs, between, strict=True)]
-        usable = [own for own in links if own is not None]
-        if len(usable) == len(runs):
-            divided = _components(network, usable, [run.group for run in runs])
-            if len(divided) > 1 or len(runs) == 1:
-                return [_part(module, numbers, usable, is_alone=True) for numbers in divided]
-            if not network.has_endpoints:
-                return [_part(module, [run], usable, is_alone=False) for run in range(len(runs))]
+    members = RunMembers.of(runs)
+    for between in links_between_switches(network, len(runs)):
+        rows = own_links(network, members, between)
+        if rows is None:
+            continue
+        part = part_of_runs(network, members, rows, len(runs))
+        if part.any() or len(runs) == 1:
+            return Division(_kinds(module, members, rows, part), is_alone=True)
+        if not network.has_endpoints:
+            return Division(_kinds(module, members, rows, np.arange(len(runs))), is_alone=False)
     return None
 
 
-def _part(module: Module, runs: list[int], links: list[Int32Array], *, is_alone: bool) -> GroupPart:
-    """Some runs on their links."""
-    network = module.network
-    link = np.unique(np.concatenate([links[run] for run in runs]))
-    ends = network.source[link], network.target[link], *(module.demand.runs[run].group for run in runs)
-    return GroupPart(module, tuple(runs), np.unique(np.concatenate(ends)), link, is_alone)
+def _kinds(module: Module, members: RunMembers, rows: RunLinks, part: Int64Array) -> list[PartKind]:
+    """The parts, those together that are the same problem: the same links between devices, and the same chunks.
+
+    part: int64[runs], of each run.
+    """
+    network, count = module.network, int(part.max()) + 1
+    devices, links = network.device_count, max(1, network.link_count)
+    key = different(part[rows.run] * links + rows.link)
+    link_part, link = np.divmod(key, links)
+    ends = [link_part * devices + end[link].astype(np.int64) for end in (network.source, network.target)]
+    device_key = different(np.concatenate([*ends, part[members.run] * devices + members.npu]))
+    device_part, device = np.divmod(device_key, devices)
+    first_device = np.searchsorted(device_part, np.arange(count + 1))
+    first_link = np.searchsorted(link_part, np.arange(count + 1))
+
+    def position(keys: Int64Array) -> Int64Array:
+        """The place of each part and device among those of the part."""
+        return np.searchsorted(device_key, keys) - first_device[keys // devices]
+
+    run_order = np.argsort(part, kind="stable")
+    first_run = np.searchsorted(part[run_order], np.arange(count + 1))
+    order = np.argsort(part[members.run], kind="stable")
+    member_part = part[members.run][order]
+    first_member = np.searchsorted(member_part, np.arange(count + 1))
+    arguments, others = _arguments(module.demand)
+    link_table = np.stack([*map(position, ends), network.kind[link]], axis=1).astype(np.int32)
+    device_table = _device_table(network, device)
+    rows_of_members = position(member_part * devices + members.npu[order])
+    member_table = np.stack([arguments[members.run[order]], rows_of_members], axis=1).astype(np.int32)
+    of_kind: dict[Hashable, list[int]] = {}
+    for number in range(count):
+        own = slice(first_device[number], first_device[number + 1])
+        runs: list[int] = run_order[first_run[number] : first_run[number + 1]].tolist() if others else []
+        same: Hashable = (
+            link_table[first_link[number] : first_link[number + 1]].tobytes(),
+            device_table[own].tobytes(),
+            member_table[first_member[number] : first_member[number + 1]].tobytes(),
+            *(_chunks_key(module.demand.runs[run], device[own]) for run in runs if run in others),
+        )
+        of_kind.setdefault(same, []).append(number)
+
+    def table(values: Int64Array, first: Int64Array, parts: list[int]) -> Int32Array:
+        """int32[parts, n]: the values of some parts, which have equally many."""
+        begin = first[parts]
+        return values[begin[:, None] + np.arange(first[parts[0] + 1] - begin[0])].astype(np.int32)
+
+    columns = (device, first_device), (link, first_link), (run_order, first_run)
+    return [PartKind(module, *(table(*column, parts) for column in columns)) for parts in of_kind.values()]
 
 
-def _components(network: Network, links: list[Int32Array], groups: list[Int32Array]) -> list[list[int]]:
-    """The runs that have links at NPUs in common, directly or by others, or NPUs if these have limits."""
-    at_npus = (network.source < network.npu_count) | (network.target < network.npu_count)
-    shared = [own[at_npus[own]] for own in links]
+def _device_table(network: Network, device: Int64Array) -> Int32Array:
+    """int32[devices, 4]: what each device is: NPUs with their limits, switches with what they do."""
+    is_switch = device >= network.npu_count
+    switch = np.where(is_switch, device - network.npu_count, 0)
+    table = np.stack([is_switch.astype(np.int32)] * 4, axis=1)
+    if network.switch_count:
+        table[:, 1] *= network.multicast[switch]
+        table[:, 2] *= network.reduces[switch]
     if network.has_endpoints:
-        shared = [np.append(own, network.link_count + group) for own, group in zip(shared, groups, strict=True)]
-    run = np.repeat(np.arange(len(links), dtype=np.int32), [len(own) for own in shared])
-    target = (len(links) + np.concatenate(shared)).astype(np.int32)
-    count = len(links) + network.link_count + network.npu_count
-    label = weakly_connected(Digraph(count, run, target))[: len(links)]
-    found: dict[int, list[int]] = {}
-    for number, component in enumerate(label.tolist()):
-        found.setdefault(component, []).append(number)
-    return list(found.values())
+        table[:, 3] = np.where(is_switch, -1, network.endpoint[np.where(is_switch, 0, device)])
+    return table
 
 
-def _links_between_switches(network: Network, groups: int) -> Iterator[list[Int32Array]]:
-    """int32 for each group: the links between switches that it may use, in the order in which to try them."""
-    between = (network.source >= network.npu_count) & (network.target >= network.npu_count)
-    if groups == 1:
-        yield [np.flatnonzero(between).astype(np.int32)]
-        return
-    yield [np.empty(0, np.int32)] * groups
-    equal = _equal_switches(network)
-    usable: list[Int32Array] = []
-    for group in range(groups):
-        left_out = np.zeros(network.device_count, np.bool_)
-        for switches in equal:
-            left_out[switches] = True
-            left_out[switches[group % len(switches)]] = False
-        kept = between & ~left_out[network.source] & ~left_out[network.target]
-        usable.append(np.flatnonzero(kept).astype(np.int32))
-    yield usable
+def _arguments(demand: Demand) -> tuple[Int64Array, set[int]]:
+    """(int64[runs], equal numbers for equal arguments; the runs whose chunks these do not tell)."""
+    number_of: dict[Hashable, int] = {}
+    arguments = np.zeros(len(demand.runs), np.int64)
+    others: set[int] = set()
+    for family, numbers in zip(demand.by_family.families, demand.by_family.numbers(), strict=True):
+        standard = family.first.standard
+        key = standard, family.groups.shape[1]
+        arguments[numbers] = number_of.setdefault(key, len(number_of))
+        if standard is None or not standard.shape.by_rule:
+            others.update(numbers.tolist())
+    return arguments, others
 
 
-def _equal_switches(network: Network) -> list[list[int]]:
-    """Switches between switches, by what they are and by the kinds of links and where each leads."""
-    to_npus = (network.source < network.npu_count) | (network.target < network.npu_count)
-    below = np.unique(np.concatenate([network.source[to_npus], network.target[to_npus]]))
-    ends: dict[int, list[tuple[int, int, int]]] = {}
-    for source, target, kind in zip(
-        network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True
-    ):
-        ends.setdefault(source, []).append((1, target, kind))
-        ends.setdefault(target, []).append((0, source, kind))
-    equal: dict[Hashable, list[int]] = {}
-    for switch in np.setdiff1d(np.arange(network.npu_count, network.device_count), below).tolist():
-        row = switch - network.npu_count
-        key = bool(network.multicast[row]), bool(network.reduces[row]), *sorted(ends.get(switch, []))
-        equal.setdefault(key, []).append(switch)
-    return list(equal.values())
+def _chunks_key(run: Run, device: Int64Array) -> Hashable:
+    """Equal for runs with the same chunks at the same places. device: ascending, those of the part."""
+    table = run.pattern.expand()
+    members = np.searchsorted(device, table.sets.members)
+    columns = table.size, table.pre, table.post, table.op, table.sets.offsets, members
+    return tuple(column.tobytes() for column in columns)
 
 
-def joined_parts(module: Module, parts: list[GroupPart], planned: Mapping[Hashable, Module]) -> Module:
+def joined_parts(module: Module, kinds: Sequence[PartKind], planned: Sequence[Module]) -> Module:
     """The module with the schedules of its parts.
 
     If parts have links in common, each begins as many transfers on such a link later as it must, or when the others
     have ended there; the shortest ones come first. Raises NoSchedule if messages of a part queue.
     planned: each kind of part with its schedule.
     """
-    of_kind: dict[Hashable, list[GroupPart]] = {}
-    for part in parts:
-        of_kind.setdefault(part.key, []).append(part)
     repeated = [
-        RepeatedPart(
-            planned[kind],
-            np.stack([part.device for part in alike]),
-            np.stack([part.link for part in alike]),
-            np.array([part.runs for part in alike], np.int32),
-            np.zeros(len(alike), np.int64),
-        )
-        for kind, alike in of_kind.items()
+        RepeatedPart(own, kind.device, kind.link, kind.run, np.zeros(len(kind.run), np.int64))
+        for kind, own in zip(kinds, planned, strict=True)
     ]
     if any(isinstance(one.schedule, RowSchedule) and one.schedule.rows.messages is not None for one in repeated):
         raise NoSchedule(Diagnostic("S0201", "messages of a group queue at links"))
@@ -281,37 +279,9 @@ class _TakenTimes:
         self._link, self._start, self._end = link[order], start[order], end[order]
 
 
-def _own_links(network: Network, group: Int32Array, between: Int32Array) -> Int32Array | None:
-    """int32: the links between NPUs of a group and switches, without switches that are linked to one device only;
-    None if they do not join the group. between: the links between switches that count too.
-    """
-    at_group = [links[offsets[npu] : offsets[npu + 1]] for offsets, links in _ends(network) for npu in group.tolist()]
-    link = np.unique(np.concatenate([*at_group, between]))
-    inside = np.append(group, np.arange(network.npu_count, network.device_count))
-    kept = np.isin(network.source[link], inside) & np.isin(network.target[link], inside)
-    while True:
-        link = link[kept]
-        device, number = np.unique(
-            np.concatenate([group, network.source[link], network.target[link]]), return_inverse=True
-        )
-        source, target = number[len(group) : len(group) + len(link)], number[len(group) + len(link) :]
-        pairs = np.unique(np.stack([source, target], axis=1), axis=0)
-        into, out = (np.bincount(ends, minlength=len(device)) for ends in (pairs[:, 1], pairs[:, 0]))
-        idle = (into < 2) & (out < 2) & (device >= network.npu_count)
-        kept = ~idle[source] & ~idle[target]
-        if kept.all():
-            break
-    component = strongly_connected(Digraph(len(device), source.astype(np.int32), target.astype(np.int32)))
-    return link if len(np.unique(component[number[: len(group)]])) == 1 else None
-
-
-def _ends(network: Network) -> tuple[tuple[Int32Array, Int32Array], ...]:
-    """The links at each device."""
-    return network.out_links, network.in_links
-
-
-def _network(network: Network, device: Int32Array, link: Int32Array, ends: tuple[Int32Array, Int32Array]) -> Network:
-    """The network of some devices and links, numbered anew. ends: the sources and targets of the links."""
+def _network(network: Network, device: Int32Array, link: Int32Array) -> Network:
+    """The network of some devices and links, ascending, numbered anew."""
+    source, target = (np.searchsorted(device, ends[link]).astype(np.int32) for ends in (network.source, network.target))
     npus = device[device < network.npu_count]
     switches = device[len(npus) :] - network.npu_count
     families = [DeviceFamily("npu", (len(npus),), 0, (1,))]
@@ -325,8 +295,8 @@ def _network(network: Network, device: Int32Array, link: Int32Array, ends: tuple
         buffers=network.buffers[switches],
         multicast=network.multicast[switches],
         reduces=network.reduces[switches],
-        source=ends[0],
-        target=ends[1],
+        source=source,
+        target=target,
         kind=network.kind[link],
         kinds=network.kinds,
         unwound=network.unwound,

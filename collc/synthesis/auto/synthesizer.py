@@ -106,7 +106,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
     """The module with a schedule by symmetry if it has too many chunks or transfers to list them."""
-    chunks = sum(len(run.pattern) for run in module.demand.runs)
+    chunks = module.demand.chunk_count
     transfers = module.demand.least_transfers
     if (chunks <= MOST_LISTED_CHUNKS and transfers <= MAX_TRANSFERS) or module.schedule is not None:
         return None
@@ -297,6 +297,8 @@ class _Search:
         if best is None:
             return unlimited
         share, spare = min(Fraction(1), LARGE_GAIN * gain), self._spare
+        if turns is not best and best.candidate.parts * best.useful > GROWTH**2 * spare:  # the others plan each part
+            return 0
         if share == 1 and (turns is best or turns.candidate.ahead > 1):
             spare *= GROWTH**2
         left = unlimited if self.most is None else self.most - self.spent

@@ -12,7 +12,7 @@ from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.synthesis.bounds.timing import FEW_SETS, MOST_CUTS
 from collc.ten.arrays import BoolArray, Int64Array
-from collc.ten.demand import Demand, Run
+from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.network import Network
 
 MOST_SEARCHED: Final = 300_000
@@ -52,16 +52,21 @@ def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:
     """The runs for each of which the worst set and partition are sought: of those with the same arguments and as many
     members, at least one and as many as MOST_SEARCHED allows, those first of which an NPU has the slowest links.
     """
-    alike: dict[Hashable, list[Run]] = {}
-    for run in demand.runs:
-        alike.setdefault((run.standard, len(run.group)), []).append(run)
+    alike: dict[Hashable, list[tuple[RunFamily, Int64Array]]] = {}
+    for family, numbers in zip(demand.by_family.families, demand.by_family.numbers(), strict=True):
+        alike.setdefault((family.first.standard, len(family.first.group)), []).append((family, numbers))
     width = np.zeros(fluid.network.device_count)
     for ends in (fluid.network.source, fluid.network.target):
         np.add.at(width, ends, fluid.capacity)
     found: list[Run] = []
-    for runs in alike.values():
-        most = max(1, MOST_SEARCHED // max(1, len(runs[0].group) * fluid.network.link_count))
-        found += runs if len(runs) <= most else sorted(runs, key=lambda run: float(width[run.group].min()))[:most]
+    for families in alike.values():
+        most = max(1, MOST_SEARCHED // max(1, families[0][0].groups.shape[1] * fluid.network.link_count))
+        numbers = np.sort(np.concatenate([numbers for _, numbers in families]))
+        if len(numbers) > most:
+            groups = np.concatenate([family.groups for family, _ in families])
+            order = np.argsort(np.concatenate([numbers for _, numbers in families]))
+            numbers = numbers[np.argsort(width[groups[order]].min(axis=1), kind="stable")[:most]]
+        found += [demand.runs[number] for number in numbers.tolist()]
     return found
 
 

@@ -145,7 +145,8 @@ def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterato
     fluid = Fluid.of(network, sizes, traffic)
     yield from _bounds(fluid, demand)
     if model is LinkModel.STORE and network.latencies[network.kind].any():
-        yield from _bounds(fluid.with_stored_chunks(max(_largest_chunk(run) for run in demand.runs)), demand)
+        largest = max(_largest_chunk(family.first) for family in demand.by_family.families)
+        yield from _bounds(fluid.with_stored_chunks(largest), demand)
     path = longest_path(network, traffic, network.latencies, 0)
     yield Bound(path.time, f"the {path.name}")
 

@@ -27,7 +27,7 @@ from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.synthesis.bounds.timing import MOST_CUTS
 from collc.ten.arrays import Int64Array
-from collc.ten.demand import Demand, Run
+from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.module import Bound
 from collc.ten.network import Network
 
@@ -35,11 +35,12 @@ from collc.ten.network import Network
 def several_runs_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     """Bounds on several runs of which some are All-Reduces; what other cuts show for each run counts there already."""
     network = fluid.network
-    phases = [run.standard.shape.phases for run in demand.runs if run.standard]
+    families = demand.by_family.families
+    phases = [family.first.standard.shape.phases for family in families if family.first.standard]
     if len(demand.runs) < 2 or 2 not in phases or network.reduces.any():
         return
     for labels in _partitions(fluid):
-        volume = sum(_bytes_into_parts(run, labels) for run in demand.runs)
+        volume = sum(_bytes_into_parts(family, labels) for family in families)
         time = fluid.time_between(with_switches(network, labels), volume)
         npus = network.npus
         yield Bound(time, name_of_links_between(network, npus, labels[npus].tolist()))
@@ -64,16 +65,17 @@ def _partitions(fluid: Fluid) -> Iterator[Int64Array]:
             yield labels
 
 
-def _bytes_into_parts(run: Run, labels: Int64Array) -> int:
-    """Bytes of a run that must enter parts."""
-    standard, part = run.standard, labels[run.group]
+def _bytes_into_parts(family: RunFamily, labels: Int64Array) -> int:
+    """Bytes of the runs of a family that must enter parts."""
+    standard, part = family.first.standard, np.sort(labels[family.groups], axis=1)
     if standard is None:
         return 0
+    begins = np.insert(part[:, 1:] != part[:, :-1], 0, values=True, axis=1)
     if standard.shape.pairs:
-        _, counts = np.unique(part, return_counts=True)
-        pairs = len(part) ** 2 - int((counts.astype(np.int64) ** 2).sum())
-        return pairs * (standard.size // len(part))
-    return standard.shape.phases * (len(np.unique(part)) - 1) * standard.size
+        counts = np.diff(np.append(np.flatnonzero(begins), part.size))
+        pairs = part.shape[0] * part.shape[1] ** 2 - int((counts**2).sum())
+        return pairs * (standard.size // part.shape[1])
+    return standard.shape.phases * (int(np.count_nonzero(begins)) - len(part)) * standard.size
 
 
 def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:

@@ -264,7 +264,8 @@ class _Ends:
 
 def _has_pairs(demand: Demand) -> bool:
     """Whether some chunk has one holder and one other NPU that wants it, or may have."""
-    return any(run.standard is None or not run.standard.shape.phases for run in demand.runs)
+    standards = [family.first.standard for family in demand.by_family.families]
+    return any(standard is None or not standard.shape.phases for standard in standards)
 
 
 def _of_table(table: ChunkTable, pairs: Int64Array) -> list[tuple[int, Int32Array, Int32Array, bool]]:

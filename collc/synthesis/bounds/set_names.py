@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
+from collc.base.wording import SHOWN
 from collc.synthesis.bounds.timing import MOST_CUTS
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.network import DeviceFamily, Network
-
-MOST_NAMES: Final = 8
-"""The most devices that a text lists by name."""
 
 
 def name_of_links_into(network: Network, inside: BoolArray) -> str:
@@ -76,8 +73,8 @@ class _DeviceSet:
             return f"{self.node} ({', '.join([self.slice, *self._switches()])})"
         if self.slice:
             return self.slice
-        names = [network.shown_name(int(device)) for device in self.devices[:MOST_NAMES]]
-        more = f" and {len(self.devices) - MOST_NAMES} more" if len(self.devices) > MOST_NAMES else ""
+        names = [network.shown_name(int(device)) for device in self.devices[:SHOWN]]
+        more = f" and {len(self.devices) - SHOWN} more" if len(self.devices) > SHOWN else ""
         return "{" + ", ".join(names) + more + "}"
 
     @cached_property
@@ -171,4 +168,4 @@ class _DeviceSet:
     def _switches(self) -> list[str]:
         found = np.flatnonzero(self.members[self.network.npu_count :]) + self.network.npu_count
         names = [self.network.shown_name(int(switch)) for switch in found]
-        return names if len(names) <= MOST_NAMES else [f"{len(names)} switches"]
+        return names if len(names) <= SHOWN else [f"{len(names)} switches"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
-from collc.ten.demand import ChunkTable, Demand, Op, Run, join_tables
+from collc.ten.demand import ChunkTable, Demand, Op, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,23 +28,25 @@ def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, l
     """(sizes int64, ascending; the traffic of each All-to-All, and of all other runs together) of a demand, or of some
     of its chunks taken as copies.
     """
+    first = demand.first_chunk
+    counts = np.diff(first)
+    if chunks is not None:
+        counts = np.bincount(np.searchsorted(first, chunks, "right") - 1, minlength=len(counts))
     exchanges: list[tuple[Run, int]] = []
-    tables: list[ChunkTable] = []
-    listed: list[Int64Array] = []
-    before = 0
-    for run, entry in enumerate(demand.runs):
-        low, high = int(demand.first_chunk[run]), int(demand.first_chunk[run + 1])
-        rows = None if chunks is None else (chunks[(chunks >= low) & (chunks < high)] - low).astype(np.int64)
-        members = len(entry.group)
-        standard = entry.standard if entry.standard and entry.standard.kind == "all_to_all" and members > 1 else None
-        # All of it, or all but the chunks that stay where they are.
-        if standard and (rows is None or len(rows) in (len(entry.pattern), members * (members - 1) * standard.chunks)):
-            exchanges.append((entry, standard.size // (members * standard.chunks)))
+    listed = np.ones(len(demand.runs), np.bool_)
+    for family, numbers in zip(demand.by_family.families, demand.by_family.numbers(), strict=True):
+        entry = family.first
+        if entry.standard is None or entry.standard.kind != "all_to_all" or len(entry.group) < 2:
             continue
-        listed.append((np.arange(high - low) if rows is None else rows) + before)
-        tables.append(demand.tables[run])
-        before += len(demand.tables[run])
-    table, rows = join_tables(tuple(tables)), np.concatenate([np.empty(0, np.int64), *listed])
+        for row, number in enumerate(numbers.tolist()):
+            # All of it, or all but the chunks that stay where they are.
+            pairs = len(entry.group) * (len(entry.group) - 1)
+            if counts[number] in (family.chunks_each, pairs * entry.standard.chunks):
+                exchanges.append((family.run(row), entry.chunk_size))
+                listed[number] = False
+    others = demand if listed.all() else Demand(demand.by_family.select(listed))
+    table = others.chunks
+    rows = np.arange(len(table)) if chunks is None else _rows_of(demand, chunks, listed)
     ordered = np.unique(np.append(table.size[rows], np.array([size for _, size in exchanges], np.int64)))
     traffic: list[Traffic] = [_TableTraffic(table, rows, ordered, chunks is not None)] if len(rows) else []
     for entry, size in exchanges:
@@ -52,6 +54,14 @@ def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, l
         number = int(np.searchsorted(ordered, size))
         traffic.append(_AllToAllTraffic(entry.group, entry.standard.chunks, number, len(ordered)))
     return ordered, traffic
+
+
+def _rows_of(demand: Demand, chunks: Int32Array, listed: BoolArray) -> Int64Array:
+    """int64: the rows that some chunks have in the table of the runs that are listed, bool[runs]."""
+    first = demand.first_chunk
+    run = np.searchsorted(first, chunks, "right") - 1
+    before = np.cumsum(np.where(listed, 0, np.diff(first)))
+    return (chunks.astype(np.int64) - before[run])[listed[run]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,16 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Final
 
 from collc.graph.coordinates import Dimensions
+from collc.graph.cycles import MOST_DIMENSIONS
 from collc.synthesis.by_dimension.spread import Order, dimension_times, dimensions_of, slowest_first, spread
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Effort, Task
 from collc.ten.schedule import Schedule
-
-MOST_DIMENSIONS: Final = 4
-"""Dimensions up to which all orders are tried; if there are more, the rule of the paper applies."""
 
 
 def hierarchical(task: Task, effort: Effort) -> Schedule:
@@ -53,6 +50,7 @@ def choose_orders(conditions: Conditions, dimensions: Dimensions) -> list[Order]
     """The order of each row of the conditions; among equals the order of `hierarchical`."""
     base = slowest_first(conditions, dimensions)
     rows = _interleave_rows(conditions, dimensions)
+    # All orders are tried, or the rule of the paper applies.
     choose = balanced_orders if len(base) <= MOST_DIMENSIONS else greedy_orders
     orders = choose(base, dimensions.sizes, dimension_times(conditions, dimensions), len(rows))
     chosen = [base] * len(conditions)

@@ -25,7 +25,7 @@ from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
 from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, invert_schedule, obstacle_to_shared_sums
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
-from collc.synthesis.task import Effort, Task, WorkMeter
+from collc.synthesis.task import TRIAL_WORK, Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.module import Module
@@ -36,9 +36,6 @@ Spread = Callable[[Task, Effort], Schedule]
 
 MOST_PLACEMENTS = 8
 """Placements of the chunks on the cores of a kind that are tried."""
-
-MOST_MESSAGES = 300_000
-"""Messages of all placements together after which nothing more is tried."""
 
 MOST_TIME = 1 << 61
 """A time that no transfer takes."""
@@ -114,7 +111,7 @@ class _ExchangePlanner:
     def best(self) -> Transfers | None:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
-        left = MOST_MESSAGES * max(1, self._effort.trials)
+        left = TRIAL_WORK // MESSAGE_WORK * max(1, self._effort.trials)
         plans = sorted(self._plans(), key=lambda plan: plan.least)
         for trial in range(MOST_PLACEMENTS * max(1, self._effort.trials)):
             again: list[_Plan] = []

@@ -23,16 +23,13 @@ from collc.base.diagnostics import SourceError
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import ENOUGH, Candidate
 from collc.synthesis.list_schedule import TASK_WORK, TURNS, Tasks, best_starts
-from collc.synthesis.task import COMPILED_TIMES, Effort
+from collc.synthesis.task import COMPILED_TIMES, TRIAL_WORK, Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import Translations
 from collc.ten.schedule import Transfers
 
 STEPS = (64, 16, 1 << 20, 4, 128, 32, 256, 8, 1)
 """The steps (see list_schedule) in which each forest is scheduled first, and those in which the best ones are then."""
-
-WORK = 2_000_000
-"""Work of each trial at most, as WorkMeter counts it."""
 
 IMPROVED = 3
 """How many of the best schedules are tried in other steps, and then backwards and forwards (see best_starts)."""
@@ -55,7 +52,7 @@ class Portfolio:
 
     def __init__(self, problem: ForestProblem, effort: Effort, least: Fraction, summed: bool = False) -> None:
         self._problem, self._effort, self._least, self._summed = problem, effort, float(least), summed
-        self._work = WORK * effort.trials + effort.work.spent - effort.work.setup
+        self._work = TRIAL_WORK * effort.trials + effort.work.spent - effort.work.setup
         self._seen = set[tuple[Forest, int, int]]()
         self._runs: list[tuple[int, Forest, int]] = []
         self.best: tuple[int, Transfers] | None = None

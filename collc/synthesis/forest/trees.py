@@ -35,9 +35,6 @@ SHALLOW = (1024, 256, 4096)
 ENOUGH = 1.005
 """The search ends at a load, and at a schedule, that exceeds the least one by no more than this factor."""
 
-EDGES_PER_TIME = 6
-"""Edges that rerouting looks at in a microsecond of plain Python."""
-
 STEEPNESS = (2, 4, 8, 16, 32, 64)
 """How steep the price of load is: exp(steepness x (load / aim - 1)), in one series of rounds after another."""
 
@@ -184,12 +181,12 @@ class Rerouting:
         return self.least is not None and self.least <= ENOUGH * float(time)
 
     def work(self, count: TreeCount) -> int:
-        """Microseconds of plain Python: for each tree all edges, and those of a switch once for each of its members."""
+        """Edges that are looked at, about: for each tree all of them, and those of a switch once for each member."""
         graph = self._problem.graph
         switches = np.setdiff1d(np.arange(graph.vertex_count), self._problem.members)
         degree = np.bincount(graph.source, minlength=graph.vertex_count)[switches]
         edges = graph.edge_count + int((degree**2).sum())
-        return len(self._roots(count)) * edges * ROUNDS * len(STEEPNESS) // EDGES_PER_TIME
+        return len(self._roots(count)) * edges * ROUNDS
 
     def trees(self, count: TreeCount, shallow: int) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.

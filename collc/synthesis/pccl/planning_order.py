@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from collc.kernels.compiled import BATCH
 from collc.synthesis.conditions import Conditions
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.schedule import Schedule
-
-VISITS = 1_000_000
-"""Links, about, that searches look at between two calls of `stop`: targets times the links of the network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +24,8 @@ class PlanningOrder:
     tie_seeds: Int64Array
 
     def batches(self, conditions: Conditions) -> Iterator[Int32Array]:
-        """The order in parts in which about VISITS links are looked at."""
-        targets = 1 + VISITS // max(1, conditions.task.network.link_count)
+        """The order in parts in which about BATCH links are looked at."""
+        targets = 1 + BATCH // max(1, conditions.task.network.link_count)
         number = np.cumsum(np.diff(conditions.wanting_offsets)[self.order]) // targets
         yield from np.split(self.order, np.flatnonzero(np.diff(number)) + 1)
 

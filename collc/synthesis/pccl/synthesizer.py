@@ -18,19 +18,19 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.kernels.compiled import MOST_PLAIN, runs_compiled
+from collc.kernels.compiled import LOAD_TIME, MOST_PLAIN, STEP_TIME, runs_compiled
 from collc.kernels.pccl_times import WORK, plan_by_times
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import Conditions, conditions_of, equal_transfers
 from collc.synthesis.pccl.planning_order import PlanningOrder, RaisedOrders, farthest_first, nearest_targets_first
 from collc.synthesis.pccl.search import PathSearch
-from collc.synthesis.task import COMPILED_TIMES, LOAD_WORK, Effort, Task, WorkMeter
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task, WorkMeter
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 Stop = Callable[[], bool]
 
-HOP = 12
-"""Microseconds of plain Python, about, for a hop to a target."""
+HOP = 2 * STEP_TIME
+"""Microseconds of plain Python, about, for a hop to a target: links to minimal paths are few."""
 
 NEARBY = 2
 """Hops up to which a target is reached over non-minimal paths if that is restricted to near targets."""
@@ -160,7 +160,7 @@ def _run_all(portfolio: _Portfolio, attempts: Iterator[_Attempt], effort: Effort
 def _work_left(attempt: _Attempt, meter: WorkMeter) -> int | None:
     """The most work that an attempt may take, after the compiler is loaded if it needs that; None: any amount."""
     loads = attempt.compile_it and not meter.compiles
-    return None if meter.remainder is None else meter.remainder - loads * LOAD_WORK
+    return None if meter.remainder is None else meter.remainder - loads * LOAD_TIME
 
 
 class _Portfolio:

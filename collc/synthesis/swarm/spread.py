@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from collc.kernels.compiled import version_of, word_shape, words_of
+from collc.kernels.compiled import BATCH, version_of, word_shape, words_of
 from collc.kernels.rarest_first import DONE, RUNNING, spread
 from collc.kernels.spread_tables import (
     COUNTERS,
@@ -34,15 +34,11 @@ from collc.kernels.spread_tables import (
 from collc.synthesis.swarm.path_classes import non_minimal_paths, path_class_numbers, path_classes_of
 from collc.synthesis.swarm.plans import PathTransfers
 from collc.synthesis.swarm.problem import SwarmProblem
-from collc.synthesis.task import COMPILED_TIMES
 from collc.ten.arrays import BoolArray, Int64Array
 
 SERVE_WORK: Final = 3
 PATHS_LOOKED_AT: Final = 10
 """The work of looking for what an NPU can get: SERVE_WORK, and 1 for every PATHS_LOOKED_AT paths."""
-
-PAUSE: Final = 100_000
-"""Work, in plain Python, after which the kernel returns, so that the search can be stopped."""
 
 MAX_URGENCY: Final = 1 << 62
 """Urgencies in compiled code are below this, so that they fit in 64 bits."""
@@ -118,11 +114,10 @@ class Spread:
         arrays = memory, *map(self._array, (nodes, waiting, [0] * (3 * memory[NEEDED])))
         limits = -1 if limit is None else limit, -1 if most is None else max(0, most)
         kernel: Any = version_of(spread, self._compile_it)
-        pause = PAUSE * COMPILED_TIMES if self._compile_it else PAUSE
         _, nodes, waiting, plan = arrays
         code = RUNNING
         while code == RUNNING and not stop():
-            code, nodes, waiting = kernel(*limits, int(memory[WORK]) + pause, layout, memory, nodes, waiting, plan)
+            code, nodes, waiting = kernel(*limits, int(memory[WORK]) + BATCH, layout, memory, nodes, waiting, plan)
         self.work = int(memory[WORK])
         if code != DONE:
             return None

@@ -21,14 +21,8 @@ from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier,
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.spread import PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
 from collc.synthesis.swarm.switch_paths import SwitchPaths
-from collc.synthesis.task import COMPILED_TIMES, Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, RANDOM_TRIALS, TRIAL_WORK, Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
-
-ROUNDS = 16
-"""Rounds of attempts with random ties, at most, unless `Effort.trials` asks for more."""
-
-WORK = 2_000_000
-"""Work for each trial after which no further attempt begins."""
 
 PLAIN_WORK = MOST_PLAIN // 3
 """Work of one attempt, or of all so far, from which attempts are compiled; if more is granted, all are."""
@@ -57,7 +51,7 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     goal = task_bound(task).time if effort.bound is None else effort.bound
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
-    most = effort.work.spent + WORK * effort.trials
+    most = effort.work.spent + TRIAL_WORK * effort.trials
     for number, (rule, stores) in enumerate(_rules(problem, effort)):
         for wide in attempts.widths:
             first = number == 0 and not wide
@@ -154,7 +148,7 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
     alike = len(set(problem.paths.slowest)) == 1
     kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
     models = (False, True) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
-    for trial in range(max(effort.trials, ROUNDS) + 1):
+    for trial in range(max(effort.trials, RANDOM_TRIALS) + 1):
         for half_ratio, fresh in kinds:
             for stores in models:
                 yield SpreadRule(half_ratio, fresh, effort.seed * 1_000_003 + trial if trial else None), stores

@@ -8,21 +8,15 @@ from typing import Any, Final
 import numpy as np
 
 from collc.graph.digraph import Digraph, weakly_connected
-from collc.kernels.compiled import is_long, numbers, runs_compiled, version_of, zeros
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME, is_long, numbers, runs_compiled, version_of, zeros
 from collc.kernels.symmetric_gather import MODULUS, SpreadGraph, SpreadState, spread_chunks
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.task import COMPILED_TIMES, Effort
 from collc.ten.arrays import Int32Array, Int64Array
 
-SEARCH_TIME: Final = 300
-"""Microseconds of plain Python of all searches, about, for each transfer and generator."""
-
 SEARCHED_TRANSFERS: Final = 4_000
 """Transfers that the searches plan together, unless they are fewer than two for each deadline."""
-
-MOST_TIMED_TRANSFERS: Final = 20_000
-"""Transfers of what NPU 0 sends, up to which there are searches in picoseconds."""
 
 SLACKS: Final = (0, 3, 10, 20)
 """Deadlines of slow generators, in percent above the bound."""
@@ -36,7 +30,7 @@ def plan_all_gather(group: Group, chunks: int, times: GeneratorTimes, goal: int,
     best: RepresentativePlan | None = None
     work = (group.count - 1) * chunks * len(group.generators)
     for plan in _plans(group, chunks, times, goal, effort):
-        effort.work.add(work // (COMPILED_TIMES if is_long(SEARCH_TIME * work) else 1))
+        effort.work.add(work // (COMPILED_TIMES if is_long(STEP_TIME * work) else 1))
         if best is None or plan.end < best.end:
             best = plan
             effort.progress(min(1.0, goal / max(1, best.end)), "symmetric")
@@ -52,7 +46,7 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
     if times.step is None:
         group.span()
         yield start_early(group, _search(group, chunks, GeneratorTimes.steps(group), 0, 0), times, stays=True)
-        if transfers > MOST_TIMED_TRANSFERS:
+        if STEP_TIME * transfers * len(group.generators) > MOST_PLAIN:
             return
     deadlines = [goal + goal * slack // 100 for slack in (SLACKS if len(set(times.total.tolist())) > 1 else SLACKS[:1])]
     for number in range(max(2, effort.trials, SEARCHED_TRANSFERS // (transfers * len(deadlines)))):
@@ -63,7 +57,7 @@ def _plans(group: Group, chunks: int, times: GeneratorTimes, goal: int, effort: 
 def _search(group: Group, chunks: int, times: GeneratorTimes, deadline: int, seed: int) -> RepresentativePlan:
     """The plan that the kernel makes with a seed."""
     transfers = (group.count - 1) * chunks
-    compile_it = runs_compiled(spread_chunks, SEARCH_TIME * transfers * len(group.generators))
+    compile_it = runs_compiled(spread_chunks, STEP_TIME * transfers * len(group.generators))
     spread = version_of(spread_chunks, compile_it)
     faster = times.total[:, None] > times.total
     coset = np.empty((0, group.count), np.int32)

@@ -11,19 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from collc.kernels.compiled import runs_compiled, version_of
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME, runs_compiled, version_of
 from collc.kernels.symmetric_paths import balanced_shortest_paths, trace_hops
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.open_shop import RingMessages, find_ring_messages, open_shop
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, start_early
 from collc.synthesis.task import Effort
 from collc.ten.arrays import Int32Array, Int64Array
-
-MESSAGE_TIME: Final = 600
-"""Microseconds of plain Python to find the path of a message, about: it indexes arrays one by one."""
-
-MOST_TIMED_HOPS: Final = 100_000
-"""Hops of an All-to-All up to which they are planned event by event."""
 
 PATH_ROUNDS: Final = 2
 """How often the shortest paths are chosen, one by one."""
@@ -40,7 +34,7 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     if times.step is not None:
         return plan
     plan = start_early(group, plan, times, stays=False)
-    if int(hops.sum()) > MOST_TIMED_HOPS or effort.stop():
+    if STEP_TIME * int(hops.sum()) > MOST_PLAIN or effort.stop():  # events are planned in plain Python
         return plan
     timed = _plan_by_events(group, hops[1:].reshape(-1, len(group.successors)), times, chunks)
     return min(plan, timed, key=lambda plan: plan.end)
@@ -49,7 +43,7 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
 def _plan_in_steps(group: Group, hops: Int64Array, effort: Effort) -> RepresentativePlan:
     """A plan of as many steps as the largest load of a generator, or as the longest path if that is longer."""
     chunks = hops.shape[1]
-    trace = version_of(trace_hops, runs_compiled(trace_hops, MESSAGE_TIME * group.count * chunks))
+    trace = version_of(trace_hops, runs_compiled(trace_hops, STEP_TIME * int(hops.sum())))
     ring = find_ring_messages(group, hops)
     blocks = open_shop(hops[1:].reshape(-1, len(group.successors)) if ring is None else ring.hops, effort.seed)
     rows = np.empty((4, int(blocks.hops.sum())), np.int32)
@@ -82,9 +76,8 @@ def short_paths(group: Group, chunks: int, effort: Effort) -> Int64Array:
 
     Raises SourceError if the generators do not lead to all NPUs.
     """
-    choose_paths = version_of(
-        balanced_shortest_paths, runs_compiled(balanced_shortest_paths, MESSAGE_TIME * group.count * chunks)
-    )
+    time = STEP_TIME * PATH_ROUNDS * group.successors.size * chunks
+    choose_paths = version_of(balanced_shortest_paths, runs_compiled(balanced_shortest_paths, time))
     order, depth = group.span()
     hops = np.zeros((group.count, chunks, len(group.successors)), np.int64)
     load = np.zeros(len(group.successors), np.int64)

@@ -15,14 +15,15 @@ import numpy as np
 
 from collc.graph.translations import find_translations
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
+from collc.synthesis.symmetric.damage import undamaged_network
 from collc.synthesis.symmetric.level_plan import plan_exchange, plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
-from collc.synthesis.symmetric.patched import whole_cluster
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.demand import Demand
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import LinkModel, Transfers
 
 
 class _Plan(NamedTuple):
@@ -44,7 +45,18 @@ def cluster_schedule(module: Module) -> FactoredSchedule | None:
     Raises ValueError if links have no bandwidth or latency.
     """
     translations = _translations_of(module)
-    return None if translations is None else _Planner(module, translations).schedule()
+    return None if translations is None else _planner_of(module, translations).schedule(module.demand)
+
+
+def cluster_copies(
+    network: Network, translations: Translations, model: LinkModel, numbers: ChunkNumbers, size: int
+) -> Transfers | None:
+    """What the representative sends in an All-Gather or All-to-All, as copies; None as in `cluster_schedule`."""
+    planner = _Planner(network, translations, model, numbers, size)
+    plan = planner.copies()
+    return (
+        None if plan is None else Transfers.of(numbers.of_representative(plan.target, plan.part), plan.link, plan.start)
+    )
 
 
 def translated_paths(module: Module) -> FactoredSchedule | None:
@@ -58,7 +70,7 @@ def translated_paths(module: Module) -> FactoredSchedule | None:
         return None
     translations = _transitive_translations(module)
     with suppress(ValueError):
-        return None if translations is None else _Planner(module, translations).schedule()
+        return None if translations is None else _planner_of(module, translations).schedule(module.demand)
     return None
 
 
@@ -71,7 +83,9 @@ def is_cluster(module: Module) -> bool:
         return True
     if ChunkNumbers.of(module.demand) is None or module.schedule is not None:
         return False
-    return len(module.demand.runs[0].group) == len(module.network.npus) and whole_cluster(module.network) is not None
+    return (
+        len(module.demand.runs[0].group) == len(module.network.npus) and undamaged_network(module.network) is not None
+    )
 
 
 def _translations_of(module: Module) -> Translations | None:
@@ -91,23 +105,36 @@ def _transitive_translations(module: Module) -> Translations | None:
     return translations if translations is not None and translations.count == network.npu_count else None
 
 
-class _Planner:
-    """Plans the collective of one module. Raises ValueError if links have no bandwidth or latency."""
+def _planner_of(module: Module, translations: Translations) -> _Planner:
+    numbers = ChunkNumbers.of(module.demand)
+    assert numbers is not None
+    return _Planner(module.network, translations, module.model, numbers, chunk_size(module.demand))
 
-    def __init__(self, module: Module, translations: Translations) -> None:
-        numbers = ChunkNumbers.of(module.demand)
-        assert numbers is not None
-        self._module, self._translations, self._numbers = module, translations, numbers
-        self._times = ClassTimes.of(module.network, translations, module.model, chunk_size(module.demand))
+
+class _Planner:
+    """Plans a collective of chunks of a size. Raises ValueError if links have no bandwidth or latency."""
+
+    def __init__(
+        self, network: Network, translations: Translations, model: LinkModel, numbers: ChunkNumbers, size: int
+    ) -> None:
+        self._network, self._model, self._translations, self._numbers = network, model, translations, numbers
+        self._times = ClassTimes.of(network, translations, model, size)
         self._npus = translations.orbits[0]
 
-    def schedule(self) -> FactoredSchedule | None:
+    def copies(self) -> _Plan | None:
+        """The plan of an All-Gather or All-to-All; None as in `schedule`."""
+        if self._numbers.pairs:
+            return self._exchange()
+        table = ClassTimetable(self._translations, self._times)
+        return self._gather(self._network, table, np.zeros(self._numbers.parts, np.int64))
+
+    def schedule(self, demand: Demand) -> FactoredSchedule | None:
         """The schedule; None if a level cannot be entered, or no route leads to some NPU."""
-        network, table = self._module.network, ClassTimetable(self._translations, self._times)
-        standard, release = self._module.demand.standard, np.zeros(self._numbers.parts, np.int64)
+        network, table = self._network, ClassTimetable(self._translations, self._times)
+        standard, release = demand.standard, np.zeros(self._numbers.parts, np.int64)
         assert standard is not None
-        if standard.kind in ("all_to_all", "all_gather"):
-            plan = self._exchange() if standard.kind == "all_to_all" else self._gather(network, table, release)
+        if not standard.shape.reduces:
+            plan = self.copies()
             return None if plan is None else self._schedule([plan], [False])
         plan = self._gather(network.reverse(), table, release)
         if plan is None:
@@ -120,12 +147,12 @@ class _Planner:
         gathered = self._gather(network, table, complete)
         if gathered is None:
             return None
-        return self._one_shot_or(self._schedule([reduced, gathered], [True, False]))
+        return self._one_shot_or(self._schedule([reduced, gathered], [True, False]), demand)
 
-    def _one_shot_or(self, schedule: FactoredSchedule) -> FactoredSchedule:
+    def _one_shot_or(self, schedule: FactoredSchedule, demand: Demand) -> FactoredSchedule:
         """The schedule of an All-Reduce that is one-shot on some levels, if it is shorter than another one."""
-        time = schedule.collective_time(self._module.network, self._module.demand)
-        stages = plan_one_shot(self._module.network, self._translations, self._times, self._numbers.parts, time)
+        time = schedule.collective_time(self._network, demand)
+        stages = plan_one_shot(self._network, self._translations, self._times, self._numbers.parts, time)
         if stages is None:
             return schedule
         plans = [
@@ -150,7 +177,7 @@ class _Planner:
 
     def _exchange(self) -> _Plan | None:
         """An All-to-All."""
-        plan = plan_exchange(self._module.network, self._translations, self._times, self._numbers.parts)
+        plan = plan_exchange(self._network, self._translations, self._times, self._numbers.parts)
         if plan is None:
             return None
         parts, count, width = plan.starts.shape
@@ -180,7 +207,7 @@ class _Planner:
         chunk = self._numbers.of_representative(plan.target, plan.part)
         rows = Transfers.of(chunk, plan.link, plan.start, flags)
         turn = self._times.turn[rows.link]
-        return FactoredSchedule(self._module.model, self._translations, self._numbers, rows, turn)
+        return FactoredSchedule(self._model, self._translations, self._numbers, rows, turn)
 
 
 def _join_plans(plans: list[_Plan]) -> _Plan:

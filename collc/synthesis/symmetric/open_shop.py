@@ -28,9 +28,6 @@ from collc.ten.arrays import Int64Array
 MOST_ORDERS: Final = 8
 """Orders of the messages for which rotation is tried."""
 
-MOST_COLOURED: Final = 1_000
-"""Hops up to which rotation is not tried."""
-
 
 class HopBlocks(NamedTuple):
     """int64[blocks], by message and step: the hops that a message makes over one generator from `step` on."""
@@ -50,7 +47,7 @@ def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
     """A plan of least_steps(counts) steps for int64[messages, generators] hops."""
     steps = least_steps(counts)
     rng = np.random.default_rng(seed)
-    for _ in range(MOST_ORDERS if int(counts.sum()) > MOST_COLOURED else 0):
+    for _ in range(MOST_ORDERS):
         starts = _rotate(counts, rng.permutation(len(counts)), steps)
         if starts is not None:
             return _unroll(counts, starts, steps)

@@ -17,14 +17,14 @@ from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.cluster import cluster_schedule, is_cluster
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.patched import patched_schedule
-from collc.synthesis.symmetric.patched_sum import patched_sums
+from collc.synthesis.symmetric.repaired import repaired_schedule
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
 from collc.synthesis.symmetric.translated import translated_schedule
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
+from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import Schedule
 
 __all__ = ["factored_schedule", "find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
@@ -36,9 +36,6 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     Raises SourceError if neither network nor demand is symmetric.
     """
     schedule: Schedule | None = factored_schedule(module, effort)
-    if schedule is None:
-        with rates_required():
-            schedule = patched_sums(module)
     solved = (
         solve(module, lambda task: symmetric(task, effort)) if schedule is None else replace(module, schedule=schedule)
     )
@@ -46,13 +43,13 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     return solved
 
 
-def factored_schedule(module: Module, effort: Effort) -> FactoredSchedule | None:
+def factored_schedule(module: Module, effort: Effort) -> FactoredSchedule | RepairedSchedule | None:
     """A schedule whose transfers are not listed; None if there is none, or the network is small and has no switches.
 
     Raises SourceError if links have no bandwidth or latency, or do not lead to all NPUs.
     """
     with rates_required():
-        return cluster_schedule(module) or translated_schedule(module, effort)
+        return cluster_schedule(module) or translated_schedule(module, effort) or repaired_schedule(module, effort)
 
 
 def is_symmetric(module: Module) -> bool:
@@ -70,10 +67,6 @@ def symmetric(task: Task, effort: Effort) -> Schedule:
 
     Raises SourceError if the network, the demand or what is planned before has no such symmetry.
     """
-    with rates_required():
-        schedule = patched_schedule(task)
-    if schedule is not None:
-        return schedule
     group = find_group(task.network)
     standard = _standard(task)
     if group is None or standard is None:

@@ -18,7 +18,8 @@ from collc.synthesis.symmetric.representative_plan import GeneratorTimes
 from collc.synthesis.task import Effort
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
-from collc.ten.schedule import Transfers
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, Transfers
 
 MOST_EXPANDED: Final = 30_000_000
 """Transfers up to which a schedule on a Cayley graph, or of an All-to-All on a damaged cluster, is listed."""
@@ -49,6 +50,19 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     if gathers:
         parts.append(copies.at(copies.start + (end if reduces else 0)))
     return _translations_of(module, group, numbers, Transfers.concatenate(parts))
+
+
+def tree_copies(
+    network: Network, model: LinkModel, numbers: ChunkNumbers, size: int, effort: Effort
+) -> Transfers | None:
+    """What NPU 0 sends in an All-Gather or All-to-All on a Cayley graph, as copies; None if the network is none, or
+    there are too many.
+    """
+    group = find_group(network)
+    if group is None:
+        return None
+    times = GeneratorTimes.of(network, model, group, size)
+    return _exchange(group, numbers, times, effort) if numbers.pairs else _gather(group, numbers.parts, times, effort)
 
 
 def _translations_of(module: Module, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:

@@ -18,7 +18,7 @@ from collc.synthesis.reductions.compose import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
 from collc.synthesis.tacos.problem import CopyProblem, copy_problem
 from collc.synthesis.tacos.step_table import empty_table, matched_steps
-from collc.synthesis.task import COMPILED_TIMES, Effort, Task
+from collc.synthesis.task import COMPILED_TIMES, RANDOM_TRIALS, Effort, Task
 from collc.ten.arrays import StepTable
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, StepSchedule, Transfers
 
@@ -28,11 +28,6 @@ SMALL = 128
 MOST_BY_EVENTS = 4_000_000
 """Transfers up to which events are tried in large networks if all transfers take equal time: their schedules are up to
 3 % shorter on tori and hypercubes.
-"""
-
-TRIALS = 16
-"""Attempts at least by events in small networks if all transfers take equal time, all but the first with random ties.
-Fitted on an All-Gather of DGX-1 with 6 chunks: 16 attempts find its optimum with 12 of 12 seeds, 8 with 10 of them.
 """
 
 NEAR = 100
@@ -133,7 +128,7 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
         return _Attempt(name, plan)
 
     slacks = SLACKS if levels.count > 1 else SLACKS[:1]
-    trials = max(TRIALS, effort.trials) if problem.uniform and not large else max(1, effort.trials)
+    trials = max(RANDOM_TRIALS, effort.trials) if problem.uniform and not large else max(1, effort.trials)
     for trial in range(trials):
         seed = effort.seed * 1_000_003 + trial if trial else None
         for slack in slacks:

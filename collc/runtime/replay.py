@@ -180,6 +180,16 @@ class Interpreter:
         if step + 1 < len(self.messages):
             self.left[tb] = self.messages[step + 1]
 
+    def arrive(self, connection: int, count: int) -> None:
+        """Record messages that another process sent and that have arrived."""
+        self.in_flight[connection] += count
+        self._wake("receive", connection)
+
+    def depart(self, connection: int, count: int) -> None:
+        """Record messages to another process that have left, so that the connection has room for others."""
+        self.in_flight[connection] -= count
+        self._wake("send", connection)
+
     def _awaited_event(self, wait: Blocked) -> tuple[Reason, int]:
         """The event that ends a wait: its kind, and the connection or the threadblock."""
         numbers = {"receive": self.waits.receives, "send": self.waits.sends}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from collc.msccl.interpreter.operations import StepKind
+from collc.runtime.operations import StepKind
 
 Data = TypeVar("Data", list[int], NDArray[Any])
 """The contents of neighbouring slots, with one entry for each: symbols, or rows of numbers."""
@@ -31,8 +31,20 @@ class Memory(Generic[Data]):
         self.slots[slot : slot + len(data)] = data
 
 
+class Transport(Protocol[Data]):
+    """What carries messages; connections keep their order."""
+
+    def send(self, connection: int, message: Data) -> None:
+        """Take a message over; the caller does not write to it later."""
+        ...
+
+    def receive(self, connection: int) -> Data:
+        """The first message that has arrived. Raises IndexError if there is none."""
+        ...
+
+
 class Queues(Generic[Data]):
-    """The transport of messages inside one process: a queue for each connection, which keeps their order."""
+    """The transport inside one process: a queue for each connection."""
 
     def __init__(self, connections: int) -> None:
         self._queues: list[deque[Data]] = [deque() for _ in range(connections)]
@@ -64,7 +76,7 @@ class StepData(Generic[Data]):
 
     operands: Operands
     memory: Memory[Data]
-    transport: Queues[Data]
+    transport: Transport[Data]
 
     def move(self, step: int, first: int, end: int) -> None:
         """Execute a step for its chunks from `first` to before `end`, which are one message if it sends or receives."""

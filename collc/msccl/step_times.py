@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.msccl.interpreter.replay import StepWaits
+from collc.runtime.replay import StepWaits
 from collc.simulation.tasks import DONE, SENT, START, Edges
 from collc.ten.arrays import Int64Array
 

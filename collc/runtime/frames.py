@@ -1,0 +1,25 @@
+"""Frames on the pipes between the process that starts a run and its workers: an object of JSON and some bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, Any
+
+
+def write_frame(stream: IO[bytes], values: dict[str, Any], data: bytes | memoryview = b"") -> None:
+    """Write a frame."""
+    stream.write(json.dumps(values | {"bytes": len(data)}).encode() + b"\n")
+    stream.write(data)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
+    """The next frame. Raises EOFError if the other end is gone."""
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    values: dict[str, Any] = json.loads(line)
+    data = stream.read(values["bytes"])
+    if len(data) < values["bytes"]:
+        raise EOFError
+    return values, data

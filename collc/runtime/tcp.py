@@ -1,0 +1,205 @@
+"""Messages over TCP: one socket for each connection, in one direction, without threads."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collc.runtime.rank_program import RankProgram
+
+Array = NDArray[Any]
+Address = tuple[str, int]
+
+HEADER: Final = struct.Struct("<q")
+"""Before each message: its bytes."""
+
+GREETING: Final = struct.Struct("<16sq")
+"""What the sender of a connection sends first: the token of the run, and the number of the connection."""
+
+
+class LinkError(Exception):
+    """A connection that failed."""
+
+
+class _Outgoing:
+    """The sending end of a connection: buffers that have not left, and how many messages they belong to."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.waiting = deque[memoryview]()
+        self.ends = deque[bool]()  # of each buffer, whether a message ends with it
+
+    def write(self) -> int:
+        """Send what the socket takes. Returns how many messages have left."""
+        left = 0
+        while self.waiting:
+            try:
+                sent = self.link.send(self.waiting[0])
+            except BlockingIOError:
+                break
+            if sent < len(self.waiting[0]):
+                self.waiting[0] = self.waiting[0][sent:]
+                continue
+            self.waiting.popleft()
+            left += self.ends.popleft()
+        return left
+
+
+class _Incoming:
+    """The receiving end of a connection. largest: bytes of a message at most."""
+
+    def __init__(self, link: socket.socket, program: RankProgram) -> None:
+        self.link = link
+        self.row = np.dtype(program.dtype).itemsize * program.elements
+        self.largest = self.row * program.merge
+        self.shape, self.dtype = (-1, program.elements), program.dtype
+        self.messages = deque[Array]()
+        self._buffer = bytearray(HEADER.size)
+        self._filled, self._in_header = 0, True
+
+    def read(self) -> int:
+        """Take what has arrived. Returns how many messages are complete. Raises LinkError if the sender is gone."""
+        complete = 0
+        while True:
+            try:
+                count = self.link.recv_into(memoryview(self._buffer)[self._filled :])
+            except BlockingIOError:
+                return complete
+            if not count:
+                raise LinkError("the sender closed the connection")
+            self._filled += count
+            if self._filled < len(self._buffer):
+                continue
+            if self._in_header:
+                (size,) = HEADER.unpack(self._buffer)
+                if not 0 < size <= self.largest or size % self.row:
+                    raise LinkError(f"a message of {size} bytes came; at most {self.largest} may")
+                self._buffer = bytearray(size)
+            else:
+                self.messages.append(np.frombuffer(self._buffer, self.dtype).reshape(self.shape))
+                complete += 1
+                self._buffer = bytearray(HEADER.size)
+            self._filled, self._in_header = 0, not self._in_header
+
+
+class TcpTransport:
+    """The connections of one rank. Messages leave and arrive in `poll`; a send takes at once what the socket takes."""
+
+    def __init__(
+        self, program: RankProgram, listener: socket.socket, addresses: Sequence[Address], token: bytes, seconds: float
+    ) -> None:
+        """Connect to all ranks to which this one sends, and accept those from which it receives.
+
+        addresses: by rank. token: 16 bytes that only the ranks of this run know. seconds: the longest wait. Raises
+        LinkError if a rank cannot be reached, or does not connect in time.
+        """
+        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._out: dict[int, _Outgoing] = {}
+        self._into: dict[int, _Incoming] = {}
+        self._left: dict[int, int] = {}  # messages that have left since the last poll
+        self._rank: int = program.rank
+        self._ends: list[list[int]] = program.connections.tolist()
+        deadline = time.monotonic() + seconds
+        for row, (number, sender, receiver) in enumerate(self._ends):
+            if sender == self._rank:
+                try:
+                    link = socket.create_connection(addresses[receiver], timeout=seconds)
+                    link.sendall(GREETING.pack(token, number))
+                except OSError as error:
+                    raise LinkError(f"the connection to rank {receiver} failed: {error}") from error
+                self._out[row] = _Outgoing(_prepare(link))
+        row_of = {number: row for row, (number, _, receiver) in enumerate(self._ends) if receiver == self._rank}
+        while len(self._into) < len(row_of):
+            row, link = _accept(listener, token, row_of, deadline)
+            self._into[row] = _Incoming(_prepare(link), program)
+            self._selector.register(link, selectors.EVENT_READ, row)
+
+    def send(self, connection: int, message: Array) -> None:
+        """Take a message over; the caller does not write to it later."""
+        out = self._out[connection]
+        idle = not out.waiting
+        rows = np.ascontiguousarray(message).data.cast("B")
+        out.waiting += (memoryview(HEADER.pack(len(rows))), rows)
+        out.ends += (False, True)
+        if idle:
+            self._write(connection)
+            if out.waiting:
+                self._selector.register(out.link, selectors.EVENT_WRITE, connection)
+
+    def receive(self, connection: int) -> Array:
+        """The first message that has arrived. Raises IndexError if there is none."""
+        return self._into[connection].messages.popleft()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all messages have left."""
+        return not any(out.waiting for out in self._out.values())
+
+    def poll(self, seconds: float) -> tuple[dict[int, int], dict[int, int]]:
+        """Wait until something moves. Returns, by connection, messages that have arrived and messages that have left.
+
+        Both are empty after `seconds` in which nothing moved. Raises LinkError if a connection fails.
+        """
+        arrived: dict[int, int] = {}
+        moved = bool(self._left)
+        for key, _ in self._selector.select(0 if moved else seconds):
+            row: int = key.data
+            if row in self._out:
+                self._write(row)
+                if not self._out[row].waiting:
+                    self._selector.unregister(key.fileobj)
+                continue
+            try:
+                arrived[row] = self._into[row].read()
+            except (OSError, LinkError) as error:
+                raise LinkError(f"the connection from rank {self._ends[row][1]} failed: {error}") from error
+        left, self._left = self._left, {}
+        return arrived, left
+
+    def _write(self, row: int) -> None:
+        try:
+            self._left[row] = self._left.get(row, 0) + self._out[row].write()
+        except OSError as error:
+            raise LinkError(f"the connection to rank {self._ends[row][2]} failed: {error}") from error
+
+
+def _prepare(link: socket.socket) -> socket.socket:
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setblocking(False)
+    return link
+
+
+def _accept(
+    listener: socket.socket, token: bytes, row_of: dict[int, int], deadline: float
+) -> tuple[int, socket.socket]:
+    """(row, socket) of the next connection that shows the token; others are closed."""
+    while (left := deadline - time.monotonic()) > 0:
+        listener.settimeout(left)
+        try:
+            link, _ = listener.accept()
+            link.settimeout(max(0.01, deadline - time.monotonic()))
+            shown, number = GREETING.unpack(_read(link, GREETING.size))
+        except (OSError, EOFError):
+            continue
+        if shown == token and number in row_of:
+            return row_of[number], link
+        link.close()
+    raise LinkError("a rank that sends to this one did not connect in time")
+
+
+def _read(link: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = link.recv(count - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data

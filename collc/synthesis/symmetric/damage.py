@@ -1,0 +1,106 @@
+"""Which network a damaged one was: the whole one has the links and NPUs that shifts of its NPUs lack."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from collc.graph.coordinates import declared_coordinates
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.network import Network
+
+SHARE = 3
+"""A network that lacks over 1/SHARE of the links that it has is not completed, and a plan over 1/SHARE not repaired."""
+
+
+def undamaged_network(network: Network) -> Network | None:
+    """The network that a damaged one was; the links that it has keep their numbers, and the others follow.
+
+    None if it lacks nothing or much, if its NPUs form no array, or if links are parallel.
+    """
+    coordinates = declared_coordinates(network)
+    if coordinates is None or not network.link_count:
+        return None
+    generators: list[Int64Array] = []
+    for axis in range(len(coordinates.sizes)):
+        found = _with_switches(network, coordinates.cyclic_shift(axis))
+        if found is None:
+            return None
+        generators.append(found)
+    count, kinds = network.device_count, len(network.kinds)
+    keys = np.unique((network.source.astype(np.int64) * count + network.target) * kinds + network.kind)
+    own = keys
+    while True:
+        ends, kind = np.divmod(keys, kinds)
+        source, target = np.divmod(ends, count)
+        images = [(device[source] * count + device[target]) * kinds + kind for device in generators]
+        wider = np.union1d(keys, np.concatenate(images))
+        if len(wider) - len(own) > len(own) // SHARE:
+            return None
+        if len(wider) == len(keys):
+            break
+        keys = wider
+    added = np.setdiff1d(keys, own).astype(np.int64)
+    if len(own) < network.link_count or (not len(added) and bool(network.present[: network.npu_count].all())):
+        return None
+    return _with_links(network, added)
+
+
+def _with_links(network: Network, keys: Int64Array) -> Network:
+    ends, kind = np.divmod(keys, len(network.kinds))
+    source, target = np.divmod(ends, network.device_count)
+    present = network.present.copy()
+    present[: network.npu_count] = True
+    axis = network.link_axis
+    return replace(
+        network,
+        present=present,
+        source=np.concatenate([network.source, source]).astype(np.int32),
+        target=np.concatenate([network.target, target]).astype(np.int32),
+        kind=np.concatenate([network.kind, kind]).astype(np.int32),
+        link_axis=np.append(axis, np.full(len(keys), -1)).astype(np.int8) if len(axis) else axis,
+    )
+
+
+def _with_switches(network: Network, npus: Int32Array) -> Int64Array | None:
+    """int64[devices]: the images of devices if the NPUs go to `npus`; each switch goes where most of its links lead.
+
+    None if two switches would go to the same one.
+    """
+    image = np.full(network.device_count, -1, np.int64)
+    image[: network.npu_count] = npus
+    while True:
+        switch, wanted = _votes(network, image)
+        if not len(switch):
+            break
+        image[switch] = wanted
+    unknown = np.flatnonzero(image < 0)
+    image[unknown] = np.setdiff1d(np.arange(network.device_count), image)[: len(unknown)]
+    return image if len(np.unique(image)) == len(image) else None
+
+
+def _votes(network: Network, image: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The unknown switches next to known devices, and the ends of most of their links if the known devices move.
+
+    Among equals a switch stays, or goes to the lowest number.
+    """
+    near = np.flatnonzero((image[network.source] >= 0) & (image[network.target] < 0))
+    if not len(near):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    kinds = len(network.kinds)
+    moved = image[network.source[near]] * kinds + network.kind[near]
+    there = network.source.astype(np.int64) * kinds + network.kind
+    order = np.argsort(there, kind="stable")
+    low = np.searchsorted(there[order], moved, "left")
+    size = np.searchsorted(there[order], moved, "right") - low
+    row = np.repeat(np.arange(len(near)), size)
+    position = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size) + low[row]
+    switch = network.target[near[row]].astype(np.int64)
+    goal = network.target[order[position]].astype(np.int64)
+    pairs, count = np.unique(np.stack([switch, goal]), axis=1, return_counts=True)
+    keep = pairs[1] >= network.npu_count
+    pairs, count = pairs[:, keep], count[keep]
+    best = np.lexsort((pairs[1], pairs[1] != pairs[0], -count, pairs[0]))
+    first = np.unique(pairs[0][best], return_index=True)[1]
+    return pairs[0][best][first], pairs[1][best][first]

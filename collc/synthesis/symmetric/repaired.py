@@ -1,0 +1,168 @@
+"""Collectives on networks that have lost some links or NPUs: the plan of the whole network, repaired.
+
+The translations of the plan that are left stay translations, so that neither the plan nor its proof lists them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from collc.graph.automorphisms import opposite_links
+from collc.graph.translations import find_translations
+from collc.synthesis.symmetric.class_timetable import ClassTimes
+from collc.synthesis.symmetric.cluster import cluster_copies
+from collc.synthesis.symmetric.damage import SHARE, undamaged_network
+from collc.synthesis.symmetric.moved_sums import move_sums
+from collc.synthesis.symmetric.repair import Repair
+from collc.synthesis.symmetric.translated import tree_copies
+from collc.synthesis.task import Effort
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
+from collc.ten.module import Module
+from collc.ten.network import Network
+from collc.ten.repaired_schedule import RepairedSchedule
+from collc.ten.schedule import Transfers
+
+
+class _Phase(NamedTuple):
+    """Copies or partials: rows of the representative, which of them are dropped (row * elements + element), and what
+    is added, in the numbers of the damaged network.
+    """
+
+    rows: Transfers
+    dropped: Int64Array
+    added: Transfers
+
+
+def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | None:
+    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs that are there; None if this
+    does not apply: if the network lacks nothing, or much of the plan, or two translations of a transfer share a link.
+
+    Raises ValueError if links have no bandwidth or latency.
+    """
+    numbers, network = ChunkNumbers.of(module.demand), module.network
+    if numbers is None or module.schedule is not None or len(module.demand.runs[0].group) != len(network.npus):
+        return None
+    if network.has_limited_buffers or bool(network.reduces.any()) or network.has_endpoints:
+        return None
+    whole = undamaged_network(network)
+    translations = None if whole is None else find_translations(whole)
+    if whole is None or translations is None or translations.count != network.npu_count:
+        return None
+    return _Repairer(module, whole, translations, numbers, effort).schedule()
+
+
+class _Repairer:
+    """Repairs the plan of one module."""
+
+    def __init__(
+        self, module: Module, whole: Network, translations: Translations, numbers: ChunkNumbers, effort: Effort
+    ) -> None:
+        self._module, self._whole, self._translations, self._effort = module, whole, translations, effort
+        self._numbers = numbers
+        self._of_whole = ChunkNumbers(np.arange(whole.npu_count, dtype=np.int32), numbers.pairs, numbers.parts)
+        self._times = ClassTimes.of(whole, translations, module.model, chunk_size(module.demand))
+
+    def schedule(self) -> RepairedSchedule | None:
+        """The schedule; None if the plan cannot be repaired."""
+        standard, network = self._module.demand.standard, self._module.network
+        assert standard is not None
+        if not standard.shape.reduces:
+            return self._join(self._copies(network, self._whole))
+        if standard.shape.end != "all":
+            return self._join(self._sums(self._copies(network.reverse(), self._whole.reverse())))
+        opposite = opposite_links(self._whole)
+        copies = self._copies(network, self._whole)
+        if copies is None:
+            return None
+        if opposite is None or opposite_links(network) is None:
+            return self._join(self._sums(self._copies(network.reverse(), self._whole.reverse())), copies)
+        plain = self._join(self._sums(copies, opposite), copies)
+        moved = self._copies(network, self._whole, moves_sums=True)
+        if moved is None:
+            return plain
+        other = self._join(self._sums(moved, opposite), moved)
+        schedules = [each for each in (plain, other) if each is not None]
+        return min(schedules, key=lambda each: each.collective_time(network, self._module.demand), default=None)
+
+    def _copies(self, network: Network, whole: Network, *, moves_sums: bool = False) -> _Phase | None:
+        """The copies of an All-Gather or All-to-All; moves_sums: whether chunks begin so that damaged nodes send and
+        receive fewer of them.
+        """
+        numbers, model = self._of_whole, self._module.model
+        size = chunk_size(self._module.demand)
+        if whole.has_switches:
+            rows = cluster_copies(whole, self._translations, model, numbers, size)
+        else:
+            rows = tree_copies(whole, model, numbers, size, self._effort)
+        if rows is None or bool(self._times.turn[rows.link].any()):
+            return None
+        repair = Repair(network, whole, self._translations, self._times, numbers, rows)
+        repair.drop(repair.missing)
+        if sum(map(len, repair.lost.values())) * SHARE > len(repair.messages.chunk) * repair.count:
+            return None
+        if (moves_sums and not move_sums(repair, whole)) or not repair.repair_all():
+            return None
+        return _Phase(rows, repair.dropped_rows(), self._number_chunks(*repair.added_transfers()))
+
+    def _number_chunks(self, chunk: Int32Array, owner: Int32Array, link: Int32Array, start: Int64Array) -> Transfers:
+        """Transfers of chunks of the representative that are taken to owners, in the numbers of the module."""
+        npus, translations = self._translations.orbits[0], self._translations
+        target, part = np.divmod(chunk, self._numbers.parts)
+        other = None
+        if self._numbers.pairs:
+            other = npus[translations.sum(translations.element_of[target], owner)]
+        return Transfers.of(self._numbers.number(npus[owner], other, part), link, start)
+
+    def _sums(self, copies: _Phase | None, opposite: Int32Array | None = None) -> _Phase | None:
+        """The partials that copies become backwards in time. opposite: of links, if they are not on reversed links."""
+        if copies is None:
+            return None
+        end = max(self._end(copies.rows), self._end(copies.added))
+        links = (each.link if opposite is None else opposite[each.link] for each in (copies.rows, copies.added))
+        parts = [
+            Transfers(each.chunk, link, end - each.start - self._times.window[each.link], np.ones(len(each), np.bool_))
+            for each, link in zip((copies.rows, copies.added), links, strict=True)
+        ]
+        return _Phase(parts[0], copies.dropped, parts[1])
+
+    def _end(self, rows: Transfers) -> int:
+        return int((rows.start + self._times.window[rows.link]).max(initial=0))
+
+    def _join(self, *phases: _Phase | None) -> RepairedSchedule | None:
+        """The schedule of one phase, or of partials and then copies."""
+        rows: list[Transfers] = []
+        added: list[Transfers] = []
+        dropped: list[Int64Array] = []
+        end = first = 0
+        for phase in phases:
+            if phase is None:
+                return None
+            rows.append(_later(phase.rows, end))
+            added.append(_later(phase.added, end))
+            dropped.append(phase.dropped + first * self._translations.count)
+            first += len(phase.rows)
+            end = max(self._end(rows[-1]), self._end(added[-1]))
+        chunk, link, start, reduce = _columns(rows)
+        order = np.lexsort((chunk, link, start))
+        row, element = np.divmod(np.concatenate(dropped), self._translations.count)
+        images = np.sort(np.argsort(order)[row] * self._translations.count + element)
+        table = Transfers(chunk[order], link[order], start[order], reduce[order])
+        factored = FactoredSchedule(
+            self._module.model, self._translations, self._of_whole, table, np.zeros(len(table), np.int64)
+        )
+        return RepairedSchedule(
+            self._module.model, self._whole, factored, self._numbers, images, Transfers.of(*_columns(added))
+        )
+
+
+def _columns(parts: list[Transfers]) -> tuple[Int32Array, Int32Array, Int64Array, BoolArray]:
+    columns = zip(*((part.chunk, part.link, part.start, part.reduce) for part in parts), strict=True)
+    chunk, link, start, reduce = (np.concatenate(column) for column in columns)
+    return chunk, link, start, reduce
+
+
+def _later(rows: Transfers, by: int) -> Transfers:
+    return Transfers(rows.chunk, rows.link, rows.start + by, rows.reduce)
