@@ -230,7 +230,7 @@ def test_reports_and_lowered_programs_are_taken_as_they_are(tmp_path: Path) -> N
         (collc.verify, {"collective": 1}, "collective must be a str, not int"),
         (collc.run, {"seed": "3"}, "seed must be an int, not str"),
         (collc.run, {"runs": 1.5}, "runs must be an int, not float"),
-        (collc.run, {"threads": 2}, "threads must be a bool, not int"),
+        (collc.run, {"op": 2}, "op must be a str, not int"),
         (collc.run, {"dtype": 3}, "dtype must be a str, not int"),
     ],
 )

@@ -62,8 +62,8 @@ def test_files_are_right(net: Network, options: MscclOptions, tmp_path: Path) ->
 def test_files_give_the_sums_on_data(profile: Profile, tmp_path: Path) -> None:
     path = tmp_path / "sums.xml"
     path.write_bytes(xml_of(lower(relayed(ring(6)), MscclOptions(profile=profile))))
-    for threads in (False, True):
-        reports = run_file(path, runs=2, threads=threads, profile=profile.value)
+    for transport in ("memory", "threads"):
+        reports = run_file(path, runs=2, transport=transport, profile=profile.value)
         assert reports
         assert all(report.ok for report in reports)
 

@@ -153,7 +153,7 @@ def test_sums_that_spare_damaged_nodes(
     assert schedule.collective_time(hurt, demand) <= 2 * gather.collective_time(hurt, demand)
 
 
-@pytest.mark.parametrize(("npus", "cables"), [([], [(0, 128 + 16)]), ([5], [])])
+@pytest.mark.parametrize(("npus", "cables"), [([], [(0, 128 + 16)]), ([], [(11, 128 + 16 + 3)]), ([5], [])])
 def test_sums_of_128_gpus_come_near_the_bound(npus: list[int], cables: list[tuple[int, int]]) -> None:
     """A Reduce-Scatter and an All-Gather cannot: all but 8 of 128 blocks enter and leave a node over seven NICs."""
     net = damaged(rails(16, 8), npus, cables)
@@ -167,7 +167,7 @@ def test_sums_of_128_gpus_come_near_the_bound(npus: list[int], cables: list[tupl
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("npus", "cables"), [([], [(11, 512 + 64 + 3)]), ([11], [])])
-@pytest.mark.parametrize(("chunks", "most"), [(1, 1.08), (4, 1.03)])
+@pytest.mark.parametrize(("chunks", "most"), [(1, 1.08), (4, 1.04)])
 def test_sums_of_512_gpus_come_near_the_bound(
     npus: list[int], cables: list[tuple[int, int]], chunks: int, most: float
 ) -> None:

@@ -130,7 +130,8 @@ class _Mover:
             keys.append(np.flatnonzero(first) * repair.count + owner)
         repair.drop(np.concatenate(keys))
         keys.clear()
-        for part, owner, root in sorted(self._handed):
+        in_order = sorted(self._handed, key=lambda each: (each[0], repair.minus(each[1], each[2]), each))
+        for part, owner, root in in_order:  # as the damaged node sends its own chunks in the plan
             near = np.flatnonzero(((self._node == self._node[owner]) | (self._node == self._node[root])) & repair.alive)
             lost = repair.lost[part, owner]
             holders = repair.holders.setdefault((part, owner), {root: 0})
