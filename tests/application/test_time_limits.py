@@ -20,10 +20,13 @@ from collc.application.settings import Settings
 from collc.base import interrupts
 from collc.base.diagnostics import SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_signals
-from collc.passes.synthesizers import SYNTHESIZERS, searching_synthesizers
+from collc.passes.synthesizers import SYNTHESIZERS, auto, searching_synthesizers
 from collc.synthesis.auto.record import PhasePlanner
 from collc.synthesis.auto.synthesizer import Turns
-from collc.synthesis.task import WorkMeter
+from collc.synthesis.task import Effort, WorkMeter
+from collc.ten.module import Module
+from collc.verification import verify_schedule
+from tests.support import all_reduce, grid
 
 HEAD = "import std.topologies import std.collectives topology t = "
 RING = HEAD + "ring(6, bandwidth: 1GB/s, latency: 1us) schedule s on t { run RUN(t.npus, size: 6MB) emit ten }"
@@ -88,24 +91,21 @@ def test_a_schedule_along_shortest_paths_keeps_limits_of_npus(tmp_path: Path, mo
     assert report.checks["endpoints"] == "ok"
 
 
-def test_auto_keeps_what_it_has_when_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_keeps_what_it_has_when_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the turn after the first one that finds a schedule."""
     found: list[Turns] = []
     take = Turns.take
 
     def take_until_found(turns: Turns, meter: WorkMeter) -> None:
         if found:
-            found.append(turns)
-            stuck()
+            raise OutOfTime
         take(turns, meter)
         found.append(turns)
 
     monkeypatch.setattr(Turns, "take", take_until_found)
-    text = RING.replace("RUN", "all_reduce").replace("ring(6", "mesh2d(3, 3").replace("6MB", "36MB, chunks: 4")
-    report = compiled(text, tmp_path, 0.5)
-    assert report.exit == 0
-    assert report.synthesizer != "shortest paths"
-    assert len(found) == 2
+    result = auto(Module("m", grid(3, 3), all_reduce(list(range(9)), chunks=4)), Effort())
+    assert result.algorithm == found[0].candidate.name
+    assert verify_schedule(result).ok
 
 
 def test_ctrl_c_ends_a_synthesizer_that_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,8 +112,7 @@ def test_auto_adds_up_in_nodes_where_that_is_best():
     net = nodes_and_rails(4, 8)
     result = auto(Module("m", net, all_reduce(net.npus.tolist(), chunks=2)), Effort())
     assert result.algorithm == "in-network"
-    others = [note for note in result.notes if "takes" in note]
-    assert len(others) > 1
+    assert sum(note.count(" takes ") for note in result.notes) > 1
     assert checked_time(result) < 1_700_000_000
 
 

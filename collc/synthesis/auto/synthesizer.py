@@ -7,10 +7,10 @@ candidate with the least next limit has the next turn. Those that are likely the
 are a turn ahead, and so are those on the network as it is, if others are on direct links in the place of its switches.
 Each turn begins anew, so that all turns of a candidate together take a third more than its last one.
 
-Nothing is tried that could not be shorter: the search ends at the lower bound. All candidates together take at most
-three times the work in which the best schedule was found, and SPARE_WORK; less if that is near its bound, and the
-search that leads, or has no schedule yet but is likely the best, GROWTH^2 times SPARE_WORK. The notes say what was
-given up.
+Nothing is tried that could not be shorter: the search ends at the lower bound. From the turn on that finds the first
+schedule, all candidates together take at most three times the work in which the best one was found, and SPARE_WORK;
+less if that is near its bound, and the search that leads, and those likely the best, GROWTH^2 times SPARE_WORK. The
+notes say what was given up.
 """
 
 from __future__ import annotations
@@ -172,8 +172,9 @@ def time_of(module: Module) -> int:
 class _Search:
     """The search of one module.
 
-    most: all work that it may take when it has a schedule; None: any. spent: all work so far. proved: whether nothing
-    is shorter than the best on the network as it is, as Z3 has shown. failure: the first error.
+    most: all work that it may take when it has a schedule; None: any. spent: all work so far. in_vain: work before the
+    turn that found the first schedule. proved: whether nothing is shorter than the best on the network as it is, as Z3
+    has shown. failure: the first error.
     """
 
     module: Module
@@ -181,6 +182,7 @@ class _Search:
     synthesizers: Sequence[Synthesizer]
     most: int | None = None
     spent: int = 0
+    in_vain: int = 0
     proved: bool = False
     failure: CollcError | None = None
     bounds: KnownBounds = field(default_factory=KnownBounds)
@@ -206,6 +208,8 @@ class _Search:
         """A turn, and what it costs."""
         name, began = turns.candidate.name, monotonic()
         self.effort.progress(0.0, f"auto: {name}")
+        if self.best is None:
+            self.in_vain = self.spent
         try:
             turns.take(meter)
         except CollcError as error:
@@ -298,7 +302,7 @@ class _Search:
         if share == 1 and (turns is best or turns.candidate.ahead > 1):
             spare *= GROWTH**2
         left = unlimited if self.most is None else self.most - self.spent
-        return min(left, best.useful + int(share * (2 * best.useful + spare)) - self.spent)
+        return min(left, best.useful + int(share * (2 * best.useful + spare)) - (self.spent - self.in_vain))
 
     @property
     def _spare(self) -> Fraction:
