@@ -13,22 +13,19 @@ So a repair costs what was dropped, not what was planned.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from math import isqrt
 
 import numpy as np
 
 from collc.synthesis.symmetric.class_timetable import ClassTimes
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.synthesis.symmetric.gaps import Gaps, Route
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
-
-Route = list[int]
-"""The links of a move from one element."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,79 +69,6 @@ class Messages:
         parent = np.where(sender == 0, -1, holder[base + sender])
         start = rows.start[hops[0]]
         return Messages(chunk, sender, reached, np.stack(hops[:-1], axis=1), parent, start, arrival[last])
-
-
-class Gaps:
-    """When links are free: between the translations of rows that are not dropped, and what is added."""
-
-    def __init__(self, translations: Translations, times: ClassTimes, rows: Transfers) -> None:
-        self._class: list[int] = translations.class_row.tolist()
-        self._taken: list[int] = times.taken.tolist()
-        self._window: list[int] = times.window.tolist()
-        self._starts: list[list[int]] = []
-        self._until: list[list[int]] = []
-        order = np.lexsort((rows.start, translations.class_row[rows.link]))
-        classes, start = translations.class_row[rows.link][order], rows.start[order]
-        taken = times.taken[rows.link][order]
-        bounds: list[int] = np.searchsorted(classes, np.arange(len(translations.class_links) + 1)).tolist()
-        for low, high in pairwise(bounds):
-            self._starts.append(start[low:high].tolist())
-            ends = start[low:high] + taken[low:high]
-            last: BoolArray = np.append(start[low + 1 : high] - ends[:-1] >= taken[low + 1 : high], True)[: high - low]
-            stops: Int64Array = np.flatnonzero(last)
-            self._until.append(ends[stops[np.searchsorted(stops, np.arange(high - low))]].tolist())
-        self._dropped: dict[int, list[int]] = {}
-        self._added: dict[int, list[int]] = {}
-        self._full: dict[int, tuple[int, int]] = {}  # from when until when a transfer cannot start
-
-    def drop(self, link: Int32Array, start: Int64Array) -> None:
-        """Free links of translations of rows."""
-        for number, time in zip(link.tolist(), start.tolist(), strict=True):
-            insort(self._dropped.setdefault(number, []), time)
-            self._full.pop(number, None)
-
-    def reserve(self, link: int, start: int) -> None:
-        """Take a link for a transfer."""
-        insort(self._added.setdefault(link, []), start)
-
-    def has_added(self, link: int, start: int) -> bool:
-        """Whether a transfer at that time would meet one that was added."""
-        added = self._added.get(link, [])
-        after = bisect_right(added, start - self._taken[link])
-        return after < len(added) and added[after] < start + self._taken[link]
-
-    def earliest(self, route: Route, ready: int) -> tuple[list[int], int]:
-        """The earliest starts on the links of a route, one after another, and the arrival."""
-        starts: list[int] = []
-        for link in route:
-            low, high = self._full.get(link, (0, 0))
-            start = high if low <= ready < high else ready
-            while (later := self._next_try(link, start)) > start:
-                start = later
-            if ready <= high and start >= low:
-                self._full[link] = min(low, ready), max(high, start)
-            elif start - ready > high - low:
-                self._full[link] = ready, start
-            starts.append(start)
-            ready = start + self._window[link]
-        return starts, ready
-
-    def _next_try(self, link: int, start: int) -> int:
-        """When to try again if a transfer cannot start; else `start`."""
-        number, end = self._class[link], start + self._taken[link]
-        starts, dropped = self._starts[number], self._dropped.get(link, ())
-        after = start - self._taken[link]
-        k = bisect_right(starts, after)
-        while k < len(starts) and starts[k] < end:
-            gone = bisect_left(dropped, starts[k])
-            if gone == len(dropped) or dropped[gone] != starts[k]:
-                until = self._until[number][k]
-                return min(until, dropped[gone]) if gone < len(dropped) else until
-            k += 1
-        if self.has_added(link, start):
-            added = self._added[link]
-            return added[bisect_right(added, after)] + self._taken[link]
-        return start
 
 
 class Repair:
@@ -250,24 +174,47 @@ class Repair:
 
         Of an All-to-All, also what comes before: the chunk takes another route.
         """
-        messages = self.messages
-        below = messages.chunk if self.numbers.pairs else messages.parent
-        order = np.argsort(below, kind="stable")
-        fresh, all_ = np.setdiff1d(wanted, self.dropped), [np.empty(0, np.int64)]
-        known = self.dropped
-        while len(fresh):
-            all_.append(fresh)
-            known = np.union1d(known, fresh)
-            message, element = np.divmod(fresh, self.count)
-            above = messages.chunk[message] if self.numbers.pairs else message
-            low, high = (np.searchsorted(below[order], above, side) for side in ("left", "right"))
-            size = high - low
-            child = order[np.arange(int(size.sum())) + np.repeat(low - (np.cumsum(size) - size), size)]
-            fresh = np.setdiff1d(child * self.count + np.repeat(element, size), known)
-        self.dropped = known
-        key = np.concatenate(all_)
+        self.dropped, key = self._with_dependents(wanted, self.dropped)
         self._free_links(key)
         self._note_lost(key)
+
+    def estimate_lost(self) -> int:
+        """How many deliveries are lost for missing links, about, by the chunks of a few elements."""
+        chosen = np.arange(0, self.count, isqrt(self.count))
+        mine = self.missing[np.isin(self.missing % self.count, chosen)]
+        message, owner = np.divmod(self._with_dependents(mine, np.empty(0, np.int64))[0], self.count)
+        there = self._are_there(message, owner.astype(np.int32))
+        return int(np.count_nonzero(there)) * self.count // len(chosen)
+
+    def _are_there(self, message: Int64Array, owner: Int32Array) -> BoolArray:
+        """bool: whether a translation of a message is of a chunk that there is still, and to an NPU that is."""
+        there = self.alive[owner] & self.alive[self.translations.sum(self.messages.target[message], owner)]
+        if self.numbers.pairs:
+            element = self.translations.element_of[self.messages.chunk[message] // self.numbers.parts]
+            there &= self.alive[self.translations.sum(element, owner)]
+        return there
+
+    def _with_dependents(self, wanted: Int64Array, known: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """(what is known and all that is to be dropped, ascending; the latter alone)."""
+        messages, pairs = self.messages, self.numbers.pairs
+        below = messages.chunk if pairs else messages.parent
+        order = np.argsort(below, kind="stable")
+        below = below[order]
+        fresh = np.setdiff1d(wanted, known)
+        all_, first = [fresh], np.union1d(known, fresh)
+        while len(fresh):
+            message, element = np.divmod(fresh, self.count)
+            above = messages.chunk[message] if pairs else message
+            low, high = (np.searchsorted(below, above, side) for side in ("left", "right"))
+            size = high - low
+            child = order[np.arange(int(size.sum())) + np.repeat(low - (np.cumsum(size) - size), size)]
+            fresh = np.unique(child * self.count + np.repeat(element, size))
+            fresh = fresh[~find_keys(first, fresh)[1]]  # messages form a tree, so that no others come twice
+            all_.append(fresh)
+            if pairs:
+                break
+        dropped = np.concatenate(all_)
+        return np.union1d(known, dropped), dropped
 
     def find_overlaps(self, route: Route, starts: list[int]) -> Int64Array:
         """The translations of messages that are on links of a route when it is taken, as `missing`."""
@@ -293,10 +240,7 @@ class Repair:
         order = np.lexsort((message, self.messages.start[message]))
         message, owner = message[order], owner[order].astype(np.int32)
         target = self.translations.sum(self.messages.target[message], owner)
-        there = self.alive[owner] & self.alive[target]
-        if self.numbers.pairs:
-            element = self.translations.element_of[self.messages.chunk[message] // self.numbers.parts]
-            there &= self.alive[self.translations.sum(element, owner)]
+        there = self._are_there(message, owner)
         columns = self.messages.chunk[message], owner, target, message
         for chunk, own, to, number in zip(*(column[there].tolist() for column in columns), strict=True):
             self.lost.setdefault((chunk, own), {})[to] = number

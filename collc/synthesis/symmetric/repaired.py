@@ -16,7 +16,7 @@ from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.damage import SHARE, undamaged_network
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
-from collc.synthesis.symmetric.translated import tree_copies
+from collc.synthesis.symmetric.translated import MOST_EXPANDED, tree_copies
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
@@ -47,6 +47,8 @@ def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | None
         return None
     if network.has_limited_buffers or bool(network.reduces.any()) or network.has_endpoints:
         return None
+    if not network.has_switches and module.demand.least_transfers > MOST_EXPANDED:
+        return None  # paths are long, so that most of a large plan may depend on a link
     whole = undamaged_network(network)
     translations = None if whole is None else find_translations(whole)
     if whole is None or translations is None or translations.count != network.npu_count:
@@ -100,6 +102,8 @@ class _Repairer:
         if rows is None or bool(self._times.turn[rows.link].any()):
             return None
         repair = Repair(network, whole, self._translations, self._times, numbers, rows)
+        if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
+            return None
         repair.drop(repair.missing)
         if sum(map(len, repair.lost.values())) * SHARE > len(repair.messages.chunk) * repair.count:
             return None
