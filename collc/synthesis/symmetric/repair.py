@@ -179,8 +179,8 @@ class Repair:
         self._note_lost(key)
 
     def estimate_lost(self) -> int:
-        """How many deliveries are lost for missing links, about, by the chunks of a few elements."""
-        chosen = np.arange(0, self.count, isqrt(self.count))
+        """How many deliveries are lost for missing links; of over 255 elements, by the chunks of some of them."""
+        chosen = np.arange(0, self.count, max(1, isqrt(self.count) // 8))
         mine = self.missing[np.isin(self.missing % self.count, chosen)]
         message, owner = np.divmod(self._with_dependents(mine, np.empty(0, np.int64))[0], self.count)
         there = self._are_there(message, owner.astype(np.int32))

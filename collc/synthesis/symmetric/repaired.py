@@ -105,8 +105,6 @@ class _Repairer:
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
         repair.drop(repair.missing)
-        if sum(map(len, repair.lost.values())) * SHARE > len(repair.messages.chunk) * repair.count:
-            return None
         if (moves_sums and not move_sums(repair, whole)) or not repair.repair_all():
             return None
         return _Phase(rows, repair.dropped_rows(), self._number_chunks(*repair.added_transfers()))
