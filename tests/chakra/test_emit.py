@@ -72,7 +72,7 @@ PROGRAMS = {
     "many at once": (
         f"fully_connected(4, {LINKS})",
         "broadcast(t.npus, size: 40MiB, chunks: 40) synthesize pccl",
-        None,
+        0,
     ),
     "switch": (f"switched(4, {LINKS})", "all_gather(t.npus, size: 4MiB) synthesize pccl", 0),
 }

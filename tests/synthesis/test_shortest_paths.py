@@ -99,7 +99,7 @@ def test_auto_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not why one of its candidates does not serve the demand: the caller takes shortest paths then."""
 
     def fail(search: Any) -> None:
-        search.tried.failure = SourceError(Diagnostic("S0303", "not symmetric"))
+        search.failure = SourceError(Diagnostic("S0303", "not symmetric"))
 
     monkeypatch.setattr("collc.synthesis.auto.synthesizer._Search.run", fail)
     module = Module("m", support.ring(4, KIND), support.all_to_all(list(range(4)), 1000, 1), LinkModel.STORE)
