@@ -71,7 +71,7 @@ PROGRAMS = {
     "hash order, torus": (f"torus2d(4, 4, {LINKS})", "all_reduce(t.npus, size: 16MiB) synthesize tacos", None),
     "many at once": (
         f"fully_connected(4, {LINKS})",
-        "broadcast(t.npus, size: 40MiB, chunks: 40) synthesize pccl",
+        "all_gather(t.npus, size: 40MiB, chunks: 10) synthesize pccl",
         0,
     ),
     "switch": (f"switched(4, {LINKS})", "all_gather(t.npus, size: 4MiB) synthesize pccl", 0),
