@@ -41,7 +41,6 @@ class RankProgram:
     """
 
     rank: int
-    ranks: int
     slots: int
     elements: int
     dtype: str

@@ -99,7 +99,7 @@ def test_a_rank_that_waits_says_for_what(tmp_path, monkeypatch):
         *others, last = made(*arguments)
         return [*others, dataclasses.replace(last, first=np.zeros(1, np.int64), steps=last.steps[:0])]
 
-    monkeypatch.setattr("collc.msccl.running.run_file.rank_programs", without_rank_2)
+    monkeypatch.setattr("collc.msccl.running.over_tcp.rank_programs", without_rank_2)
     with pytest.raises(CheckFailed, match=r"rank 0 .*: its threadblock 0 waits at step 1 for a message from rank 2"):
         run_file(write(tmp_path / "f.xml", ring_all_reduce(3)), transport="tcp")
 

@@ -16,7 +16,7 @@ from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
 from collc.msccl.lowering import precheck
 from collc.msccl.running import data as running
-from collc.msccl.running import over_tcp, run_file
+from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
 from collc.source.elaboration import collectives
@@ -70,7 +70,7 @@ STATED = [
     json_text.MAX_BYTES,
     running.MOST_BYTES,
     run_file.THREADS_LIMIT,
-    over_tcp.RANKS_LIMIT,
+    run_file.RANKS_LIMIT,
     traces.MAX_BYTES,
     traces.MAX_MESSAGE,
     traces.MAX_NODES,

@@ -28,9 +28,7 @@ _TAG: Final = re.compile(
     rb'|(?P<name>[A-Za-z_][\w.-]*)(?P<attributes>(?: [A-Za-z_][\w.-]*="[^"<&\n\r\t]*")*) ?(?P<single>/?)>)'
 )
 _ATTRIBUTE: Final = re.compile(rb' ([A-Za-z_][\w.-]*)="([^"<&\n\r\t]*)"')
-_BEGUN: Final = re.compile(
-    rb'</(?P<closed>[A-Za-z_][\w.-]*)|<[A-Za-z_][\w.-]*(?: [A-Za-z_][\w.-]*="[^"<&\n\r\t]*")*'
-)
+_BEGUN: Final = re.compile(rb'</(?P<closed>[A-Za-z_][\w.-]*)|<[A-Za-z_][\w.-]*(?: [A-Za-z_][\w.-]*="[^"<&\n\r\t]*")*')
 """A tag as far as it is right. No possessive group: Python 3.11.2 goes on behind one that has failed."""
 
 _Mistake = tuple[bytes, str, str, str, bool, str]

@@ -69,8 +69,9 @@ def check_choices(dtype: str, op: str | None) -> None:
         raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
 
 
-def check_transport(transport: str, known: Sequence[str] = get_args(TransportName)) -> None:
+def check_transport(transport: str) -> None:
     """Raise UsageError (X0200) for an unknown transport."""
+    known = get_args(TransportName)
     if transport not in known:
         hint = f"there are {', '.join(known)}"
         raise UsageError(Diagnostic("X0200", f"unknown transport '{transport}'", hint=hint))

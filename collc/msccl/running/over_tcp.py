@@ -23,7 +23,6 @@ from collc.runtime.data import Operands
 from collc.runtime.frames import read_frame, write_frame
 from collc.runtime.rank_program import RankProgram
 
-RANKS_LIMIT: Final = 64
 SILENCE_SECONDS: Final = 60.0
 """How long a rank waits for a message. When one rank has ended, the others have as long again as it took, and twice
 these seconds to say for what they wait.
@@ -61,7 +60,6 @@ def rank_programs(
         programs.append(
             RankProgram(
                 rank,
-                program.ngpus,
                 int(bounds[rank + 1] - bounds[rank]),
                 data.memory.shape[1],
                 data.memory.dtype.name,

@@ -38,11 +38,12 @@ from collc.msccl.running.data import (
     op_of,
     unknown_result,
 )
-from collc.msccl.running.over_tcp import RANKS_LIMIT, rank_programs, run_over_tcp
 from collc.runtime.data import Memory, Queues, StepData
 from collc.runtime.replay import Blocked, Interpreter
 
 THREADS_LIMIT: Final = 512
+RANKS_LIMIT: Final = 64
+"""Threads and processes at most."""
 
 
 def run_file(
@@ -124,6 +125,8 @@ def _run(program: FileProgram, data: RunData, rng: random.Random, transport: Tra
 
     interpreter = Interpreter(program.waits, messages, CAPACITY[program.proto], move)
     if transport == "tcp" and not program.unlimited_run[1]:
+        from collc.msccl.running.over_tcp import rank_programs, run_over_tcp
+
         over = run_over_tcp(program, rank_programs(program, operands, data, messages, merge), data)
         for rank in range(program.ngpus):
             data.compare_output(0, rank)
