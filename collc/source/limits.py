@@ -33,6 +33,7 @@ MAX_DEPTH: Final = 64
 MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
+MAX_FAILURES: Final = 1_000_000
 MAX_EXPANSIONS: Final = 10_000
 
 _CODES: Final[dict[str, tuple[str, int]]] = {
@@ -44,6 +45,7 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
     "items of a list": ("E0809", MAX_ITEMS),
     "characters of a string": ("E0809", MAX_CHARACTERS),
     "statements of a schedule": ("E0808", MAX_RUNS),
+    "failures of a schedule": ("E0810", MAX_FAILURES),
     "expansions of templates": ("E0806", MAX_EXPANSIONS),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,11 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.network import Network
 from collc.ten.transform import joined_switches
+
+if TYPE_CHECKING:
+    from collc.source.elaboration.evaluate import Evaluator
+    from collc.source.elaboration.values import Frame
+    from collc.source.parsing.syntax import PartDeclaration
 
 
 class DeviceArray(NamedTuple):
@@ -43,7 +48,23 @@ class TopologyCopies:
     members: TopologyMembers
 
 
-TopologyMember = DeviceArray | TopologyCopies
+@dataclass(eq=False)
+class DeclaredParts:
+    """The parts that a `part` statement declares; they are evaluated if they are used.
+
+    frame, evaluator: what the statement is evaluated in. home: the topology that declares it, once it is complete.
+    """
+
+    name: str
+    node: PartDeclaration
+    frame: Frame
+    evaluator: Evaluator
+    home: Topology | None = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+
+TopologyMember = DeviceArray | TopologyCopies | DeclaredParts
 TopologyMembers = Mapping[str, TopologyMember]
 
 
