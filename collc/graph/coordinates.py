@@ -44,6 +44,11 @@ class Coordinates:
         npu[place] = np.arange(len(place))
         return place, npu
 
+    @property
+    def places(self) -> Int64Array:
+        """int64[npus]: the place of each NPU in the array of all coordinates, in row-major order."""
+        return self._npu_at[0]
+
     def shift(self, axis: int, index: Int32Array) -> Int32Array:
         """int32[npus]: the NPU that has another index along an axis, for each NPU. index: int32[npus]."""
         place, npu = self._npu_at

@@ -33,7 +33,9 @@ MAX_DEPTH: Final = 64
 MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
-MAX_FAILURES: Final = 1_000_000
+MAX_FAILURES: Final = 200_000
+MAX_CLASSES: Final = 1_000
+"""Classes of failures of a schedule, each of which has a plan of its own."""
 MAX_EXPANSIONS: Final = 10_000
 
 _CODES: Final[dict[str, tuple[str, int]]] = {

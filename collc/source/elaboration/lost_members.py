@@ -19,9 +19,6 @@ from collc.source.types import BYTES, GROUP, INT, NPU
 from collc.ten.network import Network
 from collc.ten.standard_collectives import CollectiveShape, shapes
 
-SMALLEST_CHANGE = 200
-"""The size of an All-Reduce changes by at most one part in this many, if that leaves a choice of chunks."""
-
 
 def surviving_arguments(
     given: Mapping[str, GivenArgument], name: str, left: Network, span: Span, chunks: int
@@ -75,9 +72,9 @@ def _follow_group(
 
 
 def _nearest_size(size: int, unit: int) -> int:
-    """The nearest multiple of a unit, in bytes; if this hardly changes the size, one that many numbers divide."""
-    for more in (4096, 256, 16):
-        if unit * more * SMALLEST_CHANGE <= 2 * size:
-            unit *= more
-            break
+    """The multiple of a unit that is nearest to a size, in bytes.
+
+    It is also a multiple of 256 chunks of 16 bytes, or of fewer, if this changes the size by half a percent at most.
+    """
+    unit *= next((more for more in (4096, 256, 16) if unit * more <= size // 100), 1)
     return max(1, (size + unit // 2) // unit) * unit

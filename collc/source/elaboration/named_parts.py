@@ -13,23 +13,19 @@ import numpy as np
 from collc.base.diagnostics import Span
 from collc.base.wording import did_you_mean, phrase
 from collc.source import limits
-from collc.source.elaboration.attributes import labels_of
-from collc.source.elaboration.containers import coerce, flatten_lists
-from collc.source.elaboration.evaluate import Evaluator, NotVectorised
-from collc.source.elaboration.topology_parts import IndexSlice, devices_of, index_part, part_named
+from collc.source.elaboration.evaluate import Evaluator
+from collc.source.elaboration.topology_parts import IndexSlice
 from collc.source.elaboration.topology_values import (
     DeclaredParts,
     DeviceArray,
     Topology,
     TopologyCopies,
     TopologyMember,
-    TopologyPart,
 )
-from collc.source.elaboration.values import Frame, ListArray, Value, as_rows
+from collc.source.elaboration.values import Frame
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.problems import fail
-from collc.source.types import INT
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
 from collc.ten.parts import Part
@@ -60,9 +56,9 @@ class PartNames:
         self._pairs = {*zip(network.source.tolist(), network.target.tolist(), strict=True)}
         self._declared: dict[tuple[int, int, int], dict[Index, Part]] = {}
 
-    def named(self, node: ex.Expr, frame: Frame) -> list[Part]:
+    def find_named(self, node: ex.Expr, frame: Frame) -> list[Part]:
         """The parts that an expression as `nic[0, *]`, `node[3]` or `node[*].nic[5]` names. Raises SourceError."""
-        return self._there([part for chosen in self._chosen(node, frame) for part in self._parts_of(chosen)])
+        return self._there([part for chosen in self._choose_members(node, frame) for part in self._parts_of(chosen)])
 
     def family(self, name: ex.Identifier) -> list[Part]:
         """All parts of a name, which may be in the plural: of the topology, else of its copies, else `npu`, `switch`,
@@ -70,7 +66,7 @@ class PartNames:
         """
         members = self._topology.members
         for word in _singular(name.name):
-            chosen = [_Chosen(word, members[word], 0, 0)] if word in members else [*self._inside(word)]
+            chosen = [_Chosen(word, members[word], 0, 0)] if word in members else [*self._members_of_copies(word)]
             if chosen:
                 return self._there([part for each in chosen for part in self._parts_of(each)])
             if word in _ALL:
@@ -89,20 +85,20 @@ class PartNames:
                 kept.append(replace(part, devices=devices, links=links))
         return kept
 
-    def _inside(self, name: str) -> Iterator[_Chosen]:
+    def _members_of_copies(self, name: str) -> Iterator[_Chosen]:
         """The members of a name of all copies, at any depth."""
         waiting = [_Chosen(word, entry, 0, 0) for word, entry in self._topology.members.items()]
         for chosen in waiting:
             if not isinstance(chosen.entry, TopologyCopies):
                 continue
-            for copy in self._indexed(chosen):
+            for copy in self._elements_of(chosen):
                 below = [self._member(copy, word) for word in chosen.entry.members]
                 waiting += [each for each in below if isinstance(each.entry, TopologyCopies)]
                 yield from (each for each in below if each.name.endswith(f".{name}"))
 
     # From an expression to members with an index
 
-    def _chosen(self, node: ex.Expr, frame: Frame) -> list[_Chosen]:
+    def _choose_members(self, node: ex.Expr, frame: Frame) -> list[_Chosen]:
         members = self._topology.members
         match node:
             case ex.Name():
@@ -114,14 +110,18 @@ class PartNames:
                 return [_Chosen(node.name, members[node.name], 0, 0)]
             case ex.Index():
                 ranges = [self._evaluator.part_index(index, frame) for index in node.indices]
-                return [one for base in self._chosen(node.base, frame) for one in self._select(base, ranges, node.span)]
+                return [
+                    part
+                    for base in self._choose_members(node.base, frame)
+                    for part in self._select(base, ranges, node.span)
+                ]
             case ex.Member():
                 chosen: list[_Chosen] = []
-                for base in self._chosen(node.base, frame):
+                for base in self._choose_members(node.base, frame):
                     if not isinstance(base.entry, TopologyCopies) or node.member.name not in base.entry.members:
                         message = f"'{base.name}' has no part called '{node.member.name}'"
                         raise fail("E0331", message, node.member.span)
-                    chosen += [self._member(copy, node.member.name) for copy in self._indexed(base)]
+                    chosen += [self._member(copy, node.member.name) for copy in self._elements_of(base)]
                 return chosen
             case _:
                 raise fail("E0331", "the name of a part is expected, as in: nic[0, *]", node.span)
@@ -134,19 +134,19 @@ class PartNames:
             None if each is None else {*each.numbers.tolist()} if isinstance(each, IndexSlice) else {each}
             for each in ranges
         ]
-        known = [one for one in self._indexed(base) if one.index is not None and len(one.index) == len(wanted)]
-        found = [
-            one
-            for one in known
-            if all(own is None or number in own for number, own in zip(one.index or (), wanted, strict=True))
+        every = self._elements_of(base)
+        chosen = [
+            part
+            for part in every
+            if len(part.index or ()) == len(wanted)
+            and all(own is None or number in own for number, own in zip(part.index or (), wanted, strict=True))
         ]
-        if not found:
-            names = [one.name for one in self._indexed(base)]
-            hint = f"there are {names[0]} .. {names[-1]}" if names else ""
+        if not chosen:
+            hint = f"there are {every[0].name} .. {every[-1].name}" if every else ""
             raise fail("E0331", f"'{base.name}' has no parts with these indices", span, hint=hint)
-        return found
+        return chosen
 
-    def _indexed(self, chosen: _Chosen) -> list[_Chosen]:
+    def _elements_of(self, chosen: _Chosen) -> list[_Chosen]:
         """All elements of a member, or the one that is chosen."""
         if chosen.index is not None:
             return [chosen]
@@ -167,7 +167,7 @@ class PartNames:
     # From members with an index to parts
 
     def _parts_of(self, chosen: _Chosen) -> list[Part]:
-        return [self._part(each) for each in self._indexed(chosen)]
+        return [self._part(each) for each in self._elements_of(chosen)]
 
     def _part(self, chosen: _Chosen) -> Part:
         network, entry, index = self._network, chosen.entry, chosen.index or ()
@@ -195,17 +195,17 @@ class PartNames:
         if key not in self._declared:
             first = self._network.npu_count + chosen.switch
 
-            def moved(device: int) -> int:
+            def network_number(device: int) -> int:
                 return device + chosen.npu if device >= 0 else first - 1 - device
 
             self._declared[key] = {
                 index: Part(
                     "",
-                    tuple(sorted({*map(moved, devices)})),
-                    tuple(sorted({(moved(a), moved(b)) for a, b in links})),
+                    tuple(sorted({*map(network_number, devices)})),
+                    tuple(sorted({(network_number(a), network_number(b)) for a, b in links})),
                     label,
                 )
-                for index, (devices, links, label) in declared_rows(entry).items()
+                for index, (devices, links, label) in entry.rows.items()
             }
         return self._declared[key]
 
@@ -259,65 +259,6 @@ _ALL: Final[dict[str, Callable[[Network], list[Part]]]] = {
 """The parts that every network has."""
 
 
-Row = tuple[list[int], list[tuple[int, int]], str]
-"""Devices and links (switch s has the number -1 - s), and the label."""
-
-
-def declared_rows(entry: DeclaredParts) -> dict[Index, Row]:
-    """The parts that a `part` declares, by the values of its loop variables. Raises SourceError."""
-    node, evaluator = entry.node, entry.evaluator
-    frame = evaluator.loop(node.clauses, None, entry.frame) if node.clauses else entry.frame
-    count = 1 if frame.rows is None else frame.rows
-    limits.check_count("iterations", count, node.span)
-    columns = [as_rows(_variable(clause, frame), frame).data.tolist() for clause in node.clauses]
-    keys = [*zip(*columns, strict=True)] if columns else [()]
-    labels = labels_of(node.labels, count, entry.frame, evaluator) or [""] * count
-    rows: list[Row] = [([], [], label) for label in labels]
-    for part in node.parts:
-        if isinstance(part, ex.RemovedLink):
-            sources, targets = (_devices(entry, end, frame, count) for end in (part.source, part.target))
-            for row, a, b in zip(rows, sources, targets, strict=True):
-                row[1].extend([*product(a, b), *(product(b, a) if part.both else ())])
-            continue
-        for row, devices in zip(rows, _devices(entry, part.device, frame, count), strict=True):
-            row[0].extend(devices)
-    return dict(zip(keys, rows, strict=True))
-
-
-def _variable(clause: ex.ForClause, frame: Frame) -> Value:
-    value = frame.find(clause.name.name)
-    assert value is not None
-    return coerce(value, INT, clause.span, "an index", frame)
-
-
-def _devices(entry: DeclaredParts, node: ex.Expr, frame: Frame, count: int) -> list[list[int]]:
-    """For each row, the devices that an expression names in the body of a topology. Raises SourceError."""
-    evaluator, home = entry.evaluator, entry.home
-    assert home is not None
-
-    def index(part: TopologyPart, i: ex.Index) -> TopologyPart | Value:
-        try:
-            return index_part(part, evaluator.part_indices(i, frame), i.span)
-        except NotVectorised:
-            raise fail("E0301", "the indices of a slice cannot depend on those of a part", i.span) from None
-
-    value = part_named(node, home.members, home, index)
-    if value is None:
-        root = ex.root_of(node)
-        name = root.name if isinstance(root, ex.Name) else "this"
-        raise fail("E0309", f"unknown device or copy '{name}'", root.span, hint=did_you_mean(name, home.members))
-    if isinstance(value, TopologyPart):
-        value = devices_of(value, node.span)
-    value = as_rows(value, frame)
-    if not isinstance(value.data, ListArray):
-        return [[number] for number in value.data.tolist()]
-    row, numbers = flatten_lists(value.data)
-    devices: list[list[int]] = [[] for _ in range(count)]
-    for at, number in zip(map(int, row), map(int, numbers), strict=True):
-        devices[at].append(number)
-    return devices
-
-
 class _Failures:
     """Collects failures. number: of each part by its devices and links. rows: the failures of each number of parts."""
 
@@ -347,7 +288,7 @@ def failing_parts(
     names, failures = PartNames(topology, evaluator), _Failures()
     for node, frame in statements:
         if not isinstance(node, s.AnyParts):
-            failures.add(names.named(node, frame), 1)
+            failures.add(names.find_named(node, frame), 1)
             continue
         size = 1 if node.count is None else node.count.value
         parts = [*dict.fromkeys(part for name in node.names for part in names.family(name))]
@@ -379,4 +320,4 @@ def _divide(parts: Sequence[Part], containers: Sequence[Part]) -> list[list[Part
 
 def parts_of(node: ex.Expr, topology: Topology, evaluator: Evaluator, frame: Frame) -> list[Part]:
     """The parts that `part nic[0, *]` in `without` names. Raises SourceError."""
-    return PartNames(topology, evaluator).named(node, frame)
+    return PartNames(topology, evaluator).find_named(node, frame)

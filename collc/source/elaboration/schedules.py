@@ -169,13 +169,15 @@ class ScheduleBuilder:
         if not self.failing or self.lost:
             return None
         parts, names, members = failing_parts(self.failing, self.topology, self.context)
-        return FailureSets(parts, names, members, self._builder(self.number, self.everywhere), self.failing[0][0].span)
+        build, number, everywhere = self._builder(), self.number, self.everywhere
+        span = self.failing[0][0].span
+        return FailureSets(parts, names, members, lambda lost: build(number, everywhere, lost), span)
 
-    def _builder(self, number: int | None, everywhere: bool) -> Callable[[tuple[Part, ...]], ScheduleRequest]:
-        """Builds the schedule with a number of chunks and without some parts. Raises SourceError."""
+    def _builder(self) -> Callable[[int | None, bool, tuple[Part, ...]], ScheduleRequest]:
+        """Builds the schedule with another `number`, `everywhere` and `lost`. Raises SourceError."""
         node, context, chunks, size = self.node, self.context, self.chunks, self.size  # no reference to the demand
 
-        def request(lost: tuple[Part, ...]) -> ScheduleRequest:
+        def request(number: int | None, everywhere: bool, lost: tuple[Part, ...]) -> ScheduleRequest:
             program = context.program
             before, program.problems = program.problems, Problems()
             try:
@@ -194,9 +196,8 @@ class ScheduleBuilder:
         chosen = [numbers for auto, numbers in self.choices if auto or not automatic]
         if not chosen:
             return None
-        build, lost = self._builder, self.lost
-        numbers = sorted(reduce(lambda a, b: a & b, chosen))
-        return ChunkChoice(automatic, tuple(numbers), lambda number: build(number, not automatic)(lost))
+        build, lost, numbers = self._builder(), self.lost, sorted(reduce(lambda a, b: a & b, chosen))
+        return ChunkChoice(automatic, tuple(numbers), lambda number: build(number, not automatic, lost))
 
     def _statement(self, node: s.Statement, frame: Frame) -> None:
         self.statements += 1

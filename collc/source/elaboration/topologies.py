@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import prod
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.arithmetic import first_row, item, text_of
 from collc.source.elaboration.attributes import Attributed, endpoint_of, given_attributes, labels_inside, labels_of
+from collc.source.elaboration.declared_parts import declared_rows
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import index_part, part_named
 from collc.source.elaboration.topology_values import (
@@ -102,7 +104,8 @@ class TopologyBuilder:
                 return self.use(statement, frame)
             case s.PartDeclaration(name=name):
                 self.once([name.name], name.span, "part", frame)
-                self.entries[name.name] = DeclaredParts(name.name, statement, frame, self.evaluator)
+                rows = partial(declared_rows, statement, self.evaluator, frame)
+                self.entries[name.name] = DeclaredParts(name.name, rows)
                 return None
             case _:
                 raise AssertionError(statement)  # the grammar has no other

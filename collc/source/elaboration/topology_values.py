@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,6 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.limited import with_endpoints
 from collc.ten.network import Network
 from collc.ten.transform import joined_switches
-
-if TYPE_CHECKING:
-    from collc.source.elaboration.evaluate import Evaluator
-    from collc.source.elaboration.values import Frame
-    from collc.source.parsing.syntax import PartDeclaration
 
 
 class DeviceArray(NamedTuple):
@@ -48,20 +44,29 @@ class TopologyCopies:
     members: TopologyMembers
 
 
+PartRow = tuple[list[int], list[tuple[int, int]], str]
+"""The devices and links of a part (switch s has the number -1 - s), and its label."""
+
+
 @dataclass(eq=False)
 class DeclaredParts:
-    """The parts that a `part` statement declares; they are evaluated if they are used.
+    """The parts that a `part` statement declares.
 
-    frame, evaluator: what the statement is evaluated in. home: the topology that declares it, once it is complete.
+    evaluate: the parts by index, in the numbers of the topology that declares them; called if they are used, since most
+    are not. home: that topology, once it is complete.
     """
 
     name: str
-    node: PartDeclaration
-    frame: Frame
-    evaluator: Evaluator
+    evaluate: Callable[[Topology], dict[tuple[int, ...], PartRow]]
     home: Topology | None = None
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
+
+    @cached_property
+    def rows(self) -> dict[tuple[int, ...], PartRow]:
+        """The parts by index. Raises SourceError."""
+        assert self.home is not None
+        return self.evaluate(self.home)
 
 
 TopologyMember = DeviceArray | TopologyCopies | DeclaredParts
