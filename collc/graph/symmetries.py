@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.automorphisms import Automorphisms, mix_bits
-from collc.graph.coordinates import Coordinates, coordinates_of
+from collc.graph.coordinates import Coordinates, coordinates_of, with_bits
 from collc.graph.translations import MOST_SHIFTS
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
@@ -56,7 +56,8 @@ def find_symmetries(network: Network, keeps: Callable[[Int32Array], bool]) -> Sy
         extended = automorphisms.extend(npus)
         return None if extended is None else extended[0]
 
-    for coordinates in coordinates_of(network) if network.link_count else ():
+    known = coordinates_of(network) if network.link_count else ()
+    for coordinates in (each for declared in known for each in with_bits(declared)):
         moves = [*_moves(coordinates, extend)]
         orbits = _count_orbits(network.npu_count, moves)
         if moves and (orbits, -len(moves)) < (fewest, -len(best.all)):

@@ -213,7 +213,7 @@ COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
 class CompileReport(Reports[ScheduleReport]):
     """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule.
 
-    files: those of all schedules together, as the index of fallbacks.
+    files: written for all schedules together, as the index of fallbacks.
     """
 
     noun: ClassVar[str] = "schedule"

@@ -71,8 +71,8 @@ def find_fallbacks(
 ) -> FallbackReport:
     """The fallbacks for the failure of some parts, by their names, and of GPUs that RAS reports.
 
-    folder: the folder of links to the files, None for no links. Raises UsageError if no schedule has such a failure, NoSchedule
-    if none has a plan for it.
+    folder: the folder of links to the files, None for no links. Raises UsageError if no schedule has such a failure,
+    NoSchedule if none has a plan for it.
     """
     read = FallbackIndex(index)
     names = [*dead, *(read.gpu_names(read_dead_gpus(ras)) if ras is not None else ())]

@@ -19,7 +19,7 @@ from collc.base.reading import read_text
 class DeadGpu:
     """A GPU that RAS calls dead or does not reach.
 
-    host: as RAS prints it. device: its number on the host. rank, size: in a communicator of so many ranks; -1 if the
+    host: as RAS prints it. device: its number on the host. rank: in a communicator of `size` ranks; both -1 if the
     report is about a process.
     """
 

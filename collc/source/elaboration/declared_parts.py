@@ -52,12 +52,12 @@ def _devices(evaluator: Evaluator, home: Topology, node: ex.Expr, frame: Frame, 
     """For each row, the devices that an expression names in the body of a topology. Raises SourceError."""
 
     def index(part: TopologyPart, i: ex.Index) -> TopologyPart | Value:
-        try:
-            return index_part(part, evaluator.part_indices(i, frame), i.span)
-        except NotVectorised:
-            raise fail("E0301", "the indices of a slice cannot depend on those of a part", i.span) from None
+        return index_part(part, evaluator.part_indices(i, frame), i.span)
 
-    value = part_named(node, home.members, home, index)
+    try:
+        value = part_named(node, home.members, home, index)
+    except NotVectorised:  # slices that differ between rows
+        return [_devices(evaluator, home, node, frame.row(row), 1)[0] for row in range(count)]
     if value is None:
         root = ex.root_of(node)
         name = root.name if isinstance(root, ex.Name) else "this"

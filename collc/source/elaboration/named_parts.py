@@ -76,7 +76,7 @@ class PartNames:
         raise fail("E0331", f"'{self._topology.name}' has no parts called '{name.name}'", name.span, hint=hint)
 
     def _there(self, parts: list[Part]) -> list[Part]:
-        """The parts without what was removed before; those of which nothing is left are left out."""
+        """The parts without what was removed before, and no part of which nothing is left."""
         network, kept = self._network, list[Part]()
         for part in parts:
             devices = tuple(d for d in part.devices if d < network.device_count and network.present[d])
