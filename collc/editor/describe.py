@@ -84,7 +84,7 @@ def _of_language(symbol: Symbol) -> str:
 
 def value_of(workspace: Workspace, path: Path, symbol: Symbol) -> Value | None:
     """The value of a declaration at the top of a file, from the last check that got as far; None if it has none."""
-    checked = workspace.evaluated(path)
+    checked = workspace.last_values(path)
     space = NAME_SPACES.get(type(symbol.node)) if symbol.node is not None else None
     if checked is None or checked.context is None or space not in ("value", "topology"):
         return None
@@ -92,10 +92,10 @@ def value_of(workspace: Workspace, path: Path, symbol: Symbol) -> Value | None:
     declared = next(iter(context.file.candidates(space, symbol.name)), None)
     if declared is None or declared.node.span.file.name != (symbol.place and symbol.place.file.name):
         return None
-    return _evaluated(context, declared)
+    return _evaluate(context, declared)
 
 
-def _evaluated(context: FileContext, found: FoundDeclaration) -> Value | None:
+def _evaluate(context: FileContext, found: FoundDeclaration) -> Value | None:
     node = found.node
     if isinstance(node, s.TopologyTemplate) and node.parameters is not None:
         return None

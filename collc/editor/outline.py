@@ -30,14 +30,14 @@ class Outline:
 
 def outline(tree: s.File) -> list[Outline]:
     """The declarations of a file, those in `if`s included, each with those of its body."""
-    return [_outlined(node) for node in flat(tree.statements) if isinstance(node, Declaration)]
+    return [_item(node) for node in flat(tree.statements) if isinstance(node, Declaration)]
 
 
-def _outlined(node: Declaration | s.Parameter | s.DeviceDeclaration | s.Use | s.ChunkDeclaration) -> Outline:
+def _item(node: Declaration | s.Parameter | s.DeviceDeclaration | s.Use | s.ChunkDeclaration) -> Outline:
     name = node.chunk.name if isinstance(node, s.ChunkDeclaration) else node.name
     kind = node.kind if isinstance(node, s.DeviceDeclaration) else KINDS[type(node)]
     inner = tuple(
-        _outlined(part)
+        _item(part)
         for part in flat(children(node))
         if isinstance(part, s.Parameter | s.DeviceDeclaration | s.Use | s.ChunkDeclaration | s.Let)
     )

@@ -111,9 +111,9 @@ class Server(LanguageServer):
                 await self._check(user)
 
     async def _check(self, path: Path) -> None:
-        given = self.programs.given(path)
+        given = self.programs.snapshot(path)
         checked = await asyncio.to_thread(check, given)
-        if given == self.programs.given(path):  # else another check follows
+        if given == self.programs.snapshot(path):  # else another check follows
             self.programs.enter(path, checked)
             self._publish(path, checked)
 
@@ -152,40 +152,40 @@ server: Final = Server()
 
 
 @server.feature(lsp.INITIALIZED)
-def initialized(ls: Server, _params: lsp.InitializedParams) -> None:
+def enter_folders(ls: Server, _params: lsp.InitializedParams) -> None:
     """Enter the folders of the workspace."""
     ls.programs.folders = [path_of(folder.uri) for folder in ls.workspace.folders.values()]
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
-def did_open(ls: Server, params: lsp.DidOpenTextDocumentParams) -> None:
+def open_document(ls: Server, params: lsp.DidOpenTextDocumentParams) -> None:
     """A file was opened."""
     ls.programs.forget(files=True)
     ls.enter(params.text_document.uri, params.text_document.text)
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
-def did_change(ls: Server, params: lsp.DidChangeTextDocumentParams) -> None:
+def change_document(ls: Server, params: lsp.DidChangeTextDocumentParams) -> None:
     """A file was edited."""
     uri = params.text_document.uri
     ls.enter(uri, ls.workspace.get_text_document(uri).source)
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
-def did_close(ls: Server, params: lsp.DidCloseTextDocumentParams) -> None:
+def close_document(ls: Server, params: lsp.DidCloseTextDocumentParams) -> None:
     """A file was closed: its text is what is on disk."""
     ls.enter(params.text_document.uri, None)
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-def did_save(ls: Server, params: lsp.DidSaveTextDocumentParams) -> None:
+def save_document(ls: Server, params: lsp.DidSaveTextDocumentParams) -> None:
     """A file was saved, which other programs may import."""
     ls.programs.forget(files=True)
     ls.check_soon([path_of(params.text_document.uri)])
 
 
 @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-def did_change_files(ls: Server, params: lsp.DidChangeWatchedFilesParams) -> None:
+def change_files(ls: Server, params: lsp.DidChangeWatchedFilesParams) -> None:
     """Files were changed by something else."""
     ls.programs.forget(files=True)
     ls.check_soon(path_of(change.uri) for change in params.changes)
@@ -209,7 +209,7 @@ def _symbol(item: Outline) -> lsp.DocumentSymbol:
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-def formatting(ls: Server, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+def format_document(ls: Server, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
     """The canonical layout, as `collc fmt` writes it; no edit if the file has syntax errors."""
     source = ls.programs.source(path_of(params.text_document.uri))
     try:
@@ -221,7 +221,7 @@ def formatting(ls: Server, params: lsp.DocumentFormattingParams) -> list[lsp.Tex
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FOLDING_RANGE)
-def folding(ls: Server, params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
+def fold(ls: Server, params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
     """Bodies, lists and comments."""
     source = ls.programs.source(path_of(params.text_document.uri))
     kinds = {True: lsp.FoldingRangeKind.Comment, False: lsp.FoldingRangeKind.Region}
@@ -240,7 +240,7 @@ def hover(ls: Server, params: lsp.HoverParams) -> lsp.Hover | None:
 
 @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
 def definition(ls: Server, params: lsp.DefinitionParams) -> list[lsp.Location]:
-    """Where a name is declared; of an import, the file."""
+    """The declaration of a name; of an import, the file."""
     use = ls.use_at(params.text_document, params.position)
     path = path_of(params.text_document.uri)
     if use is None:

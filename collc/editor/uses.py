@@ -1,4 +1,4 @@
-"""The names in a file: what each one means, where it is declared, and which names are known at a position."""
+"""The names in a file: the declaration that each one means, and the names that are known at a position."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class Names:
         own = getattr(self, table).get(name)
         return own or (self.outer.find(table, name) if self.outer is not None else None)
 
-    def all(self, table: str) -> dict[str, Symbol]:
+    def table(self, table: str) -> dict[str, Symbol]:
         """All symbols of a table, of this body and of those around it."""
-        outer = self.outer.all(table) if self.outer is not None else {}
+        outer = self.outer.table(table) if self.outer is not None else {}
         return outer | getattr(self, table)
 
 
@@ -177,11 +177,11 @@ class Resolver:
         if symbol is not None:
             self.uses.append(Use(place.span, symbol, declares))
 
-    def _known(self, place: ex.Identifier, kind: str, names: Sequence[str]) -> None:
+    def _use_of_language(self, place: ex.Identifier, kind: str, names: Sequence[str]) -> None:
         """A name of something that the language has."""
         self._use(place, Symbol(kind, place.name) if place.name in names else None)
 
-    def _declared(self, space: str, name: ex.Identifier | ex.Name | s.Parameter) -> Symbol | None:
+    def _declaration_of(self, space: str, name: ex.Identifier | ex.Name | s.Parameter) -> Symbol | None:
         """The declaration of a name in the file or its imports."""
         candidates = self.file.candidates(space, str(name.name))
         return symbol_of(candidates[0]) if candidates else None
@@ -190,10 +190,10 @@ class Resolver:
         """The algorithm after `using` that implements the collective of a run."""
         candidates = self.file.candidates("algorithm", node.using.name) if node.using is not None else []
         wanted = node.collective.function.name
-        fitting = [
-            c for c in candidates if isinstance(c.node, s.Algorithm) and c.node.implements.function.name == wanted
-        ]
-        return symbol_of((fitting or candidates)[0]) if candidates else None
+        for declared in candidates:
+            if isinstance(declared.node, s.Algorithm) and declared.node.implements.function.name == wanted:
+                return symbol_of(declared)
+        return symbol_of(candidates[0]) if candidates else None
 
     def template_of(self, node: ex.Expr, names: Names) -> tuple[s.TopologyTemplate, FileScope] | None:
         """The template whose devices are the members of an expression, and its file; None if that is not known."""
@@ -264,7 +264,7 @@ class Resolver:
 
     def _visit_parameter(self, node: s.Parameter, names: Names) -> None:
         if node.type is not None:
-            self._known(node.type, "type", [*NAMED])
+            self._use_of_language(node.type, "type", [*NAMED])
         if node.default is not None:
             self._visit(node.default, names)
         self._declare(node, names)
@@ -283,14 +283,14 @@ class Resolver:
         self._visit(node.iterable, names)
         self._declare(node, names)
 
-    def _nested(self, node: ex.Node, names: Names) -> None:
+    def _inner_body(self, node: ex.Node, names: Names) -> None:
         """A node with names of its own, whose loop variables precede what uses them."""
         inner = self._body(node, names, [])
         parts = [*children(node)]
         self._visit_all([part for part in parts if isinstance(part, ex.ForClause)], inner)
         self._visit_all([part for part in parts if not isinstance(part, ex.ForClause)], inner)
 
-    _visit_for = _visit_comprehension = _nested
+    _visit_for = _visit_comprehension = _inner_body
 
     def _visit_if(self, node: s.If, names: Names) -> None:
         self._visit(node.condition, names)
@@ -313,7 +313,7 @@ class Resolver:
 
     def _visit_algorithm(self, node: s.Algorithm, names: Names) -> None:
         self._use(node.name, Symbol("algorithm", node.name.name, node), declares=True)
-        collective = self._declared("collective", node.implements.function)
+        collective = self._declaration_of("collective", node.implements.function)
         inner = self._body(node, names, [])
         if collective is not None and isinstance(collective.node, s.Collective):
             for part in flat(collective.node.body):
@@ -326,7 +326,7 @@ class Resolver:
     def _visit_devicedeclaration(self, node: s.DeviceDeclaration, names: Names) -> None:
         self._use(node.name, Symbol(node.kind, node.name.name, node), declares=True)
         self._visit_all(node.shape, names)
-        self._labelled(node.attributes, names, "attribute", [*ATTRIBUTES[node.kind]])
+        self._options(node.attributes, names, "attribute", [*ATTRIBUTES[node.kind]])
         self._visit_all([node.labels] if node.labels is not None else [], names)
 
     def _visit_use(self, node: s.Use, names: Names) -> None:
@@ -336,8 +336,8 @@ class Resolver:
 
     def _visit_linkdeclaration(self, node: s.LinkDeclaration, names: Names) -> None:
         for end in (node.source, node.target):
-            self._device(end, names.all("members"), names)
-        self._labelled(node.attributes, names, "attribute", [*ATTRIBUTES["link"]])
+            self._device(end, names.table("members"), names)
+        self._options(node.attributes, names, "attribute", [*ATTRIBUTES["link"]])
 
     def _visit_chunkreference(self, node: s.ChunkReference, names: Names) -> None:
         symbol = names.find("chunks", node.name.name)
@@ -346,33 +346,37 @@ class Resolver:
         self._visit_all(node.indices, names)
 
     def _visit_runstatement(self, node: s.RunStatement, names: Names) -> None:
-        self._call_of(self._declared("collective", node.collective.function), node.collective, names)
+        self._call_of(self._declaration_of("collective", node.collective.function), node.collective, names)
         algorithm = self._chosen_algorithm(node)
         if node.using is not None:
             self._use(node.using, algorithm)
         self._arguments(algorithm, node.arguments, names)
 
     def _visit_synthesize(self, node: s.Synthesize, names: Names) -> None:
-        self._known(node.synthesizer, "synthesizer", [*SYNTHESIZERS])
+        self._use_of_language(node.synthesizer, "synthesizer", [*SYNTHESIZERS])
         record = SYNTHESIZERS.get(node.synthesizer.name)
-        self._labelled(node.arguments, names, "option", [*record.options] if record else [])
+        self._options(node.arguments, names, "option", [*record.options] if record else [])
 
     def _visit_emit(self, node: s.Emit, names: Names) -> None:
-        self._known(node.kind, "kind of file", [*EMIT_KINDS])
+        self._use_of_language(node.kind, "kind of file", [*EMIT_KINDS])
         record = EMIT_KINDS.get(node.kind.name)
-        self._labelled(node.arguments, names, "option", [*record.options] if record else [])
+        self._options(node.arguments, names, "option", [*record.options] if record else [])
 
     def _visit_train(self, node: s.Train, names: Names) -> None:
-        self._use(node.workload, self._declared("workload", node.workload))
+        self._use(node.workload, self._declaration_of("workload", node.workload))
         self._visit_all(node.arguments, names)
 
     def _visit_pricedby(self, node: s.PricedBy, _names: Names) -> None:
-        self._use(node.table, self._declared("price table", node.table))
+        self._use(node.table, self._declaration_of("price table", node.table))
 
     # Expressions
 
     def _visit_name(self, node: ex.Name, names: Names) -> None:
-        local = names.find("values", node.name) or self._declared("value", node) or self._declared("topology", node)
+        local = (
+            names.find("values", node.name)
+            or self._declaration_of("value", node)
+            or self._declaration_of("topology", node)
+        )
         self._use(node, local)
 
     def _device(self, node: ex.Expr, members: Mapping[str, Symbol], names: Names) -> None:
@@ -405,7 +409,7 @@ class Resolver:
                 self._device(device, members, inner)
             if isinstance(part, s.ChangedDevice | s.ChangedLink):
                 kind = part.kind if isinstance(part, s.ChangedDevice) else "link"
-                self._labelled(part.attributes, inner, "attribute", [*ATTRIBUTES[kind]])
+                self._options(part.attributes, inner, "attribute", [*ATTRIBUTES[kind]])
 
     _visit_without = _visit_with
 
@@ -417,7 +421,7 @@ class Resolver:
 
     def _visit_call(self, node: ex.Call, names: Names) -> None:
         known = Symbol("function", node.function.name) if node.function.name in BUILTINS else None
-        self._call_of(known or self._declared("topology", node.function), node, names)
+        self._call_of(known or self._declaration_of("topology", node.function), node, names)
 
     def _call_of(self, callee: Symbol | None, node: ex.Call, names: Names) -> None:
         self._use(node.function, callee)
@@ -431,11 +435,11 @@ class Resolver:
                 self._use(argument.name, Symbol("parameter", argument.key, parameters[argument.key]))
             self._visit(argument.value, names)
 
-    def _labelled(self, arguments: Sequence[ex.Argument], names: Names, kind: str, known: Sequence[str]) -> None:
+    def _options(self, arguments: Sequence[ex.Argument], names: Names, kind: str, known: Sequence[str]) -> None:
         """Arguments, whose labels are attributes or options."""
         for argument in arguments:
             if argument.name is not None:
-                self._known(argument.name, kind, known)
+                self._use_of_language(argument.name, kind, known)
             self._visit(argument.value, names)
 
     def _visit_argument(self, node: ex.Argument, names: Names) -> None:

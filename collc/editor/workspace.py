@@ -142,10 +142,10 @@ class Workspace:
     def check(self, path: Path) -> Checked:
         """The messages about a program, those of `collc check`, and what was built of it."""
         if path not in self._checked:
-            self.enter(path, check(self.given(path)))
+            self.enter(path, check(self.snapshot(path)))
         return self._checked[path]
 
-    def given(self, path: Path) -> GivenFiles:
+    def snapshot(self, path: Path) -> GivenFiles:
         """A program, with the texts that the editor has."""
         return GivenFiles(str(path), {path: self.source(path).text, **self.texts})
 
@@ -155,7 +155,7 @@ class Workspace:
         if checked.context is not None:
             self._evaluated[path] = checked
 
-    def evaluated(self, path: Path) -> Checked | None:
+    def last_values(self, path: Path) -> Checked | None:
         """The last check of a program that got as far as values; None if there is none."""
         return self._evaluated.get(path)
 

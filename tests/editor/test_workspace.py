@@ -101,7 +101,7 @@ def test_users_are_found_through_other_files_and_in_circles(tmp_path: Path) -> N
 
 
 class Recorder(FileChecker):
-    """The static check, which records where each name that it looks up is declared: a second opinion."""
+    """The static check, which records the declaration of each name that it looks up: a second opinion."""
 
     def _visit_name(self, node: ex.Name, env: TypeScope) -> Type:
         scope: TypeScope | None = env
