@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, buffer_sizes, canonical
+from collc.msccl.check.collectives import KNOWN, ExpectedResult, canonical
 from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, Verdict, check_root, diagnostics
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
 from collc.msccl.check_plan.events import History, run_plan
@@ -15,6 +15,7 @@ from collc.msccl.check_plan.memory import address, check_addresses, check_counts
 from collc.msccl.check_plan.model import Nodes, Plan
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, parse_plan
+from collc.runtime.collectives import ROOTED, buffer_sizes
 
 OFFSETS: Final = 2**32 - 1
 """The largest offset in bytes."""

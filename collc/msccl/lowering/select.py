@@ -61,7 +61,7 @@ def first_program(
         notes.append(f"{len(demand.chunks)} chunks, {blocks} or one more, so that powers of two are served")
     elif demand is not module.demand:
         notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
-    if collective.root >= 0:
+    if collective.root >= 0 and options.profile is not Profile.RUN:
         notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
     if collective.root >= 0 and placement is not Placement.BOTH:
         where = "in" if placement.in_place else "out of"
