@@ -90,22 +90,25 @@ def _compile_output(report: CompileReport, chosen: argparse.Namespace) -> Output
 
 @command(
     "check",
-    "check syntax, names, types and units of a program, without synthesis",
-    shared.PROGRAM,
+    "check syntax, names, types and units of programs, without synthesis",
+    shared.PROGRAMS,
     shared.DEFINITIONS,
     shared.JSON,
 )
 def check_command(chosen: argparse.Namespace) -> Output:
-    """`collc check`: the messages about a program, without synthesis."""
+    """`collc check`: the messages about programs, without synthesis."""
     from collc.source.elaboration.elaborate import load_program
 
-    try:
-        load_program(chosen.file, dict(chosen.definitions))
-    except (SourceError, NoSchedule) as error:
-        messages = with_other_kind(error.diagnostics, "check")
-        code = error.exit if messages is error.diagnostics else Exit.USAGE
-        return Output(dict[str, object], diagnostics=messages, exit=code)
-    return Output(dict[str, object])
+    messages: list[Diagnostic] = []
+    code = Exit.DONE
+    for file in chosen.files:
+        try:
+            load_program(file, dict(chosen.definitions))
+        except (SourceError, NoSchedule) as error:
+            named = with_other_kind(error.diagnostics, "check")
+            code = max(code, error.exit if named is error.diagnostics else Exit.USAGE)
+            messages += named
+    return Output(dict[str, object], diagnostics=messages, exit=code)
 
 
 @command(
@@ -296,7 +299,7 @@ def inspect_command(chosen: argparse.Namespace) -> Output:
 @command(
     "fmt",
     "rewrite programs in the canonical layout",
-    option("files FILE.coll", "a program", Path, nargs="+"),
+    shared.PROGRAMS,
     flag("--check", "change no file; exit code 4 if one would change"),
     ends=False,
 )
@@ -311,6 +314,9 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
     for path in chosen.files:
         source = read_text(path, limit=MAX_BYTES)
         text = format_source(source)
+        if str(path) == "-" and not chosen.check:
+            print(text, end="")
+            continue
         if text == source.text:
             continue
         if chosen.check:
