@@ -89,8 +89,8 @@ def test_what_a_file_says(tmp_path):
 
 
 def test_from_python(tmp_path):
-    compiled(tmp_path, RUNS["allgather"])
-    report = collc.compile_text(PROGRAM.replace("RUN", RUNS["allgather"]).replace("OPTIONS", ""))["s"]
+    text = PROGRAM.replace("RUN", RUNS["allgather"]).replace("OPTIONS", "")
+    report = collc.compile_text(text, output=tmp_path)["s"]
     lowered = collc.lower(report, kind="run", placement="out")
     assert lowered.checks == dict.fromkeys(("contract", "result", "deadlock", "race"), "ok")
     assert lowered.data.startswith(MAGIC)
