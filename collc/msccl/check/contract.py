@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from collc.base.wording import plural
 from collc.msccl.check.collectives import NAMES, ExpectedResult
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
 from collc.msccl.check.model import BUFFERS, MAX_COUNT, PROFILES, FileProgram
@@ -406,7 +407,11 @@ class _Contract:
 
 
 def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:
-    """The buffers of every rank have room for the chunks of a custom collective."""
+    """The file divides buffers into the chunks of a custom collective, and those of every rank have room for them."""
+    if program.nchunksperloop != expected.width:
+        chunks, location = plural(expected.width, "chunk"), program.algo_attribute("nchunksperloop")
+        text = f"nchunksperloop is {program.nchunksperloop}, but the longest buffer of the collective has {chunks}"
+        findings.add(Finding("contract", "X0110", text, location, str(expected.width)))
     inputs = {given for want in expected.outputs.values() for given in want.contributions}
     for buffer, used in ((INPUT, inputs), (OUTPUT, set(expected.outputs))):
         name = f"{BUFFERS[buffer]}_chunks"

@@ -44,7 +44,7 @@ def first_program(
     """
     precheck(module.network, module.demand, options)
     _check_messages(module)
-    whole = with_common_slots(module.demand, options.instances) if common else module.demand
+    whole = with_common_slots(module, options) if common else module.demand
     demand = cut_to_slots(whole)
     layout = layout_of(module.network, demand)
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
