@@ -51,13 +51,15 @@ def _candidates(prefix: str, action: argparse.Action, parsed_args: argparse.Name
     words: dict[str, str] = dict.fromkeys(re.findall(r"(?:^|\|)([a-z]\w*)(?=\||$)", metavar), "")
     file, colon, _name = prefix.rpartition(":")
     if "TOPOLOGY" in metavar and colon:
-        declared = _declared(Path(file), action.dest)
+        declared = _declarations_in(Path(file), action.dest)
         return {f"{file}:{statement.name.name}": _head(statement) for statement in declared}
     if kind := re.search(r"\b(?:FILE(\.\w+)?|DIR)\b", metavar):
         return words | _names(action) | _paths(prefix, kind[1] or "" if kind[0] != "DIR" else None)
     if action.dest in _DECLARATIONS:
         equals = "=" if action.dest == "definitions" else ""
-        return {f"{node.name.name}{equals}": _head(node) for node in _declared(_program(parsed_args), action.dest)}
+        return {
+            f"{node.name.name}{equals}": _head(node) for node in _declarations_in(_program(parsed_args), action.dest)
+        }
     before = prefix.rpartition(",")
     listed = before[0] + before[1] if "," in metavar else ""
     return words | {listed + name: text for name, text in _names(action).items()}
@@ -88,7 +90,7 @@ def _program(chosen: argparse.Namespace) -> Path | None:
     return Path(topology.partition(":")[0]) if topology else None
 
 
-def _declared(path: Path | None, argument: str) -> Iterable[Any]:
+def _declarations_in(path: Path | None, argument: str) -> Iterable[Any]:
     """The statements of a program that declare what an argument names; none if it has an error."""
     from collc.base.reading import read_text
     from collc.source.limits import MAX_BYTES

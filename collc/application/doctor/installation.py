@@ -42,10 +42,10 @@ COLUMNS: Final[Sequence[Column[Part]]] = (
 def examine() -> list[Part]:
     """All parts, each tried."""
     checks = (_packages, _library, _kernels, _solver, _extras, _browser)
-    return [*_environment(), *(part for check in checks for part in _tried(check))]
+    return [*_environment(), *(part for check in checks for part in _result_of(check))]
 
 
-def _tried(check: Callable[[], list[Part]]) -> list[Part]:
+def _result_of(check: Callable[[], list[Part]]) -> list[Part]:
     """The parts that a check returns; one that failed if it raises."""
     try:
         return check()

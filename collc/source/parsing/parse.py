@@ -81,3 +81,24 @@ def parse(source: SourceFile) -> File:
     if builder.errors:
         raise SourceError(*builder.errors)
     return cast("File", automaton.values[0])
+
+
+def parse_partly(source: SourceFile) -> File:
+    """The syntax tree of a file without the statements that have syntax errors; of one that is too large, no statement.
+
+    A body that is not closed ends with the file.
+    """
+    nothing = File(source, ())
+    if _too_large(source.text):
+        return nothing
+    try:
+        return parse(source)
+    except SourceError:
+        pass
+    table = load_table()
+    recovery = Recovery(source, table, [*table.scanner.scan(source.text)], 0)
+    try:
+        recovery.read()
+        return recovery.rest()
+    except SourceError:  # nested too deeply, or too many arguments
+        return nothing
