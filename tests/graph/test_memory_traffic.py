@@ -13,9 +13,9 @@ from collc.graph.memory_traffic import fed_for, hierarchical_share
 from collc.source.elaboration.elaborate import load_program
 from collc.ten.demand import Demand
 from collc.ten.endpoint import MEMORY_TRAFFIC
+from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.text import format_module, parse_module
-from tests.ten.test_endpoints import module_on
 
 LINK = "bandwidth: 25GB/s, latency: 0.5us"
 
@@ -111,9 +111,9 @@ def test_what_npus_send_follows_and_files_keep_it() -> None:
     """9 GB/s of traffic 2 feed half of what they feed with traffic 1, in the text form too."""
     rates = {}
     for collective in ("reduce_scatter", "all_gather"):
-        network, _ = requested(f"ring(5, {LINK})", f"run {collective}(t.npus, size: 15MiB)")
+        network, demand = requested(f"ring(5, {LINK})", f"run {collective}(t.npus, size: 15MiB)")
         rates[collective] = network.endpoint_of(0).send
-        text = format_module(module_on(network))
+        text = format_module(Module("m", network, demand))
         assert f"endpoint baseline traffic {2 if collective == 'reduce_scatter' else 1} for 1" in text
         assert parse_module(SourceFile("m.ten", text)).network.endpoint_kinds == network.endpoint_kinds
     assert rates == {"reduce_scatter": 45 * 10**9, "all_gather": 90 * 10**9}
