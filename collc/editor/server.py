@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Final
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 
-from collc.base.diagnostics import Diagnostic, SourceError, Span
+from collc.base.diagnostics import Diagnostic, SourceError, Span, UsageError
 from collc.base.reading import real_path
+from collc.editor.completion import Item, complete, complete_unit, import_edit, read_position, signature
 from collc.editor.describe import describe
+from collc.editor.fixes import fixes
 from collc.editor.outline import Outline, folds, links, outline, selections
 from collc.editor.positions import offset_of, position_of
+from collc.editor.references import Edit, check_renaming, rename, symbols, uses_in, uses_of
 from collc.editor.uses import Use
 from collc.editor.workspace import Checked, Workspace, check
 from collc.source.formatting.format import format_source
@@ -36,6 +40,23 @@ SYMBOLS: Final = {
     "chunk": lsp.SymbolKind.Variable,
 }
 """The protocol's kinds of symbols; devices are fields."""
+
+
+ITEMS: Final = {
+    "keyword": lsp.CompletionItemKind.Keyword,
+    "unit": lsp.CompletionItemKind.Unit,
+    "module": lsp.CompletionItemKind.Module,
+    "file": lsp.CompletionItemKind.File,
+    "function": lsp.CompletionItemKind.Function,
+    "topology": lsp.CompletionItemKind.Class,
+    "collective": lsp.CompletionItemKind.Interface,
+    "algorithm": lsp.CompletionItemKind.Method,
+    "parameter": lsp.CompletionItemKind.TypeParameter,
+    "constant": lsp.CompletionItemKind.Constant,
+    "type": lsp.CompletionItemKind.Struct,
+    "text": lsp.CompletionItemKind.EnumMember,
+}
+"""The protocol's kinds of completion items; other names are variables."""
 
 
 def path_of(uri: str) -> Path:
@@ -86,6 +107,14 @@ class Server(LanguageServer):
     def location(self, span: Span) -> lsp.Location:
         """Where a span is."""
         return lsp.Location(self.uri(self.programs.path_of(span.file)), range_of(span))
+
+    def edits(self, edits: Iterable[Edit]) -> lsp.WorkspaceEdit:
+        """Edits of files, as the protocol has them."""
+        changes: dict[str, list[lsp.TextEdit]] = {}
+        for edit in edits:
+            span = Span(self.programs.source(edit.path), edit.start, edit.end)
+            changes.setdefault(self.uri(edit.path), []).append(lsp.TextEdit(range_of(span), edit.text))
+        return lsp.WorkspaceEdit(changes)
 
     # Messages
 
@@ -166,7 +195,7 @@ def open_document(ls: Server, params: lsp.DidOpenTextDocumentParams) -> None:
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
 def change_document(ls: Server, params: lsp.DidChangeTextDocumentParams) -> None:
-    """A file was edited."""
+    """A file was apply_edits."""
     uri = params.text_document.uri
     ls.enter(uri, ls.workspace.get_text_document(uri).source)
 
@@ -249,6 +278,125 @@ def definition(ls: Server, params: lsp.DefinitionParams) -> list[lsp.Location]:
         targets = [target for span, target in links(ls.programs, path) if span == use.span]
         return [lsp.Location(ls.uri(target), range_of(None)) for target in targets]
     return [] if use.symbol.place is None else [ls.location(use.symbol.place)]
+
+
+@server.feature(
+    lsp.TEXT_DOCUMENT_COMPLETION,
+    lsp.CompletionOptions(trigger_characters=[*'.(,: "0123456789']),
+)
+def completion(ls: Server, params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
+    """What can be written at a position."""
+    path, offset = ls.locate(params.text_document, params.position)
+    source = ls.programs.source(path)
+    unit = complete_unit(source.text, offset)
+    if unit is not None:
+        return [_completion_item(ls, path, item, Span(source, unit[0], offset)) for item in unit[1]]
+    position = read_position(ls.programs, path, offset)
+    if position is None:
+        return []
+    return [_completion_item(ls, path, item, Span(source, position.start, offset)) for item in complete(position)]
+
+
+def _completion_item(ls: Server, path: Path, item: Item, span: Span) -> lsp.CompletionItem:
+    more: list[lsp.TextEdit] = []
+    if item.module:
+        place, text = import_edit(ls.programs, path, item.module)
+        more = [lsp.TextEdit(range_of(place), text)]
+    order = {"parameter": "0", "text": "0", "keyword": "2"}.get(item.kind, "3" if item.module else "1")
+    return lsp.CompletionItem(
+        item.label,
+        kind=ITEMS.get(item.kind, lsp.CompletionItemKind.Variable),
+        detail=f"{item.detail}  (import {item.module})" if item.module else item.detail or None,
+        documentation=item.documentation or None,
+        sort_text=order + item.label,
+        text_edit=lsp.TextEdit(range_of(span), item.text or item.label),
+        additional_text_edits=more or None,
+    )
+
+
+@server.feature(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, lsp.SignatureHelpOptions(trigger_characters=["(", ","]))
+def signature_help(ls: Server, params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
+    """What the open parenthesis before a position belongs to, and which argument is next."""
+    position = read_position(ls.programs, *ls.locate(params.text_document, params.position))
+    call = signature(position) if position is not None else None
+    if call is None:
+        return None
+    arguments = [lsp.ParameterInformation(a.name or a.detail, a.detail) for a in call.arguments]
+    shown = lsp.SignatureInformation(call.label, call.documentation, arguments)
+    return lsp.SignatureHelp([shown], 0, call.active if call.active >= 0 else None)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
+def references(ls: Server, params: lsp.ReferenceParams) -> list[lsp.Location]:
+    """The uses of a name in the workspace."""
+    use = ls.use_at(params.text_document, params.position)
+    if use is None:
+        return []
+    uses = uses_of(ls.programs, path_of(params.text_document.uri), use.symbol)
+    wanted = [use for file in uses.values() for use in file if params.context.include_declaration or not use.declares]
+    return [ls.location(use.span) for use in wanted]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+def highlights(ls: Server, params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
+    """The uses of a name in a file."""
+    use = ls.use_at(params.text_document, params.position)
+    uses = uses_in(ls.programs, path_of(params.text_document.uri), use.symbol) if use is not None else []
+    kinds = {True: lsp.DocumentHighlightKind.Write, False: lsp.DocumentHighlightKind.Read}
+    return [lsp.DocumentHighlight(range_of(each.span), kinds[each.declares]) for each in uses]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+def prepare_rename(ls: Server, params: lsp.PrepareRenameParams) -> lsp.Range | None:
+    """The name that would be changed; none if it cannot be."""
+    use = ls.use_at(params.text_document, params.position)
+    try:
+        if use is not None:
+            check_renaming(ls.programs, use.symbol)
+    except UsageError:
+        return None
+    return range_of(use.span) if use is not None else None
+
+
+@server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+def rename_symbol(ls: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+    """Another name for a symbol, in all files."""
+    use = ls.use_at(params.text_document, params.position)
+    if use is None:
+        return None
+    try:
+        return ls.edits(rename(ls.programs, path_of(params.text_document.uri), use.symbol, params.new_name))
+    except UsageError as error:
+        raise JsonRpcInvalidParams(error.diagnostics[0].message) from None
+
+
+@server.feature(lsp.WORKSPACE_SYMBOL)
+def workspace_symbols(ls: Server, params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
+    """The declarations of the workspace whose names fit a query."""
+    return [
+        lsp.WorkspaceSymbol(
+            lsp.Location(ls.uri(path), range_of(item.place)),
+            item.name,
+            SYMBOLS.get(item.kind, lsp.SymbolKind.Field),
+            container_name=path.name,
+        )
+        for path, item in symbols(ls.programs, params.query)
+    ]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
+def code_actions(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    """What the messages in a range propose."""
+    path = path_of(params.text_document.uri)
+    actions: list[lsp.CodeAction] = []
+    for message in ls.programs.check(path).messages:
+        span = range_of(message.span)
+        if span.start.line <= params.range.end.line and span.end.line >= params.range.start.line:
+            shown = [each for each in params.context.diagnostics if each.range == span and each.code == message.code]
+            for title, edits in fixes(ls.programs, path, message):
+                fix = lsp.CodeActionKind.QuickFix
+                actions.append(lsp.CodeAction(title, fix, shown, is_preferred=True, edit=ls.edits(edits)))
+    return actions
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_LINK)

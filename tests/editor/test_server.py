@@ -128,3 +128,46 @@ def test_no_numba_is_loaded_for_messages() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"numba", "scipy", "networkx", "lark", "pygls"}.isdisjoint(loaded)
+
+
+def test_completion_with_imports(client: Client, uri: str) -> None:
+    client.change(uri, "schedule s on ri\n")
+    items = client.at("textDocument/completion", uri, 0, 16)
+    ring = next(item for item in items if item["label"] == "ring")
+    assert ring["textEdit"]["range"]["start"] == {"line": 0, "character": 14}
+    assert ring["additionalTextEdits"][0]["newText"] == "import std.topologies\n"
+    client.change(uri, "let a = 9\n")
+    assert "MiB" in {item["label"] for item in client.at("textDocument/completion", uri, 0, 9)}
+    client.change(uri, "# a\n")
+    assert client.at("textDocument/completion", uri, 0, 3) == []
+
+
+def test_signature_help(client: Client, uri: str) -> None:
+    answer = client.at("textDocument/signatureHelp", uri, 3, 26)
+    assert answer["signatures"][0]["label"].startswith("topology mesh2d(width: int")
+    assert answer["activeParameter"] == 1
+    assert client.at("textDocument/signatureHelp", uri, 2, 0) is None
+
+
+def test_references_and_renaming(client: Client, uri: str) -> None:
+    context = {"context": {"includeDeclaration": True}}
+    assert len(client.at("textDocument/references", uri, 3, 10, **context)) == 3
+    assert [each["kind"] for each in client.at("textDocument/documentHighlight", uri, 3, 10)] == [3, 2, 2]
+    assert client.at("textDocument/prepareRename", uri, 3, 10)["end"]["character"] == 13
+    assert client.at("textDocument/prepareRename", uri, 6, 10) is None
+    edits = client.at("textDocument/rename", uri, 3, 10, newName="grid")["changes"][uri]
+    assert [edit["newText"] for edit in edits] == ["grid"] * 3
+    with pytest.raises(AssertionError, match="is not a name"):
+        client.at("textDocument/rename", uri, 3, 10, newName="1")
+    names = [each["name"] for each in client.request("workspace/symbol", {"query": "gth"})]
+    assert "gather" in names
+
+
+def test_quick_fixes_come_with_their_edits(client: Client, uri: str) -> None:
+    client.change(uri, PROGRAM.replace("9MiB", "9 MiB"))
+    (message,) = client.published(uri)
+    where = {"textDocument": {"uri": uri}, "range": message["range"], "context": {"diagnostics": [message]}}
+    (action,) = client.request("textDocument/codeAction", where)
+    assert action["title"] == "write '9MiB'"
+    assert action["edit"]["changes"][uri][0]["newText"] == "9MiB"
+    assert action["diagnostics"] == [message]

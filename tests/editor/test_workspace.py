@@ -274,6 +274,7 @@ def test_a_wrong_statement_takes_nothing_else_along() -> None:
     tree = parse_partly(SourceFile("a.coll", text))
     assert declared(tree) == ["a", "t", "s"]
     assert [part.name for part in outline(tree)[1].inner] == ["g", "h"]
+    assert declared(parse_partly(SourceFile("a.coll", "let a = 1\nlet b = = 2\nlet c = 3\n"))) == ["a", "c"]
 
 
 def test_files_that_cannot_be_read_at_all_have_no_statements() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
+from collc.graph.memory_traffic import fed_for
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
 from collc.source.elaboration.collectives import (
@@ -130,7 +131,7 @@ class ScheduleBuilder:
         return ScheduleRequest(
             name=name.name,
             span=node.span,
-            network=fed_links(self.topology.network),
+            network=fed_links(fed_for(self.topology.network, demand)),
             demand=demand,
             runs=tuple(self.requests),
             synthesizer=self.synthesizer.synthesizer.name if self.synthesizer else "auto",

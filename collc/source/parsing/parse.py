@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from collc.source.parsing.build import Builder
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.syntax import File
 from collc.source.parsing.table import Automaton, Unexpected, load_table
+from collc.source.parsing.tokens import Token
 
 
 def _too_large(text: str) -> bool:
@@ -102,3 +104,13 @@ def parse_partly(source: SourceFile) -> File:
         return recovery.rest()
     except SourceError:  # nested too deeply, or too many arguments
         return nothing
+
+
+def read_between(source: SourceFile, start: int, end: int) -> tuple[Recovery, list[Token]]:
+    """The parser of the text between two positions, which begins with a declaration, and its tokens."""
+    table = load_table()
+    tokens = [*table.scanner.scan(source.text, start, end)][:-1]
+    recovery = Recovery(source, table, tokens, 0)
+    with suppress(SourceError):
+        recovery.read()
+    return recovery, tokens

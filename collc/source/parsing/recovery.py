@@ -77,6 +77,8 @@ class Recovery:
         """The syntax tree of what `read` could parse: open bodies end with the file, and unfinished statements go."""
         end = self._tokens[-1]
         closing = Token("}", "}", end.start, end.start)
+        if self._parser.values and isinstance(self._parser.values[0], File):
+            return self._parser.values[0]
         while not self._parser.accepts(end):
             levels = self._levels()
             if self._parser.accepts(closing):
@@ -85,6 +87,20 @@ class Recovery:
                 self._parser.cut(levels[-1] if levels[-1] < len(self._parser.values) else levels[-2])
         self._parser.feed(end)
         return cast("File", self._parser.values[0])
+
+    def open_call(self) -> tuple[list[Any], list[Any]] | None:
+        """The values before the innermost open parenthesis and after it; None if no parenthesis is the innermost."""
+        bracket = self._open_bracket()
+        if bracket is None or bracket.kind != "(":
+            return None
+        values = self._parser.values
+        place = max(number for number, value in enumerate(values) if value is bracket)
+        return values[:place], values[place + 1 :]
+
+    @property
+    def parser(self) -> Automaton:
+        """The parser after the tokens that `read` has read."""
+        return self._parser
 
     # The state of the parser
 
