@@ -37,6 +37,8 @@ MAX_FAILURES: Final = 200_000
 MAX_CLASSES: Final = 1_000
 """Classes of failures of a schedule, each of which has a plan of its own."""
 MAX_EXPANSIONS: Final = 10_000
+MAX_FOLDERS: Final = 10_000
+"""Folders of a workspace in which the language server looks for programs."""
 
 _CODES: Final[dict[str, tuple[str, int]]] = {
     "links": ("E0802", MAX_LINKS),

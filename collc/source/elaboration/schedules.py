@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
+from collc.graph.memory_traffic import fed_for
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
 from collc.source.elaboration.collectives import (
@@ -22,7 +23,7 @@ from collc.source.elaboration.collectives import (
     standard_of,
     statements,
 )
-from collc.source.elaboration.containers import distinct, equal_values, flatten_lists
+from collc.source.elaboration.containers import equal_values, flatten_lists
 from collc.source.elaboration.evaluate import BodyRows, NotVectorised
 from collc.source.elaboration.file_context import (
     FileContext,
@@ -62,7 +63,7 @@ from collc.source.scopes import FoundDeclaration
 from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links
 from collc.ten.parts import Part, devices_and_links
@@ -151,7 +152,7 @@ class ScheduleBuilder:
         return ScheduleRequest(
             name=name.name,
             span=node.span,
-            network=fed_links(network),
+            network=fed_links(fed_for(network, demand)),
             demand=demand,
             runs=tuple(self.requests),
             synthesizer=self.synthesizer.synthesizer.name if self.synthesizer else "auto",
@@ -169,9 +170,8 @@ class ScheduleBuilder:
         if not self.failing or self.lost:
             return None
         parts, names, members = failing_parts(self.failing, self.topology, self.context)
-        build, number, everywhere = self._builder(), self.number, self.everywhere
-        span = self.failing[0][0].span
-        return FailureSets(parts, names, members, lambda lost: build(number, everywhere, lost), span)
+        build = partial(self._builder(), self.number, self.everywhere)
+        return FailureSets(parts, names, members, build, self.failing[0][0].span)
 
     def _builder(self) -> Callable[[int | None, bool, tuple[Part, ...]], ScheduleRequest]:
         """Builds the schedule with another `number`, `everywhere` and `lost`. Raises SourceError."""
