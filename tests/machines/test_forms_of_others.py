@@ -218,6 +218,24 @@ def test_ports_that_the_driver_named_are_hosts_of_their_own(imported):
     assert "driver" not in head(program)
 
 
+def test_groups_and_messages_of_ibnetdiscover_are_no_cables(imported):
+    """Lines of -g, messages on standard error, a loopback cable, a SHARP node without a record of its own."""
+    text = formats.ibnetdiscover(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)])
+    own = formats.guid(1)
+    ports = (
+        f'[30]\t"S-{own}"[31]\t# "leaf" lid 2 4xHDR\n[31]\t"S-{own}"[30]\t# "leaf" lid 2 4xHDR\n'
+        '[41]\t"H-00000000000000ff"[1](ff)\t# "Mellanox Technologies Aggregation Node" lid 9 4xHDR\n'
+    )
+    messages = (
+        "src/query_smp.c:195; umad (DR path slid 0; dlid 0) bad status 110; Connection timed out\nibwarn: [7] x\n"
+    )
+    grouped = f"{messages}Chassis 1 (guid 0x2)\n\nNon-Chassis Nodes\n{text.replace('[1]', ports + '[1]', 1)}"
+    network, program = imported(grouped, gpus_per_node=1)
+    assert same(network, imported(text, gpus_per_node=1)[0])
+    for said in ("could not reach", "from a device to itself", "aggregation nodes (SHARP)"):
+        assert said in head(program)
+
+
 def test_nodes_are_host_lists_and_other_leaves_go(imported):
     """Three leaves below two spines: the hosts of two leaves keep these and both spines."""
     hosts = [(f"n{at:02}", "mlx5_0", at // 4) for at in range(12)]
