@@ -409,6 +409,57 @@ def test_links_that_limit_each_flow_may_be_loopbacks(imported):
     assert "routes from a host to itself" in head(program)
 
 
+def star(parts, more=""):
+    """A zone with routing Cluster, as its parts and a backbone of 9 GB/s."""
+    backbone = '<router id="r"/><backbone id="b" bandwidth="9GBps" latency="3us"/>'
+    return platform(f'<zone id="c" routing="Cluster">{parts}{backbone}</zone>{more}')
+
+
+CABINETS = "".join(f'<cabinet id="k" prefix="n" radical="{ids}" bw="1GBps" lat="1us"/>' for ids in ("0-2", "3"))
+HOST_LINKS = "".join(
+    f'<host id="n{at}"/><link id="l{at}{name}" bandwidth="1GBps" latency="1us" sharing_policy="{policy}"/>{other}'
+    f'<host_link id="n{at}" up="l{at}_UP" down="l{at}_DOWN"/>'
+    for at, (name, policy, other) in enumerate(
+        [("", "SPLITDUPLEX", "")] * 2
+        + [("_UP", "SHARED", f'<link id="l{at}_DOWN" bandwidth="1GBps" latency="1us"/>') for at in (2, 3)]
+    )
+)
+
+
+@pytest.mark.parametrize("parts", [CABINETS, HOST_LINKS], ids=["cabinets", "links of hosts"])
+def test_a_zone_with_routing_cluster_is_a_cluster(imported, parts):
+    """StarZone: hosts with links of their own to a backbone; routes of other zones end at its router."""
+    flat = '<cluster id="c" prefix="n" radical="0-3" bw="1GBps" lat="1us" bb_bw="9GBps" bb_lat="3us" router_id="r"/>'
+    more = (
+        '<host id="z"/><link id="l" bandwidth="2GBps" sharing_policy="SPLITDUPLEX"/>'
+        '<zoneRoute src="c" dst="z" gw_src="r" gw_dst="z"><link_ctn id="l"/></zoneRoute>'
+    )
+    for added in ("", more):
+        assert same(imported(star(parts, added))[0], imported(platform(flat + added))[0])
+
+
+def test_a_link_of_a_host_that_both_directions_share(imported):
+    shared = '<host id="n"/><link id="l" bandwidth="1GBps" latency="1us"/><host_link id="n" up="l" down="l"/>'
+    network, _ = imported(star(shared))
+    assert rates(network) == {0.5: 2, 9: 1}
+    for wrong, said in (
+        (shared + '<host id="m"/><host_link id="m" up="l" down="l"/>', "not for a link of this host alone"),
+        (shared.replace('down="l"', 'down="k"'), "there is no link k"),
+        (shared.replace('"1us"', '"1us" sharing_policy="FATPIPE"'), "not for a link of this host alone"),
+        (shared + '<cabinet id="k" prefix="" radical="0-1" bw="1GBps" lat="1us"/>' * 2, "0 occurs twice"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            imported(star(wrong))
+
+
+def test_blank_lines_before_the_declaration_of_xml(imported):
+    text = cluster("TORUS", "5", 5)
+    assert same(imported("\n \n" + text)[0], imported(text)[0])
+    with pytest.raises(SourceError) as caught:
+        imported("\n\n" + text.replace('"TORUS"', '"TREE"'))
+    assert caught.value.diagnostics[0].span.start == 2 + text.index("<cluster")
+
+
 @pytest.mark.parametrize(
     ("text", "rate"), [("1e-6PBps", 1), ("0.000001EBps", 1000), ("8e-9Zbps", 1000), ("0.5e-9YiBps", 2**79 / 1e18)]
 )
