@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten import transform

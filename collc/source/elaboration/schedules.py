@@ -24,7 +24,7 @@ from collc.source.elaboration.collectives import (
     standard_of,
     statements,
 )
-from collc.source.elaboration.containers import distinct, equal_values, flatten_lists
+from collc.source.elaboration.containers import equal_values, flatten_lists
 from collc.source.elaboration.evaluate import BodyRows, NotVectorised
 from collc.source.elaboration.file_context import (
     FileContext,
@@ -54,7 +54,7 @@ from collc.source.scopes import FoundDeclaration
 from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links
 
