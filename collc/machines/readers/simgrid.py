@@ -132,14 +132,14 @@ def _star_zone(platform: _Platform, zone: Element) -> None:
             platform.edges += [(host, up, *own, 1), (down, host, *own, 1)]
     taken: set[str] = set()
     for link in (child for child in zone if child.tag == "host_link"):
-        host, at = link.get("id"), element_span(platform.source, link)
-        names = [link.get(way).removesuffix(end) for way, end in (("up", "_UP"), ("down", "_DOWN"))]
+        host, place = link.get("id"), element_span(platform.source, link)
+        names = [link.get("up").removesuffix("_UP"), link.get("down").removesuffix("_DOWN")]
         if not set(names) <= platform.links.keys():  # of two links, not of one with policy SPLITDUPLEX
             names = [link.get("up"), link.get("down")]
         if lost := next((name for name in names if name not in platform.links), ""):
-            raise flaw(f"there is no link {lost}", at)
+            raise flaw(f"there is no link {lost}", place)
         if host not in platform.hosts or not taken.isdisjoint(names) or not platform.fat_pipes.isdisjoint(names):
-            raise flaw(f"<host_link> of {host} is not for a link of this host alone", at, "write the links in .coll")
+            raise flaw(f"<host_link> of {host} is not for a link of this host alone", place, "write the links in .coll")
         taken.update(names)
         for name, ends in zip(names, ((host, up), (down, host)), strict=True):
             if names[0] == names[1] and name in platform.shared:
