@@ -252,7 +252,7 @@ class Element:
 
 
 _DECLARATION: Final = re.compile(r"\s+<\?xml[^>]*\?>")
-"""Of XML after blank lines, where SimGrid reads it and expat does not."""
+"""A declaration of XML after blank lines, which SimGrid reads and expat does not."""
 
 _ENTITY: Final = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[\w:.-]+;")
 
