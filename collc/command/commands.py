@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -363,4 +364,20 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
     from collc.codes.explain import explain
 
     print(explain(chosen.code))
+    return Exit.DONE
+
+
+@command("lsp", "run the language server for editors, on standard input and output", ends=False)
+def lsp_command(_chosen: argparse.Namespace) -> Exit:
+    """`collc lsp`: the language server. Raises UsageError U0153 without the extra collc[lsp]."""
+    try:
+        from collc.editor.server import server
+    except ModuleNotFoundError as error:
+        if error.name not in {"pygls", "lsprotocol"}:
+            raise
+        hint = "install it: pip install 'collc[lsp]'"
+        raise UsageError(Diagnostic("U0153", "the language server needs the package pygls", hint=hint)) from None
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # what anything else prints is no part of the protocol
+        server.start_io(sys.stdin.buffer, output)
     return Exit.DONE
