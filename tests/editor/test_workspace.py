@@ -148,6 +148,7 @@ def test_every_name_of_the_examples_means_something() -> None:
                 unknown.setdefault(path.stem, set()).add(token.text)
     design = unknown.pop("design")
     assert design == {"tensor", "data", "all_reduce", "bandwidth", "time", "cost"}
+    assert unknown.pop("failures") == {"node", "nodes", "nics", "gpus"}  # parts, which a topology names
     assert set().union(*unknown.values()) == {"auto", "time", "bound", "steps", "optimal", "sum"}
 
 
