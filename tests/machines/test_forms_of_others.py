@@ -236,6 +236,14 @@ def test_groups_and_messages_of_ibnetdiscover_are_no_cables(imported):
         assert said in head(program)
 
 
+@pytest.mark.parametrize(("printed", "rate"), [("10.0", 4), ("10.0 Gbps (FDR10)@", 5), ("14.0625", 7)])
+def test_rates_that_iblinkinfo_prints(imported, printed, rate):
+    """QDR and FDR10 are both printed as 10.0; QDR loses a fifth to its coding."""
+    text = formats.iblinkinfo(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)], gbps=printed)
+    network, _ = imported(text.replace("@ Gbps", ""), gpus_per_node=1)
+    assert set(rates(network)) == {rate}
+
+
 def test_nodes_are_host_lists_and_other_leaves_go(imported):
     """Three leaves below two spines: the hosts of two leaves keep these and both spines."""
     hosts = [(f"n{at:02}", "mlx5_0", at // 4) for at in range(12)]

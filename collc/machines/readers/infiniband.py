@@ -219,7 +219,8 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
             message = f"'{' '.join(link[4].split())[:60]}' is not a state of a port"
             raise flaw(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
         if active is not None and link[7]:
-            lanes = [_LANE[name] for signalled, name in _SIGNALLED if abs(float(signalled) - float(active[2])) < 0.01]
+            signalled = "10.3125" if "(FDR10)" in link[4] else active[2]  # printed as 10.0
+            lanes = [_LANE[name] for number, name in _SIGNALLED if abs(float(number) - float(signalled)) < 0.01]
             if not lanes:
                 raise flaw(f"no InfiniBand lane has {active[2]} Gbps", line_span(source, line))
             rate = int(active[1]) * lanes[0] / 8 * GIGA
