@@ -22,10 +22,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collc.runtime.collectives import INPUT, OUTPUT, SCRATCH, blocks_of
+from collc.runtime.buffers import Buffers
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
-from collc.runtime.schedules import Schedules, block_chunks
+from collc.runtime.schedules import Schedules
 
 FOLDER = "COLLC_SCHEDULES"
 """The environment variable with the folder of run files."""
@@ -331,50 +331,13 @@ class ScheduledGroup(dist.ProcessGroup):
         task.done.set_result(None)
 
     def _execute(self, call: _Call) -> None:
-        program = call.program
-        blocks, chunks = blocks_of(program.coll, self._size), block_chunks(program)
-        length = call.given.numel() // blocks[INPUT]
-        elements = -(-length // chunks)
-        source, target, inplace = self._arrays(call, blocks, length, elements * chunks)
-        rounds = self.schedules.rounds(call.name, program, inplace=inplace)
-        needed = sum(size for _, size in rounds.buffers[SCRATCH:])
-        scratch = self._scratch_of(call.given.dtype, needed * elements).view(-1, elements)
-        more = scratch[: rounds.buffers[SCRATCH][1]], scratch[rounds.buffers[SCRATCH][1] :]
-        rows = Rows(rounds, (source.view(-1, elements), target.view(-1, elements), *more))
-        self._exchange(call, rounds.rounds, rows)
+        buffers = Buffers(call.program, self._rank, call.given, call.taken, _zeros, torch.Tensor.data_ptr)
+        rounds = self.schedules.rounds(call.name, call.program, inplace=buffers.inplace)
+        buffers.load()
+        self._exchange(call, rounds.rounds, buffers.rows(rounds, self._scratch_of))
         if call.divides:
-            _divide(target, self._size)
-        if target.data_ptr() != call.taken.data_ptr():
-            call.taken.view(blocks[OUTPUT], -1).copy_(target.view(blocks[OUTPUT], -1)[:, :length])
-
-    def _arrays(
-        self, call: _Call, blocks: tuple[int, int], length: int, padded: int
-    ) -> tuple[torch.Tensor, torch.Tensor, bool]:
-        """The input and the output of a program, and whether it runs in place. They are the caller's memory if it can
-        be used as it is. length, padded: elements of a block, before and after it is padded.
-        """
-        program, given, taken = call.program, call.given, call.taken
-        source, target = given, taken
-        if padded != length:  # each block is padded for itself
-            source = given.new_zeros(blocks[INPUT], padded)
-            source[:, :length] = given.view(blocks[INPUT], length)
-            source, target = source.view(-1), taken.new_empty(blocks[OUTPUT] * padded)
-        longer, shorter = (source, target) if blocks[INPUT] > blocks[OUTPUT] else (target, source)
-        part = longer[self._rank * padded :][:padded] if blocks[INPUT] != blocks[OUTPUT] else longer
-        joined = part.data_ptr() == shorter.data_ptr()
-        if joined and program.in_place:
-            return source, target, True
-        if joined:
-            return source.clone(), target, False
-        if program.out_of_place and not (padded != length and given.data_ptr() == taken.data_ptr()):
-            return source, target, False
-        if not program.in_place:
-            return source, target, False
-        if blocks[INPUT] > blocks[OUTPUT]:  # the output is a block of a copy of the input
-            source = source.clone()
-            return source, source[self._rank * padded :][:padded], True
-        part.copy_(source)
-        return part, target, True
+            _divide(buffers.target, self._size)
+        buffers.store()
 
     def _exchange(self, call: _Call, rounds: Sequence[Round], rows: Rows) -> None:
         """Execute rounds. Raises ScheduleError if a message fails or does not come in time."""
@@ -401,12 +364,16 @@ class ScheduledGroup(dist.ProcessGroup):
                 else:
                     call.reduction(first, rows(work.second, work.length), out=target)
 
-    def _scratch_of(self, dtype: torch.dtype, elements: int) -> torch.Tensor:
+    def _scratch_of(self, like: torch.Tensor, elements: int) -> torch.Tensor:
         """Memory for scratch and spare slots, which later calls use again."""
-        kept = self._scratch.get(dtype)
+        kept = self._scratch.get(like.dtype)
         if kept is None or len(kept) < elements:
-            kept = self._scratch[dtype] = torch.empty(elements, dtype=dtype)
+            kept = self._scratch[like.dtype] = torch.empty(elements, dtype=like.dtype)
         return kept[:elements]
+
+
+def _zeros(like: torch.Tensor, elements: int) -> torch.Tensor:
+    return like.new_zeros(elements)
 
 
 def _divide(sums: torch.Tensor, ranks: int) -> None:

@@ -1,4 +1,4 @@
-"""The pages of the site that are made from the code: commands, messages, the standard library, the Python API."""
+"""The pages of the site that are made from the code: commands, messages, std, the Python API, programs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import argparse
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import collc
-from collc.base.resources import standard_library
+from collc.base.resources import standard_library, starters
 from collc.codes import Code, catalogue
 from collc.command import cli
 from collc.command.options import COMMANDS, MEMORY_LIMIT, TIME_LIMIT, Command, CommandOption
+from collc.pictures.network_picture import network_picture
+from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_library import std_entries
+
+ROOT = Path(__file__).parent.parent
 
 WIDTH = 88
 """Characters of a signature in one line."""
@@ -113,6 +118,23 @@ def _call(name: str, signature: inspect.Signature) -> str:
         return text
     parameters = re.sub(r"(?<=[(,]) ?(?=\*,|\*{0,2}[a-z_]+[:,=)])(?![^\[]*\])", "\n    ", text)
     return re.sub(r"\)(?= ->|$)", "\n)", parameters)
+
+
+def gallery() -> dict[str, str]:
+    """The files of the gallery: a page with the programs of `examples/` and `starters/`, and their networks as SVG."""
+    files: dict[str, str] = {}
+    parts = ["# Gallery", "Programs with their networks. `collc new` writes those named starter."]
+    for path in [*sorted((ROOT / "examples").glob("*.coll")), *starters().values()]:
+        folder = path.parent.name.removesuffix("s")
+        program = load_program(path)
+        parts.append(f"## {path.stem}{'' if folder == 'example' else f' ({folder})'}")
+        networks = {id(request.network): request for request in (*program.schedules, *program.designs)}
+        for number, request in enumerate(networks.values()):
+            name = f"{folder}-{path.stem}-{number}.svg"
+            files[name] = network_picture(request.network).file()
+            parts.append(f"![the network of {plain(request.name)}]({name})")
+        parts.append(fenced(path.read_text(encoding="utf-8"), "coll"))
+    return files | {"gallery.md": "\n\n".join(parts) + "\n"}
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -50,12 +51,19 @@ def test_only_code_has_a_meaning(text: str, expected: str) -> None:
     assert reference.plain(text) == expected
 
 
-def test_all_pages_are_in_the_table_of_contents(tmp_path: Path) -> None:
+def test_all_pages_are_in_the_table_of_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what they link to is a page; Sphinx, which also checks the sections, is not needed for this."""
+    documents = tmp_path / "documents"
+    shutil.copytree(ROOT / "docs", documents)
+    (documents / "new-page.md").write_text("# New\n")
+    monkeypatch.setattr(site_pages, "DOCS", documents)
+    tmp_path /= "site"
     site_pages.stage(tmp_path)
     listed = re.findall(r"^[\w/-]+$", (tmp_path / "index.md").read_text(), re.MULTILINE)
     pages = {page.relative_to(tmp_path).with_suffix("").as_posix() for page in tmp_path.rglob("*.md")}
     assert {page for page in pages if not re.match(r"decisions/\d", page)} == {"index", *listed}
+    assert "new-page" in listed
+    assert sum(name.startswith("!") for name in (tmp_path / "gallery" / "gallery.md").read_text().splitlines()) >= 20
     for page in tmp_path.rglob("*.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", _without_code(page.read_text())):
             assert (page.parent / target).is_file(), (page.name, target)

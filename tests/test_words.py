@@ -417,9 +417,7 @@ def test_few_numbers_are_fitted() -> None:
 MOST: dict[str, dict[str, int]] = {
     "retired phrases": {},
     "no referent": {},
-    '"where" for "if"': {
-        "docs": 1,
-    },
+    '"where" for "if"': {},
     "bare participles and adverbs": {},
     "empty names": {
         "collc/application": 8,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from collc.runtime.collectives import TOTAL
 from collc.runtime.rounds import RankRounds, rounds_of
 from collc.runtime.run_program import RunProgram
 
@@ -85,8 +84,3 @@ class Schedules:
         if (name, inplace) not in self._rounds:
             self._rounds[name, inplace] = rounds_of(program, inplace=inplace)[self.rank]
         return self._rounds[name, inplace]
-
-
-def block_chunks(program: RunProgram) -> int:
-    """Chunks of a block of a buffer, as `blocks_of` divides it."""
-    return program.chunks_per_loop // (program.ranks if program.coll in TOTAL else 1)

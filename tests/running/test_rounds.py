@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,18 @@ from collc.runtime.schedules import Schedules
 from tests.msccl.programs import GOOD, exchange, ring_all_reduce, write
 from tests.msccl.test_run_files import PROGRAM, RUNS
 
+ROOT = Path(__file__).parents[2]
+SCHEDULES = """
+import std.topologies
+import std.collectives
+topology t = NET
+schedule ar on t { run all_reduce(t.npus, size: 64KiB) emit run }
+schedule ag on t { run all_gather(t.npus, size: 64KiB, chunks: 2) emit run }
+schedule rs on t { run reduce_scatter(t.npus, size: 64KiB, chunks: 2) emit run(placement: "out") }
+schedule aa on t { run all_to_all(t.npus, size: 64KiB) emit run }
+schedule bc on t { run broadcast(t.npus, root: 0, size: 64KiB, chunks: 2) emit run }
+"""
+"""A file for each collective, for the tests of torch and MPI."""
 ELEMENTS = 3
 UNUSED = -(10**9)
 

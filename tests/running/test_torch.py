@@ -12,20 +12,10 @@ from pathlib import Path
 import pytest
 
 import collc
+from tests.running.test_rounds import ROOT, SCHEDULES
 
 torch = pytest.importorskip("torch", reason="collc[torch] is not installed: the backend of PyTorch is not tested")
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import std.topologies
-import std.collectives
-topology t = NET
-schedule ar on t { run all_reduce(t.npus, size: 64KiB) emit run }
-schedule ag on t { run all_gather(t.npus, size: 64KiB, chunks: 2) emit run }
-schedule rs on t { run reduce_scatter(t.npus, size: 64KiB, chunks: 2) emit run(placement: "out") }
-schedule aa on t { run all_to_all(t.npus, size: 64KiB) emit run }
-schedule bc on t { run broadcast(t.npus, root: 0, size: 64KiB, chunks: 2) emit run }
-"""
 NETS = {
     4: "ring(4, bandwidth: 50GB/s, latency: 1us)",
     8: "hypercube(3, bandwidth: 50GB/s, latency: 1us)",
@@ -37,7 +27,7 @@ def folders(tmp_path_factory) -> dict[int, Path]:
     made = {}
     for ranks, net in NETS.items():
         made[ranks] = tmp_path_factory.mktemp(f"schedules{ranks}")
-        collc.compile_text(PROGRAM.replace("NET", net), output=made[ranks])
+        collc.compile_text(SCHEDULES.replace("NET", net), output=made[ranks])
     return made
 
 
