@@ -26,9 +26,9 @@ import collc
 from collc.codes import catalogue
 
 ROOT: Final = Path(__file__).parent.parent
-FOLDERS: Final = ("collc", "tests", "benchmarks", "docs", "grammar", "stdlib", "examples")
+FOLDERS: Final = ("collc", "tests", "benchmarks", "docs", "grammar", "stdlib", "starters", "examples")
 PYTHON: Final = [path for folder in FOLDERS[:3] for path in sorted((ROOT / folder).rglob("*.py"))]
-PROSE: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROSE: Final = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 FOREIGN: Final = {"buffer_type", "rank_groups", "switch_channel_id", "reduce_op"}
 """Names of runtimes and of their files that the project mentions and does not use."""

@@ -53,10 +53,11 @@ class VerifyOptions(TypedDict, total=False):
 
 
 class LowerOptions(TypedDict, total=False):
-    """The keywords of `lower`, which are the options of `emit msccl` and `emit mscclpp` (docs/msccl.md).
+    """The keywords of `lower`, which are the options of `emit` for the kind of file (docs/msccl.md, docs/running.md).
 
-    format: "msccl" (the default) for MSCCL XML, "mscclpp" for an MSCCL++ execution plan, which has only the options
-        instances, protocol ("Simple" or "LL"), sizes, placement, coll and gpus_per_node.
+    kind: "msccl" (the default) for MSCCL XML; "mscclpp" for an MSCCL++ execution plan, which has only the options
+        instances, protocol ("Simple" or "LL"), sizes, placement, coll and gpus_per_node; "run" for a run file, which
+        has only instances, channels, sizes and placement.
     instances: number of copies of the program, each of which moves its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: the most channels to use.
@@ -68,7 +69,7 @@ class LowerOptions(TypedDict, total=False):
     gpus_per_node: number of consecutive ranks that map each other's memory; None: the parts that only slow links join.
     """
 
-    format: Literal["msccl", "mscclpp"]
+    kind: Literal["msccl", "mscclpp", "run"]
     instances: int
     protocol: Literal["Simple", "LL", "LL128"]
     channels: int | None
@@ -79,7 +80,8 @@ class LowerOptions(TypedDict, total=False):
     gpus_per_node: int | None
 
 
-_FORMAT: Final = arguments.one_of("msccl", "mscclpp")
+_SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json", "run": ".run"}
+"""Of the files of each kind of program."""
 _CHECKS: Final = {
     "collective": arguments.text,
     "root": arguments.at_least(-(2**63)),
@@ -104,30 +106,37 @@ _TYPES: Final = {"str": "string", "tuple": "range"}
 class LoweredProgram:
     """A schedule as a checked program for a runtime: the result of `lower`.
 
-    text: the contents of the file. format: "msccl" or "mscclpp". checks: the outcome of each check of the text. notes:
-    remarks. diagnostics: warnings.
+    data: the contents of the file. kind: "msccl", "mscclpp" or "run". checks: the outcome of each check of the file.
+    notes: remarks. diagnostics: warnings.
     """
 
-    text: str
-    format: Literal["msccl", "mscclpp"]
+    data: bytes
+    kind: Literal["msccl", "mscclpp", "run"]
     checks: dict[str, Outcome]
     notes: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The contents as text. Raises ValueError for a run file, which is binary."""
+        if self.kind == "run":
+            raise ValueError("a run file is no text: see 'data' and 'save'")
+        return self.data.decode()
+
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the text to a file."""
-        write_file(arguments.path("path", path), self.text)
+        """Write the contents to a file."""
+        write_file(arguments.path("path", path), self.data)
 
     @contextmanager
     def in_file(self) -> Generator[Path]:
-        """The path of a temporary file with the text."""
+        """The path of a temporary file with the contents."""
         with TemporaryDirectory() as folder:
-            path = Path(folder, "program.xml" if self.format == "msccl" else "program.json")
-            path.write_text(self.text, encoding="utf-8")
+            path = Path(folder, f"program{_SUFFIXES[self.kind]}")
+            path.write_bytes(self.data)
             yield path
 
     def __repr__(self) -> str:
-        return f"<LoweredProgram: {self.format}, {len(self.text)} bytes, {len(self.checks)} checks ok>"
+        return f"<LoweredProgram: {self.kind}, {len(self.data)} bytes, {len(self.checks)} checks ok>"
 
 
 @with_keywords(VerifyOptions, _CHECKS)
@@ -136,8 +145,8 @@ def verify(
 ) -> FileReport:
     """Check a schedule or a program for a runtime. The keywords are those of `VerifyOptions`.
 
-    source: a module, the report of a schedule, the result of `lower`, or the path of a file: `.ten`, MSCCL XML or an
-    MSCCL++ plan.
+    source: a module, the report of a schedule, the result of `lower`, or the path of a file: `.ten`, MSCCL XML, a run
+    file or an MSCCL++ plan.
 
     Returns the report; `report.ok` says whether all checks passed, and `report.raise_if_failed()` raises CheckFailed
     if one did not. Raises UsageError if the file cannot be opened or a name is unknown, and CheckFailed if
@@ -153,7 +162,7 @@ def verify(
     return verify_file(arguments.path("source", source, kinds), expected)
 
 
-@with_keywords(LowerOptions, {"format": _FORMAT, "sizes": arguments.sizes})
+@with_keywords(LowerOptions, {"kind": arguments.one_of(*_SUFFIXES), "sizes": arguments.sizes})
 def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> LoweredProgram:
     """Lower a schedule to a program for a runtime. The keywords are those of `LowerOptions`.
 
@@ -163,43 +172,43 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     SourceError if the runtime cannot express the schedule. Writes no file.
     """
     module = arguments.module(source)
-    chosen = options.get("format", "msccl")
+    chosen = options.get("kind", "msccl")
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{module.name} has no schedule: there is nothing to lower"))
     verify_module(module, Expectation()).raise_if_failed()
     settings = _msccl_options(options, chosen)
     with TemporaryDirectory() as folder, open_draft() as draft:
         destination = Destination(Path(folder, "program"), draft)
-        write = write_msccl if chosen == "msccl" else write_mscclpp
+        write = write_mscclpp if chosen == "mscclpp" else write_msccl
         written = write(module, settings, destination, lambda _phase: None)
         if "failed" in written.checks.values():
             raise CheckFailed(*written.diagnostics)
-        texts = [path.read_text("utf-8") for path in destination.finals]
-    if len(texts) > 1 and len(module.demand.runs) > 1 and not settings.custom:
+        files = [path.read_bytes() for path in destination.finals]
+    if len(files) > 1 and len(module.demand.runs) > 1 and not settings.custom:
         raise ValueError(f"{module.name} has {len(module.demand.runs)} runs, each with a file: 'emit' writes them")
-    if len(texts) > 1:
+    if len(files) > 1:
         raise ValueError("the old runtime needs a file for each placement: give placement='in' or placement='out'")
-    return LoweredProgram(texts[0], chosen, written.checks, written.notes, written.diagnostics)
+    return LoweredProgram(files[0], chosen, written.checks, written.notes, written.diagnostics)
 
 
 def _msccl_options(options: LowerOptions, kind: str) -> MscclOptions:
     """The options as an `emit` statement gives them. Raises SourceError for values that it does not accept."""
     values: dict[str, OptionValue] = {}
     for name, value in options.items():
-        if name != "format":
+        if name != "kind":
             text, data, kind_name = f"{name}={value!r}", cast("Any", value), type(value).__name__
             span = Span(SourceFile("lower()", text), 0, len(text))
             values[name] = OptionValue(_TYPES.get(kind_name, kind_name), data, span)
     try:
         check_values(values, EMIT_KINDS[kind].options, f"emit {kind}")
-        return msccl_options(values, plan=kind == "mscclpp")
+        return msccl_options(values, kind)
     except SourceError as error:  # the messages name the options; there is no place to point to
         raise SourceError(*(replace(message, span=None) for message in error.diagnostics)) from error
 
 
 @with_keywords(RunOptions, _CHECKS)
 def run(source: str | PathLike[str] | LoweredProgram, **options: Unpack[RunOptions]) -> FileRuns:
-    """Run an MSCCL file or MSCCL++ plan on random data, and compare its results with NumPy.
+    """Run an MSCCL file, a run file or an MSCCL++ plan on random data, and compare its results with NumPy.
 
     source: the path of the file, or the result of `lower`. The keywords are those of `RunOptions`.
 

@@ -74,6 +74,18 @@ _RECORDS: Final = (
         show=f"{_SHOW}:runtime_file_subjects",
     ),
     FileKind(
+        "run",
+        "a run file",
+        "",
+        (".run",),
+        rb"collc run\n",
+        verify=f"{_VERIFY}:verify_run",
+        simulate=f"{_SIMULATE}:simulate_msccl",
+        run=f"{_RUN}:run_msccl",
+        inspect=f"{_INSPECT}:inspect_file",
+        show=f"{_SHOW}:runtime_file_subjects",
+    ),
+    FileKind(
         "mscclpp",
         "an MSCCL++ plan (JSON)",
         "",

@@ -267,10 +267,10 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a text as UTF-8, atomically. Raises UsageError if the folder cannot be written."""
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a text as UTF-8, or bytes, atomically. Raises UsageError if the folder cannot be written."""
     with open_draft() as draft:
-        draft.new(path).write_text(text, encoding="utf-8")
+        draft.new(path).write_bytes(content.encode() if isinstance(content, str) else content)
         draft.publish()
 
 

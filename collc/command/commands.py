@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -90,22 +91,25 @@ def _compile_output(report: CompileReport, chosen: argparse.Namespace) -> Output
 
 @command(
     "check",
-    "check syntax, names, types and units of a program, without synthesis",
-    shared.PROGRAM,
+    "check syntax, names, types and units of programs, without synthesis",
+    shared.PROGRAMS,
     shared.DEFINITIONS,
     shared.JSON,
 )
 def check_command(chosen: argparse.Namespace) -> Output:
-    """`collc check`: the messages about a program, without synthesis."""
+    """`collc check`: the messages about programs, without synthesis."""
     from collc.source.elaboration.elaborate import load_program
 
-    try:
-        load_program(chosen.file, dict(chosen.definitions))
-    except (SourceError, NoSchedule) as error:
-        messages = with_other_kind(error.diagnostics, "check")
-        code = error.exit if messages is error.diagnostics else Exit.USAGE
-        return Output(dict[str, object], diagnostics=messages, exit=code)
-    return Output(dict[str, object])
+    messages: list[Diagnostic] = []
+    code = Exit.DONE
+    for file in chosen.files:
+        try:
+            load_program(file, dict(chosen.definitions))
+        except (SourceError, NoSchedule) as error:
+            named = with_other_kind(error.diagnostics, "check")
+            code = max(code, error.exit if named is error.diagnostics else Exit.USAGE)
+            messages += named
+    return Output(dict[str, object], diagnostics=messages, exit=code)
 
 
 @command(
@@ -296,7 +300,7 @@ def inspect_command(chosen: argparse.Namespace) -> Output:
 @command(
     "fmt",
     "rewrite programs in the canonical layout",
-    option("files FILE.coll", "a program", Path, nargs="+"),
+    shared.PROGRAMS,
     flag("--check", "change no file; exit code 4 if one would change"),
     ends=False,
 )
@@ -311,6 +315,9 @@ def fmt_command(chosen: argparse.Namespace) -> Exit:
     for path in chosen.files:
         source = read_text(path, limit=MAX_BYTES)
         text = format_source(source)
+        if str(path) == "-" and not chosen.check:
+            print(text, end="")
+            continue
         if text == source.text:
             continue
         if chosen.check:
@@ -357,4 +364,20 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
     from collc.codes.explain import explain
 
     print(explain(chosen.code))
+    return Exit.DONE
+
+
+@command("lsp", "run the language server for editors, on standard input and output", ends=False)
+def lsp_command(_chosen: argparse.Namespace) -> Exit:
+    """`collc lsp`: the language server. Raises UsageError U0153 without the extra collc[lsp]."""
+    try:
+        from collc.editor.server import server
+    except ModuleNotFoundError as error:
+        if error.name not in {"pygls", "lsprotocol"}:
+            raise
+        hint = "install it: pip install 'collc[lsp]'"
+        raise UsageError(Diagnostic("U0153", "the language server needs the package pygls", hint=hint)) from None
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # what anything else prints is no part of the protocol
+        server.start_io(sys.stdin.buffer, output)
     return Exit.DONE

@@ -115,6 +115,7 @@ def _option_of_synthesizers(name: str, declared: Option) -> CommandOption:
 # Options of several commands
 
 PROGRAM: Final = option("file FILE.coll", "the program; - for standard input", Path)
+PROGRAMS: Final = option("files FILE.coll", "a program; - for standard input", Path, nargs="+")
 RUNTIME_FILE: Final = option("file FILE", titles("run"), Path)
 FOLDER: Final = option("-o, --output DIR", "folder for all files (default: this one)", Path, default=Path())
 OUTPUT: Final = option("-o, --output FILE.coll", "the program to write", Path)

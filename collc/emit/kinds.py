@@ -131,6 +131,19 @@ _RECORDS: Final = (
         checks=_FILE_CHECKS,
     ),
     EmitKind(
+        "run",
+        "the programs of all ranks, for collc's own runtime",
+        "collc.application.emit.runtime_files:emit_runtime_files",
+        {
+            **{name: _MSCCL[name] for name in ("instances", "channels", "placement")},
+            "sizes": Option("range", "smallest and largest buffer, both included", least=0),
+        },
+        "collc.application.emit.runtime_files:check_run",
+        needs="program",
+        output="files",
+        checks=_FILE_CHECKS,
+    ),
+    EmitKind(
         "chakra",
         "Chakra traces and what ASTRA-sim needs beside them",
         "collc.application.emit.runtime_files:emit_chakra",

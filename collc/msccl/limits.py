@@ -30,8 +30,6 @@ LAST_AWAITED: Final = 127
 OLD_FILES: Final = 4
 """Files of MSCCL_XML_FILES that the old runtime loads (MSCCL_MAX_NUM_ALGOS in its `src/include/msccl.h`)."""
 
-_NODES: Final = 4095
-
 # Limits of MSCCL++ (docs/msccl-contract.md, section 6).
 PLAN_OPERATIONS: Final = 64
 """Operations of a threadblock."""
@@ -66,16 +64,24 @@ _MOST_SCRATCH: Final = 80 << 30
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one runtime. per_channel: threadblocks of a GPU that send (or receive) on one channel."""
+    """Limits of one runtime. per_channel: threadblocks of a GPU that send (or receive) on one channel. elements: that
+    one rank loads.
+    """
 
     steps: int
     threadblocks: int
     channels: int = 32
     per_channel: int = 32
+    elements: int = 4095
 
 
-LIMITS: Final = {Profile.EXECUTOR: Limits(64, 1024), Profile.OLD: Limits(256, 216), Profile.RCCL: Limits(64, 64)}
-"""The limits of each runtime."""
+LIMITS: Final = {
+    Profile.EXECUTOR: Limits(64, 1024),
+    Profile.OLD: Limits(256, 216),
+    Profile.RCCL: Limits(64, 64),
+    Profile.RUN: Limits(2**15, 1024, elements=2**20),
+}
+"""The limits of each runtime. collc's own could load more: its limits keep the check of a file short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ def exceeded_limits(program: Program) -> list[LimitUse]:
         LimitUse("channels", program.channels, limits.channels, _FEWER + " or fewer parallel links"),
         last_offset(offset),
         LimitUse("as the last threadblock that others wait for", max(waits, default=0), LAST_AWAITED, split),
-        _elements(nodes),
+        _elements(nodes, program.profile),
         LimitUse("GPUs", len(gpus), MOST_RANKS, "use fewer NPUs"),
         LimitUse("threadblocks of one channel on one GPU", _most_on_a_channel(program), limits.per_channel, split),
     ]
@@ -139,7 +145,11 @@ def check_merged_limits(program: Program, channels: int) -> None:
         most["steps"] = max(most["steps"], -(-busiest // channels))
         most["nodes"] = max(most["nodes"], 2 + len(program.gpus) + moving)
         most["offset"] = max(most["offset"], max(gpu.input_chunks, gpu.output_chunks) * program.instances - 1)
-    for use in (_steps(most["steps"], program.profile), last_offset(most["offset"]), _elements(most["nodes"])):
+    for use in (
+        _steps(most["steps"], program.profile),
+        last_offset(most["offset"]),
+        _elements(most["nodes"], program.profile),
+    ):
         if use.is_exceeded:
             raise use.error()
 
@@ -187,8 +197,8 @@ def _steps(needed: int, profile: Profile) -> LimitUse:
     return LimitUse("steps in one threadblock", needed, LIMITS[profile].steps, f"{_FEWER}, more 'channels'{other}")
 
 
-def _elements(needed: int) -> LimitUse:
-    return LimitUse("elements that one rank loads", needed, _NODES, _FEWER)
+def _elements(needed: int, profile: Profile) -> LimitUse:
+    return LimitUse("elements that one rank loads", needed, LIMITS[profile].elements, _FEWER)
 
 
 def _most_on_a_channel(program: Program) -> int:

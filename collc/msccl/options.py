@@ -20,11 +20,12 @@ class Protocol(StrEnum):
 
 
 class Profile(StrEnum):
-    """The runtime that a file is for: msccl-executor-nccl, microsoft/msccl or RCCL."""
+    """The runtime that a file is for: msccl-executor-nccl, microsoft/msccl, RCCL, or collc's own (run files)."""
 
     EXECUTOR = "executor"
     OLD = "old"
     RCCL = "rccl"
+    RUN = "run"
 
 
 class Placement(StrEnum):
@@ -79,11 +80,11 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
 """What the values of some options become."""
 
 
-def msccl_options(values: Mapping[str, OptionValue], *, plan: bool = False) -> MscclOptions:
+def msccl_options(values: Mapping[str, OptionValue], kind: str = "msccl") -> MscclOptions:
     """The options of a statement, from values that fit the record of their kind (`collc.emit.kinds`).
 
-    plan: of `emit mscclpp`. Raises SourceError M0103 for sizes that no buffer has, and for `coll` with another runtime
-    than the old one.
+    kind: of the file; a kind of stages has the options of its files. Raises SourceError M0103 for sizes that no buffer
+    has, and for `coll` with another runtime than the old one.
     """
     if (sizes := values.get("sizes")) is not None and sizes.value == (0, 0):
         raise SourceError(Diagnostic("M0103", "'sizes' ends at 0 bytes: no buffer is so small", sizes.span))
@@ -94,8 +95,10 @@ def msccl_options(values: Mapping[str, OptionValue], *, plan: bool = False) -> M
         del given["sizes"]
         given["best_known"] = True
     given["custom"] = given.pop("coll", False)
+    if kind == "run":
+        given["profile"] = Profile.RUN
     options = MscclOptions(**given)
-    if options.custom and options.profile is not Profile.OLD and not plan:
+    if options.custom and options.profile is not Profile.OLD and kind != "mscclpp":
         message = "only the old runtime has the collective 'custom'"
         hint = "add 'profile: \"old\"', or leave out 'coll': each run then has a file"
         raise SourceError(Diagnostic("M0103", message, values["coll"].span, hint=hint))

@@ -10,9 +10,11 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.wording import plural
 from collc.msccl.limits import LAST_OFFSET, MOST_CHUNKS
+from collc.msccl.options import MscclOptions
 from collc.msccl.program import Message
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import ChunkTable, Demand, Run
+from collc.ten.module import Module
 
 _MOST_MESSAGES: Final = 20_000
 """Messages of cut chunks above which those of a file have several slots each."""
@@ -24,27 +26,25 @@ def slot_bytes(demand: Demand) -> int:
     return int(np.gcd.reduce(sizes)) if len(sizes) else 0
 
 
-def with_common_slots(demand: Demand, instances: int = 1) -> Demand:
+def with_common_slots(module: Module, options: MscclOptions) -> Demand:
     """The demand of an All-Reduce with blocks of almost equal sizes, so that a power of two of slots fills the buffer.
 
     A runtime serves calls whose elements are a multiple of the slots, and usual sizes are powers of two: of 31 equal
     blocks none is served, of 512 slots, 16 or 17 for each block, all are. There are as few slots as keep the largest
     block within 3 % of an equal one, each of the bytes that hold the buffer. The demand itself if it is another
-    collective, has a power of two of equal blocks, or would have more slots than steps can reach.
+    collective or a custom one in the file, since only some NPUs take part or `options` say so, if it has a power of two
+    of equal blocks, or if it would have more slots than steps can reach.
     """
+    demand = module.demand
     sizes = demand.chunks.size
     count = len(sizes)
-    if (
-        len(demand.runs) != 1
-        or not _is_all_reduce(demand.runs[0])
-        or not count & (count - 1)
-        or len(np.unique(sizes)) > 1
-    ):
+    is_custom = options.custom or len(demand.runs) != 1 or not np.array_equal(demand.runs[0].group, module.network.npus)
+    if is_custom or not _is_all_reduce(demand.runs[0]) or not count & (count - 1) or len(np.unique(sizes)) > 1:
         return demand
     slots = 1 << count.bit_length()
     while 100 * count * -(-slots // count) > 103 * slots:
         slots *= 2
-    if slots * instances > LAST_OFFSET + 1:
+    if slots * options.instances > LAST_OFFSET + 1:
         return demand
     edges = np.arange(count + 1, dtype=np.int64) * slots // count
     (run,) = demand.runs

@@ -1,97 +1,95 @@
-"""The part of an MSCCL program that one rank executes, as bytes that a worker reads."""
+"""The part of a run program that one rank executes in one call, with messages as events."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.runtime.data import Operands
 from collc.runtime.replay import StepWaits
-
-VERSION: Final = 1
-"""The version of the bytes."""
+from collc.runtime.run_program import RunProgram
 
 OPS: Final[dict[str, np.ufunc]] = {
     "sum": np.add,
+    "avg": np.add,
     "prod": np.multiply,
     "max": np.maximum,
     "min": np.minimum,
 }
-"""The reductions, by name."""
+"""The reductions, by name. Of "avg" the outputs are divided by the number of ranks in the end (`divide`)."""
 
-_MAGIC: Final = b"collc rank program\n"
-_DIGEST: Final = hashlib.sha256().digest_size
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a program is called. elements: of a chunk. dtype, op: of the numbers, and their reduction. merge: chunks in
+    one message at most. capacity: messages on a connection that have not left the sender.
+    """
+
+    elements: int
+    dtype: str
+    op: str
+    inplace: bool
+    merge: int
+    capacity: int
 
 
 @dataclass(frozen=True, eq=False)
 class RankProgram:
-    """What one rank executes.
-
-    slots: rows of its memory. elements: of a slot. dtype, op: of the numbers, and their reduction. capacity: messages
-    on a connection that have not left the sender. merge: slots in one message at most.
-    first: int64[threadblocks + 1], the first step of each. steps: int64[steps, 11], the columns of `waits`, of
-    `operands`, and the number of messages. connections: int64[connections, 3], of each its number in the whole program,
-    its sender and its receiver; steps name them by their row.
+    """What one rank executes. slots: of its memory. messages: how many each step sends or receives. connections:
+    int64[connections, 3], of each its number in the whole program, its sender and its receiver; steps name them by
+    their row, threadblocks by their number in the rank, and slots from the first one of the rank.
     """
 
     rank: int
+    call: Call
     slots: int
-    elements: int
-    dtype: str
-    op: str
-    capacity: int
-    merge: int
-    first: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    waits: StepWaits
+    operands: Operands
+    messages: list[int]
     connections: NDArray[np.int64]
 
-    @property
-    def waits(self) -> StepWaits:
-        """What steps wait for; the ends of connections are ranks."""
-        tb, sends, receives, needs_tb, needs_step, sets = self.steps[:, :6].T.tolist()
-        sender, receiver = self.connections[:, 1:].T.tolist()
-        moved = list(map(bool, sets))
-        return StepWaits(self.first.tolist(), tb, sends, receives, needs_tb, needs_step, moved, sender, receiver)
-
-    @property
-    def operands(self) -> Operands:
-        """What steps do; slots are counted from the first one of the rank."""
-        _, sends, receives = self.steps[:, :3].T.tolist()
-        kind, source, target, count = self.steps[:, 6:10].T.tolist()
-        return Operands(kind, source, target, count, receives, sends)
-
-    @property
-    def messages(self) -> list[int]:
-        """How many messages each step sends or receives."""
-        return self.steps[:, 10].tolist()
-
-    def to_bytes(self) -> bytes:
-        """The program with its version and its SHA-256."""
-        arrays = {"first": self.first, "steps": self.steps, "connections": self.connections}
-        numbers = {name: value for name, value in vars(self).items() if name not in arrays}
-        packed = io.BytesIO()
-        text = np.frombuffer(json.dumps(numbers).encode(), np.uint8)
-        np.savez(packed, allow_pickle=False, numbers=text, **arrays)
-        content = packed.getvalue()
-        return _MAGIC + bytes([VERSION]) + hashlib.sha256(content).digest() + content
-
     @staticmethod
-    def from_bytes(data: bytes) -> RankProgram:
-        """The program that `to_bytes` gave. Raises ValueError for bytes of another kind or version, or damaged ones."""
-        if not data.startswith(_MAGIC):
-            raise ValueError("no rank program of collc")
-        version, digest = data[len(_MAGIC)], data[len(_MAGIC) + 1 : len(_MAGIC) + 1 + _DIGEST]
-        if version != VERSION:
-            raise ValueError(f"a rank program of version {version}; this is version {VERSION}")
-        content = data[len(_MAGIC) + 1 + _DIGEST :]
-        if hashlib.sha256(content).digest() != digest:
-            raise ValueError("a damaged rank program: its SHA-256 differs")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            numbers = json.loads(arrays["numbers"].tobytes())
-            return RankProgram(**numbers, **{name: arrays[name] for name in ("first", "steps", "connections")})
+    def of(program: RunProgram, rank: int, call: Call) -> RankProgram:
+        """The part of one rank."""
+        low, high = np.searchsorted(program.blocks[:, 0], [rank, rank + 1]).tolist()
+        first = program.first[low : high + 1]
+        rows = slice(int(first[0]), int(first[-1]))
+        key = program.connections.key
+        used = np.flatnonzero((key[:, :2] == rank).any(axis=1))
+        waits, work = program.waits, program.operands(inplace=call.inplace)
+        bounds = memory_bounds(program, inplace=call.inplace)
+        row_of = {-1: -1} | {number: row for row, number in enumerate(used.tolist())}
+        needs = [block - low if block >= 0 else -1 for block in waits.needs_tb[rows]]
+        own = StepWaits(
+            (first - first[0]).tolist(),
+            [block - low for block in waits.tb[rows]],
+            [row_of[number] for number in waits.sends[rows]],
+            [row_of[number] for number in waits.receives[rows]],
+            needs,
+            waits.needs_step[rows],
+            waits.sets[rows],
+            key[used, 0].tolist(),
+            key[used, 1].tolist(),
+        )
+        source, target = ([slot - int(bounds[rank]) for slot in column[rows]] for column in (work.source, work.target))
+        operands = Operands(work.kind[rows], source, target, work.count[rows], own.receives, own.sends)
+        messages = [-(-max(1, count) // call.merge) for count in operands.count]
+        ends = np.column_stack([used, key[used, :2]])
+        return RankProgram(rank, call, int(bounds[rank + 1] - bounds[rank]), own, operands, messages, ends)
+
+
+def memory_bounds(program: RunProgram, *, inplace: bool) -> NDArray[np.int64]:
+    """int64[ranks + 1]: where the memory of each rank begins in that of all, and the end."""
+    chunks, _ = program.layout(inplace=inplace)
+    return np.concatenate([[0], np.cumsum(chunks.sum(axis=1))]).astype(np.int64)
+
+
+def divide(rows: NDArray[Any], ranks: int) -> None:
+    """Divide sums by the number of their terms, integers with the result rounded down."""
+    if rows.dtype.kind == "f":
+        np.divide(rows, ranks, out=rows)
+    else:
+        np.floor_divide(rows, ranks, out=rows)

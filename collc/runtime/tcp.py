@@ -58,9 +58,10 @@ class _Incoming:
 
     def __init__(self, link: socket.socket, program: RankProgram) -> None:
         self.link = link
-        self.row = np.dtype(program.dtype).itemsize * program.elements
-        self.largest = self.row * program.merge
-        self.shape, self.dtype = (-1, program.elements), program.dtype
+        call = program.call
+        self.row = np.dtype(call.dtype).itemsize * call.elements
+        self.largest = self.row * call.merge
+        self.shape, self.dtype = (-1, call.elements), call.dtype
         self.messages = deque[Array]()
         self._buffer = bytearray(HEADER.size)
         self._filled, self._in_header = 0, True

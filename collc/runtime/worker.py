@@ -1,8 +1,8 @@
 """A process that executes the program of one rank, on data that its starter gives, over TCP.
 
-The starter writes frames to standard input: the program, with a token and the longest wait for a message; the addresses
-of all ranks, with the memory; and the start. The worker answers on standard output: its port; that it is connected; and
-what it did, with the memory, or an error. It ends when standard input does.
+The starter writes frames to standard input: the run file, with the rank, the call, a token and the longest wait for a
+message; the addresses of all ranks, with the memory; and the start. The worker answers on standard output: its port;
+that it is connected; and what it did, with the memory, or an error. It ends when standard input does.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from collc.runtime.data import Memory, StepData
 from collc.runtime.frames import read_frame, write_frame
-from collc.runtime.rank_program import OPS, RankProgram
+from collc.runtime.rank_program import OPS, Call, RankProgram
 from collc.runtime.replay import Blocked, Interpreter
+from collc.runtime.run_program import RunProgram
 from collc.runtime.tcp import LinkError, TcpTransport
 
 HOST = "127.0.0.1"
@@ -28,14 +29,15 @@ def execute(
     program: RankProgram, memory: NDArray[Any], transport: TcpTransport, seconds: float
 ) -> tuple[int, list[Blocked]]:
     """Execute a program. Returns how many messages it sent, and threadblocks that wait after `seconds` without any."""
-    steps = StepData[NDArray[Any]](program.operands, Memory[NDArray[Any]](memory, OPS[program.op]), transport)
-    counts, merge = steps.operands.count, program.merge
+    call = program.call
+    steps = StepData[NDArray[Any]](program.operands, Memory[NDArray[Any]](memory, OPS[call.op]), transport)
+    counts, merge = steps.operands.count, call.merge
 
     def move(step: int, first: int, count: int) -> None:
         for message in range(first, first + count):
             steps.move(step, message * merge, min((message + 1) * merge, counts[step]))
 
-    interpreter = Interpreter(program.waits, program.messages, program.capacity, move)
+    interpreter = Interpreter(program.waits, program.messages, call.capacity, move)
     while True:
         interpreter.run()
         working = [tb for tb in range(len(interpreter.at)) if not interpreter.is_done(tb)]
@@ -54,12 +56,13 @@ def main() -> None:
     """Execute one program."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
     values, data = read_frame(commands)
-    program, seconds = RankProgram.from_bytes(data), float(values["seconds"])
+    call, seconds = Call(**values["call"]), float(values["seconds"])
+    program = RankProgram.of(RunProgram.from_bytes(data), values["rank"], call)
     try:
         with socket.create_server((HOST, 0), backlog=max(1, len(program.connections))) as listener:
             write_frame(answers, {"port": listener.getsockname()[1]})
             addresses, data = read_frame(commands)
-            memory = np.frombuffer(data, program.dtype).reshape(program.slots, program.elements).copy()
+            memory = np.frombuffer(data, call.dtype).reshape(program.slots, call.elements).copy()
             ports = [(HOST, int(port)) for port in addresses["ports"]]
             transport = TcpTransport(program, listener, ports, bytes.fromhex(values["token"]), seconds)
         write_frame(answers, {"connected": True})
@@ -67,7 +70,7 @@ def main() -> None:
         began = time.monotonic()
         sent, hung = execute(program, memory, transport, seconds)
         ended = time.monotonic()
-        waits = [(wait.tb, wait.step - int(program.first[wait.tb]), wait.reason, wait.on) for wait in hung]
+        waits = [(wait.tb, wait.step - program.waits.first[wait.tb], wait.reason, wait.on) for wait in hung]
         write_frame(answers, {"began": began, "ended": ended, "sent": sent, "hung": waits}, memory.tobytes())
     except (OSError, LinkError) as error:
         write_frame(answers, {"error": str(error), "of_another": isinstance(error, LinkError)})

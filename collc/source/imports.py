@@ -15,7 +15,7 @@ from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean
 from collc.source.limits import MAX_BYTES, MAX_DEPTH, too_deep
 from collc.source.parsing.parse import begins, parse, parse_library, parse_with_tables
-from collc.source.parsing.syntax import Import
+from collc.source.parsing.syntax import File, Import
 from collc.source.problems import Problems, fail
 from collc.source.scopes import FileScope
 
@@ -41,11 +41,12 @@ class LoadedFiles:
     """The files of a program by resolved path, the program itself first.
 
     tables: whether long tables are read as such (see parsing/tables.py). tabular: whether there were any. given: texts
-    of files that are not read again, by resolved path.
+    of files that are not read again, by resolved path. parser: makes the syntax tree of a text.
     """
 
     tables: bool
     given: Mapping[Path, str]
+    parser: Callable[[SourceFile], File] = parse
     tabular: bool = False
     files: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
 
@@ -74,7 +75,9 @@ class LoadedFiles:
         """The file with a text. path: where it is; names of files in its imports are relative to its folder."""
         tree = parse_with_tables(source) if self.tables else None
         self.tabular |= tree is not None
-        return self._add(real_path(path), FileScope(source, (tree or parse(source)).statements, None, str(path.parent)))
+        return self._add(
+            real_path(path), FileScope(source, (tree or self.parser(source)).statements, None, str(path.parent))
+        )
 
     def _add(self, real: Path, file: FileScope) -> FileScope:
         self.files[real] = file
@@ -93,6 +96,12 @@ def load_source_files(source: Path | SourceFile | GivenFiles, *, tables: bool = 
         queue = [loaded.read(next(iter(source.texts)), source.name)]
     else:
         queue = [loaded.read(source, str(source))]
+    load_imports(loaded, queue).stop()
+    return loaded
+
+
+def load_imports(loaded: LoadedFiles, queue: list[FileScope]) -> Problems:
+    """Load all that the files of a queue import, and declare the names of each. Returns the errors."""
     problems = Problems()
     for file in queue:  # to which the imported files are added
         for node in file.statements:
@@ -102,8 +111,7 @@ def load_source_files(source: Path | SourceFile | GivenFiles, *, tables: bool = 
     _check_order(queue[0], [], set(), problems)
     for file in queue:
         file.declare(file.statements, problems)
-    problems.stop()
-    return loaded
+    return problems
 
 
 def with_tables(source: Path | SourceFile | GivenFiles, use: Callable[[LoadedFiles], Result]) -> Result:

@@ -34,6 +34,8 @@ MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
 MAX_EXPANSIONS: Final = 10_000
+MAX_FOLDERS: Final = 10_000
+"""Folders of a workspace in which the language server looks for programs."""
 
 _CODES: Final[dict[str, tuple[str, int]]] = {
     "links": ("E0802", MAX_LINKS),

@@ -84,7 +84,7 @@ def test_lower_takes_the_options_of_emit(compiled: tuple[Path, collc.Module]) ->
     assert 'proto="LL"' in head
     assert 'inplace="0"' in head
     assert 'maxBytes="1048576"' in head
-    assert collc.lower(compiled[1], format="mscclpp").text.startswith("{")
+    assert collc.lower(compiled[1], kind="mscclpp").text.startswith("{")
 
 
 def test_lower_finds_the_sizes(compiled: tuple[Path, collc.Module], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_lower_finds_the_sizes(compiled: tuple[Path, collc.Module], monkeypatch:
 
 @pytest.mark.parametrize(
     ("keywords", "message"),
-    [({"protocol": "LX"}, "LX"), ({"instances": 0}, "instances"), ({"format": "ptx"}, "ptx"), ({"channels": 99}, "99")],
+    [({"protocol": "LX"}, "LX"), ({"instances": 0}, "instances"), ({"kind": "ptx"}, "ptx"), ({"channels": 99}, "99")],
 )
 def test_lower_refuses_other_values(
     compiled: tuple[Path, collc.Module], keywords: dict[str, object], message: str
@@ -207,7 +207,7 @@ def test_reports_and_lowered_programs_are_taken_as_they_are(tmp_path: Path) -> N
     assert checked.ok
     assert (checked.file, checked.kind) == (None, "msccl")
     assert repr(collc.run(lowered)) == "<FileRuns lowered program: 2 ok, 0 failed>"
-    plan = collc.lower(schedule, format="mscclpp")
+    plan = collc.lower(schedule, kind="mscclpp")
     assert collc.verify(plan).kind == "mscclpp"
     assert collc.run(plan).ok
     module = "a Module or the report of a schedule"

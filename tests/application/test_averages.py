@@ -91,5 +91,5 @@ def test_a_plan_of_another_operation_is_refused_before_synthesis(tmp_path: Path,
     collc.compile(tmp_path / "p.coll", output=tmp_path / "out")
     assert f'redop="{op}"' in (tmp_path / "out" / "old.in.xml").read_text()
     with pytest.raises(SourceError) as caught:
-        collc.lower(collc.load(tmp_path / "out" / "s.ten"), format="mscclpp")
+        collc.lower(collc.load(tmp_path / "out" / "s.ten"), kind="mscclpp")
     assert [one.code for one in caught.value.diagnostics] == ["M0120"]

@@ -94,10 +94,10 @@ def test_a_file_without_a_reduction_or_with_an_unknown_one(
 ) -> None:
     Path("none.xml").write_text(compiled["m.xml"].replace(' redop="max"', ""))
     assert Result(capsys, "run", "none.xml").answer["runs"][0]["op"] == "sum"
-    Path("other.xml").write_text(compiled["m.xml"].replace('redop="max"', 'redop="avg"'))
+    Path("other.xml").write_text(compiled["m.xml"].replace('redop="max"', 'redop="xor"'))
     result = Result(capsys, "run", "other.xml")
     assert (result.code, result.codes) == (2, ["X0200"])
-    assert "redop 'avg'" in result.messages[0]["message"]
+    assert "redop 'xor'" in result.messages[0]["message"]
     assert "--op" in result.messages[0]["hint"]
     assert Result(capsys, "run", "other.xml", "--op", "max").code == 0
     Path("copies.xml").write_text(compiled["s.xml"].replace(' coll="allgather"', ' coll="allgather" redop="nop"'))

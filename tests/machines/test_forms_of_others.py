@@ -190,6 +190,18 @@ def test_rocm_smi_of_gpus_on_pcie_needs_no_rate_of_xgmi(imported):
     assert rates(network) == {20: 4}
 
 
+def test_gpus_without_nvlinks_need_no_model(imported):
+    """TITAN V: nothing of its matrix depends on the model, which collc does not know."""
+    codes = [["X", "PIX", "SYS"], ["PIX", "X", "SYS"], ["SYS", "SYS", "X"]]
+    network, program = imported(formats.nvidia_smi(codes))
+    assert set(rates(network)) == {12}
+    assert "assumed: 16 lanes of PCIe Gen3 as NCCL counts" in program
+    with pytest.raises(UsageError, match="which GPUs these are"):
+        imported(formats.nvidia_smi(codes), nvlink="dgx1")
+    silent = template("").replace('link_speed="8 GT/s"', 'link_speed="16 GT/s"')
+    assert imported(silent, nvlink=0)[0].npu_count == imported(silent, nvlink=0, gpu="a100")[0].npu_count
+
+
 # InfiniBand (dumps in NVIDIA/topograph, net files in linux-rdma/ibsim)
 
 
@@ -250,8 +262,21 @@ def test_net_files_of_ibsim(imported):
     assert "widths of links (w=)" in head(program)
     with pytest.raises(UsageError, match="no bandwidth is known of the NICs of Hca1"):
         imported(IBSIM, gpus_per_node=1)
+    with pytest.raises(SourceError, match="1 cable to the fabric, its node has 8 NICs") as caught:
+        imported(IBSIM, gpus_per_node=8, definitions={**rates_of, "nvlink": "450GB/s"})
+    assert "as many GPUs (--gpus-per-node)" in caught.value.diagnostics[0].hint
     with pytest.raises(SourceError, match="Switch2 has no record of its own"):
         imported(IBSIM.replace('Switch 8 "Switch2"', 'Switch 8 "Switch3"'), gpus_per_node=1, definitions=rates_of)
+
+
+def test_rates_of_links_that_a_machine_has_not_are_remarks(tmp_path):
+    """The hint of the first message names NVLinks, which nodes of one GPU have not."""
+    (tmp_path / "net").write_text(IBSIM)
+    given, remarks = {"nic": "50GB/s", "uplink": "25GB/s", "nvlink": "450GB/s", "xgmi_latency": "1us"}, []
+    options = ImportOptions((tmp_path / "net",), gpus_per_node=1, definitions=given)
+    import_machine(options, remarks.append)
+    said = "is not used, since this machine has no such links"
+    assert remarks == [f"-D nvlink=450GB/s {said}", f"-D xgmi_latency=1us {said}"]
 
 
 # Machines in parts
@@ -364,6 +389,32 @@ def test_links_that_limit_each_flow_may_be_loopbacks(imported):
     network, program = imported(platform(body))
     assert rates(network) == {1: 2}
     assert "routes from a host to itself" in head(program)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("1e-6PBps", 1), ("0.000001EBps", 1000), ("8e-9Zbps", 1000), ("0.5e-9YiBps", 2**79 / 1e18)]
+)
+def test_rates_of_simgrid_have_all_prefixes(imported, text, rate):
+    body = f'<host id="a"/><host id="b"/><link id="l" bandwidth="{text}" sharing_policy="SPLITDUPLEX"/>'
+    network, _ = imported(platform(body + '<route src="a" dst="b"><link_ctn id="l"/></route>'))
+    assert list(rates(network)) == [pytest.approx(rate)]
+
+
+def test_settings_and_traces_of_simgrid_are_left_out(imported):
+    more = '<config><prop id="a" value="b"/></config><trace id="t">0 1</trace><trace_connect trace="t" element="a"/>'
+    text = cluster("TORUS", "5", 5)
+    network, program = imported(text.replace("<zone", f"{more}<zone", 1))
+    assert same(network, imported(text)[0])
+    assert "settings and traces of the simulation" in head(program)
+
+
+def test_hosts_that_share_their_only_link(imported):
+    """One link between each two of three hosts: a bus, which no links between devices stand for."""
+    ends = ("a", "b"), ("a", "c"), ("b", "c")
+    routes = "".join(f'<route src="{a}" dst="{b}"><link_ctn id="l"/></route>' for a, b in ends)
+    hosts = "".join(f'<host id="{name}"/>' for name in "abc")
+    with pytest.raises(SourceError, match="share all their links"):
+        imported(platform(f'{hosts}<link id="l" bandwidth="1GBps"/>{routes}'))
 
 
 def test_links_of_a_cluster_that_both_directions_share(imported):

@@ -15,7 +15,7 @@ from tests.machines import formats
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.compile(r"^```(sh|coll)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LESS = "--algorithm ring --chunks 1 --instances 1 --channels 1 --protocol Simple --jobs 1 -o tuned"
+LESS = "--algorithm symmetric --chunks 1 --instances 1 --channels 1 --protocol Simple --jobs 1 -o tuned"
 
 
 def table(latency: float, rate: float) -> str:

@@ -325,6 +325,7 @@ def _campaign(tmp_path, seeds) -> Counter:
 
 ELSEWHERE = {
     "X0100": "test_check.py",
+    "X0108": "test_run_files.py",
     "X0117": "test_check.py",
     "X0119": "test_check.py",
     "X0120": "test_check.py",

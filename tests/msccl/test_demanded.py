@@ -60,8 +60,9 @@ def test_buffers_too_small_for_a_custom_collective(tmp_path):
     assert {f.message for f in verdict.findings} == {
         "o_chunks is 4, too few for the collective",
         "i_chunks is 4, too few for the collective",
+        "nchunksperloop is 4, but the longest buffer of the collective has 10 chunks",
     }
-    more = {(3, 0): WantedChunk(frozenset({(0, 0)}))}
+    more = {**expected_of(module.network, module.demand).outputs, (3, 0): WantedChunk(frozenset({(0, 0)}))}
     verdict = check_file(write(tmp_path / "f.xml", good), profile="old", expected=ExpectedResult(more))
     assert [f.message for f in verdict.findings] == ["ngpus is 3, but the collective has rank 3"]
 
@@ -130,7 +131,10 @@ def test_what_a_demand_expects_of_a_custom_plan(tmp_path, instances):
     assert check_plan(path, collective="custom", expected=expected).checks == dict.fromkeys(CHECKS, "ok")
     more = {**expected.outputs, (0, 9 * instances): WantedChunk(frozenset({(1, 0)}))}
     verdict = check_plan(path, collective="custom", expected=ExpectedResult(more))
-    assert [f.message for f in verdict.findings] == [f"output chunk {9 * instances} of rank 0 ends with undefined data"]
+    assert [f.message for f in verdict.findings] == [
+        f"the longest buffer has {4 * instances} chunks, but the collective has {9 * instances + 1} chunks",
+        f"output chunk {9 * instances} of rank 0 ends with undefined data",
+    ]
     verdict = check_plan(path, collective="custom", expected=ExpectedResult({(3, 0): WantedChunk(frozenset({(0, 0)}))}))
     assert verdict.checks["contract"] == "failed"
     assert verdict.findings[0].message == "the plan has 3 gpus, but the collective has rank 3"

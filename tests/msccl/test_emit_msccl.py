@@ -118,6 +118,6 @@ def test_wrong_options_are_explained(kind, name, content, code, words):
 def test_options_that_no_runtime_has_together():
     with pytest.raises(SourceError, match="only the old runtime"):
         msccl_options({"coll": value("string", "custom")})
-    assert msccl_options({"coll": value("string", "custom")}, plan=True).custom
+    assert msccl_options({"coll": value("string", "custom")}, "mscclpp").custom
     with pytest.raises(SourceError, match="no buffer"):
         msccl_options({"sizes": value("range", (0, 0))})

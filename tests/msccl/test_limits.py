@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
-from collc.msccl.check import check_file
+from collc.msccl.check import check_file, expected_of
 from collc.msccl.limits import check_merged_limits
 from collc.msccl.lowering import precheck as lowering_precheck
 from collc.msccl.lowering.dependencies import depend
@@ -258,12 +258,34 @@ def test_an_all_reduce_has_chunks_that_usual_sizes_divide_by(ranks, instances, t
 
 def test_an_all_reduce_that_would_be_limited_keeps_equal_blocks():
     """Many instances of many ranks would have more slots than offsets reach, and other collectives stay as they are."""
-    demand = support.all_reduce(list(range(31)))
-    assert with_common_slots(demand, 64) is not demand
-    assert with_common_slots(demand, 65) is demand
-    for same in (
-        support.all_reduce(list(range(8))),
-        support.all_gather([0, 1, 2]),
-        support.broadcast([0, 1], chunks=3),
+    module = Module("m", support.ring(31), support.all_reduce(list(range(31))))
+    assert with_common_slots(module, MscclOptions(instances=64)) is not module.demand
+    assert with_common_slots(module, MscclOptions(instances=65)) is module.demand
+    assert with_common_slots(module, replace(OLD, custom=True)) is module.demand
+    for ranks, demand in (
+        (8, support.all_reduce(list(range(8)))),
+        (3, support.all_gather([0, 1, 2])),
+        (2, support.broadcast([0, 1], chunks=3)),
+        (4, support.all_reduce([0, 1, 2])),  # of some ranks, so custom in the file
     ):
-        assert with_common_slots(same) is same
+        assert with_common_slots(Module("m", support.ring(ranks), demand), MscclOptions()) is demand
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_a_file_of_a_group_is_checked_whole(missing, tmp_path):
+    """A custom file has the chunks of the program, and a lost message is a wrong result."""
+    module = scheduled(support.fully_connected(4), support.all_reduce([0, 1, 2]))
+    rows = module.schedule.transfers
+    kept = np.arange(len(rows)) != missing
+    left = Transfers.of(rows.chunk[kept], rows.link[kept], rows.start[kept], rows.reduce[kept])
+    expected, path = expected_of(module.network, module.demand), tmp_path / "f.xml"
+    for schedule, outcome in ((module.schedule, "ok"), (RowSchedule(module.model, left), "failed")):
+        program = lower(replace(module, schedule=schedule), OLD)
+        assert program.chunks_per_loop == 3
+        path.write_bytes(xml_of(program))
+        assert check_file(path, profile="old", expected=expected).checks["result"] == outcome
+    path.write_bytes(xml_of(lower(module, OLD)).replace(b'nchunksperloop="3"', b'nchunksperloop="4"'))
+    verdict = check_file(path, profile="old", expected=expected)
+    assert "nchunksperloop is 4, but the longest buffer of the collective has 3 chunks" in {
+        finding.message for finding in verdict.findings
+    }

@@ -75,7 +75,7 @@ def test_errors(tmp_path):
     with pytest.raises(UsageError, match="dtype"):
         run_file(path, dtype="bfloat16")
     with pytest.raises(UsageError, match="op"):
-        run_file(path, op="avg")
+        run_file(path, op="xor")
     with pytest.raises(UsageError, match="cannot read"):
         run_file(tmp_path / "none.xml")
     with pytest.raises(CheckFailed):

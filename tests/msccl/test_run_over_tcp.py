@@ -8,16 +8,14 @@ import signal
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from collc.base.diagnostics import CheckFailed, UsageError
-from collc.msccl.check.symbolic import call_of, layout_of, operands_of
+from collc.msccl.check.symbolic import call_of
 from collc.msccl.running import over_tcp
-from collc.msccl.running.data import RunData
 from collc.msccl.running.run_file import _load, run_file
 from collc.runtime import tcp, worker
-from collc.runtime.rank_program import RankProgram
+from collc.runtime.rank_program import Call, RankProgram
 
 from .programs import GOOD, exchange, ring_all_reduce, write
 
@@ -93,46 +91,22 @@ def test_a_rank_that_fails_is_named(tmp_path, monkeypatch, number, message):
 def test_a_rank_that_waits_says_for_what(tmp_path, monkeypatch):
     """One that lost its steps sends nothing, so another one waits for its message."""
     monkeypatch.setattr(over_tcp, "SILENCE_SECONDS", 3.0)
-    made = over_tcp.rank_programs
+    made = over_tcp.run_program_of
 
     def without_rank_2(*arguments):
-        *others, last = made(*arguments)
-        return [*others, dataclasses.replace(last, first=np.zeros(1, np.int64), steps=last.steps[:0])]
+        program = made(*arguments)
+        rows = program.blocks[program.steps[:, 0], 0] != 2
+        return dataclasses.replace(program, steps=program.steps[rows], when=program.when[rows])
 
-    monkeypatch.setattr("collc.msccl.running.over_tcp.rank_programs", without_rank_2)
+    monkeypatch.setattr("collc.msccl.running.over_tcp.run_program_of", without_rank_2)
     with pytest.raises(CheckFailed, match=r"rank 0 .*: its threadblock 0 waits at step 1 for a message from rank 2"):
         run_file(write(tmp_path / "f.xml", ring_all_reduce(3)), transport="tcp")
 
 
 def some_program(tmp_path) -> RankProgram:
-    program, coll = _load(write(tmp_path / "f.xml", ring_all_reduce(3)), None, "executor")
-    call = call_of(program, coll, -1, inplace=False)
-    chunks, layout = layout_of(program, call)
-    data = RunData(call, layout, chunks[:, 0].tolist(), np.dtype("float32"), 4, "sum", 0)
-    messages = [1] * len(program.steps)
-    return over_tcp.rank_programs(program, operands_of(program, layout), data, messages, 2)[1]
-
-
-def test_bytes_give_an_equal_program(tmp_path):
-    program = some_program(tmp_path)
-    again = RankProgram.from_bytes(program.to_bytes())
-    assert vars(again).keys() == vars(program).keys()
-    assert all(np.array_equal(value, vars(again)[name]) for name, value in vars(program).items())
-    assert again.waits == program.waits
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda data: b"<algo>", "no rank program"),
-        (lambda data: data[:19] + b"\x02" + data[20:], "version 2"),
-        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "SHA-256 differs"),
-        (lambda data: data[:100], "SHA-256 differs"),
-    ],
-)
-def test_damaged_bytes(tmp_path, damage, message):
-    with pytest.raises(ValueError, match=message):
-        RankProgram.from_bytes(damage(some_program(tmp_path).to_bytes()))
+    program, _ = _load(write(tmp_path / "f.xml", ring_all_reduce(3)), None, "executor")
+    call = Call(4, "float32", "sum", inplace=False, merge=2, capacity=2)
+    return RankProgram.of(over_tcp.run_program_of(program, call_of(program, "allreduce", -1, inplace=False)), 1, call)
 
 
 def test_a_message_that_is_too_long_is_refused(tmp_path):

@@ -93,7 +93,7 @@ def test_races_show_at_some_speed(tmp_path, change):
     ("settings", "message"),
     [
         ({"dtype": "float8"}, "unknown dtype 'float8'"),
-        ({"op": "avg"}, "unknown op 'avg'"),
+        ({"op": "xor"}, "unknown op 'xor'"),
         ({"count": 5}, "a count of 5 cannot be cut into the chunks of this file"),
         ({"collective": "custom"}, "is not known"),
         ({"collective": "broadcast", "root": 9}, "root 9 is not a rank"),

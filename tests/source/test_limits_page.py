@@ -49,6 +49,7 @@ STATED = [
     task.MAX_TRANSFERS,
     limits.MAX_ERRORS,
     limits.MAX_BITS,
+    limits.MAX_FOLDERS,
     transform.MOST_PAIRS,
     topology_summary.BOUNDED,
     collectives.MOST_CHUNKS,

@@ -53,7 +53,14 @@ if TYPE_CHECKING:
     from collc.emit.output import WrittenFile
 
 
-_FILE_SUFFIXES: Final = {".ten": "ten", ".xml": "msccl", ".msccl": "msccl", ".json": "mscclpp", ".mscclpp": "mscclpp"}
+_FILE_SUFFIXES: Final = {
+    ".ten": "ten",
+    ".xml": "msccl",
+    ".msccl": "msccl",
+    ".json": "mscclpp",
+    ".mscclpp": "mscclpp",
+    ".run": "run",
+}
 """Suffixes of the files that collc writes, with the kind of the file."""
 
 

@@ -49,7 +49,7 @@ def switch_options(emits: Sequence[EmitRequest], kinds: set[str], request: Sched
 
     if {EMIT_KINDS[kind].needs for kind in kinds if EMIT_KINDS[kind].only_messages} != {"plan"}:
         return None
-    plans = [msccl_options(emit.options, plan=True) for emit in emits if EMIT_KINDS[emit.kind].needs == "plan"]
+    plans = [msccl_options(emit.options, "mscclpp") for emit in emits if EMIT_KINDS[emit.kind].needs == "plan"]
     plans = plans or [MscclOptions()]
     fits = all(may_use_switches(request.network, request.demand, options) for options in plans)
     return plans[0] if fits else None
@@ -79,7 +79,7 @@ def _names_of(emit: EmitRequest, request: ScheduleRequest) -> list[str]:
     if kind.output != "files":
         return [name]
     try:
-        options = msccl_options(emit.options, plan=kind.needs == "plan")
+        options = msccl_options(emit.options, kind.name)
     except SourceError:
         return [name]  # reported when the file is written
     runs = 1 if options.custom else len(request.demand.runs)

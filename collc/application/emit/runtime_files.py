@@ -34,7 +34,7 @@ def emit_runtime_files(emission: Emission) -> WrittenFile:
     planned without. Raises what `write_msccl` and `write_mscclpp` raise.
     """
     module, network, kind = emission.module, emission.network, cast("Runtime", emission.kind)
-    options = msccl_options(emission.options, plan=kind == "mscclpp")
+    options = msccl_options(emission.options, emission.kind)
     if options.custom and network is not None:  # beside files of single runs, NPUs in no group were left out
         present = np.concatenate([network.present[: network.npu_count], module.network.present[network.npu_count :]])
         module = replace(module, network=replace(module.network, present=present))
@@ -63,7 +63,7 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
         files = program_files(part, chosen, lambda stage: announce(f"lowering to MSCCL, {stage}"))
         for file in files:
             path = destination.new(file.variant, run)
-            result = _write_xml(file, part, chosen, path, announce)
+            result = _write_program(file, part, chosen, path, announce)
             if len(files) > 1:
                 placement = "in place" if file.program.placement.in_place else "out of place"
                 notes = (f"for calls {placement}", *result.notes)
@@ -79,17 +79,21 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
     return replace(written, notes=(*written.notes, note))
 
 
-def _write_xml(
+def _write_program(
     file: ProgramFile, module: Module, options: MscclOptions, path: Path, announce: Announcer
 ) -> WrittenFile:
-    """Write one program as XML, and check the file."""
+    """Write one program as XML or as a run file, and check the file."""
     from collc.emit.msccl import write_xml
+    from collc.emit.run import write_run
     from collc.msccl.check import check_file, expected_of
     from collc.msccl.lowering.quality import quality, slowdown_note
 
     program = file.program
-    with path.open("wb") as out:
-        write_xml(program, out)
+    if options.profile is Profile.RUN:
+        write_run(program, module, path)
+    else:
+        with path.open("wb") as out:
+            write_xml(program, out)
     collective, root = _collective_of(module)
     custom = program.collective.kind == "custom"
     announce("reading the MSCCL file back and checking it")
@@ -102,7 +106,9 @@ def _write_xml(
     )
     announce("simulating the MSCCL file")
     measured = quality(program, module)
-    notes = (*program.notes, f"MSCCL: {measured}", slowdown_note(program, measured), average_note(module.demand))
+    average = "" if options.profile is Profile.RUN else average_note(module.demand)
+    title = "run file" if options.profile is Profile.RUN else "MSCCL"
+    notes = (*program.notes, f"{title}: {measured}", slowdown_note(program, measured), average)
     return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
 
 
@@ -170,9 +176,14 @@ def check_program(network: Network, demand: Demand, values: Mapping[str, OptionV
     _check_runs(network, demand, msccl_options(values), plan=False)
 
 
+def check_run(network: Network, demand: Demand, values: Mapping[str, OptionValue]) -> None:
+    """Raise SourceError for a schedule that no run file can hold, before it is synthesized."""
+    _check_runs(network, demand, msccl_options(values, "run"), plan=False)
+
+
 def check_plan(network: Network, demand: Demand, values: Mapping[str, OptionValue]) -> None:
     """Raise SourceError for a schedule that no plan can hold, before it is synthesized."""
-    _check_runs(network, demand, msccl_options(values, plan=True), plan=True)
+    _check_runs(network, demand, msccl_options(values, "mscclpp"), plan=True)
 
 
 def _check_runs(network: Network, demand: Demand, options: MscclOptions, *, plan: bool) -> None:

@@ -30,7 +30,7 @@ class FileReport:
     Attributes
     ----------
     file: None if a module was checked that is in no file.
-    kind: "ten", "msccl", "mscclpp" or "chakra".
+    kind: "ten", "msccl", "run", "mscclpp" or "chakra".
     checks: the outcome of each check.
     skipped: why each skipped check was not made.
     summary: sizes, names and times, as `verify --json` prints them; empty if the file could not be read.
@@ -61,7 +61,7 @@ class FileReport:
         """The summary in words; "" if there is none, or if it says no more than the checks."""
         if not self.summary or self.kind in ("mscclpp", "chakra"):
             return ""
-        return _describe_msccl(self.summary) if self.kind == "msccl" else _describe_schedule(self.summary)
+        return _describe_msccl(self.summary) if self.kind in ("msccl", "run") else _describe_schedule(self.summary)
 
     def rows(self) -> list[tuple[str, str]]:
         """A row for each check: its name and outcome, with the reason if it was skipped."""

@@ -185,6 +185,13 @@ def verify_msccl(path: Path, expected: Expectation) -> FileReport:
     return replace(report, summary={**report.summary, "contracts": others})
 
 
+def verify_run(path: Path, expected: Expectation) -> FileReport:
+    """Check a run file. Raises as `verify_file` does."""
+    from collc.msccl.check import check_file
+
+    return _runtime_report(path, "run", expected, partial(check_file, path))
+
+
 def verify_plan(path: Path, expected: Expectation) -> FileReport:
     """Check an MSCCL++ plan. Raises as `verify_file` does."""
     from collc.msccl.check_plan import check_plan

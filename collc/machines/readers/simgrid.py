@@ -20,7 +20,7 @@ from collc.machines.machine import Edge, Machine, first_names, graph_machine
 from collc.machines.reading import Element, ImportOptions, check_devices, check_links, element_span, flaw, parse_xml
 from collc.source.limits import MAX_HOST_LETTERS
 
-_PREFIX: Final = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+_PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _NUMBER: Final = r"(\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?)"
 _TIMES: Final = {"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)}
 _ZONES: Final = {"Full", "Floyd", "Dijkstra", "DijkstraCache", "Cluster", "None", ""}
@@ -88,6 +88,9 @@ def _zone(platform: _Platform, zone: Element) -> None:
     if zone.tag == "cluster":
         _cluster(platform, zone)
         return
+    if zone.tag in {"config", "trace", "trace_connect"}:
+        platform.dropped.append("settings and traces of the simulation")
+        return
     if zone.tag not in {"zone", "AS"}:
         raise flaw(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
     if zone.get("routing", "") not in _ZONES and len(zone.children) > 1:
@@ -148,12 +151,12 @@ def _new_name(platform: _Platform, element: Element) -> str:
 def _rate(platform: _Platform, element: Element, key: str) -> Fraction:
     """Bytes per second; Bps are bytes, bps bits."""
     text = element.get(key, "")
-    match = re.fullmatch(rf"\s*+{_NUMBER}\s*+(?:([kMGT]?)(i?)([Bb])ps)?\s*+", text)
+    match = re.fullmatch(rf"\s*+{_NUMBER}\s*+(?:([kMGTPEZY]?)(i?)([Bb])ps)?\s*+", text)
     value = Fraction(0) if match is None else Fraction(match[1])
     if match is None or not value:
         raise flaw(f"'{key}' is a rate as in 25GBps, not '{text[:40]}'", element_span(platform.source, element))
     base = 1024 if match[3] else 1000
-    return value * base ** _PREFIX[match[2] or ""] / (8 if match[4] == "b" else 1)
+    return value * base ** _PREFIXES.index(match[2] or "") / (8 if match[4] == "b" else 1)
 
 
 def _time(platform: _Platform, element: Element, key: str) -> Fraction:
@@ -190,12 +193,13 @@ def _cluster(platform: _Platform, element: Element) -> None:
     if policy == "FATPIPE":
         raise flaw("FATPIPE links limit each flow and not their sum, as no link of a network does", span)
     cables, count = _SHAPES[shape](hosts, _topology_parameters(platform, element), name, span)
+    rates = {times: rate * times for times in {times for *_, times, _ in cables}}
+    platform.routers |= dict.fromkeys(end for a, b, *_ in cables for end in (a, b) if end not in platform.hosts)
+    first = len(platform.edges)
     for a, b, times, lanes in cables:
-        platform.routers |= dict.fromkeys(device for device in (a, b) if device not in platform.hosts)
-        for pair in ((a, b), (b, a)):
-            if policy == "SHARED":
-                platform.shared_edges[len(platform.edges)] = f"the links of cluster {name}"
-            platform.edges.append((*pair, rate * times, latency, lanes))
+        platform.edges += [(a, b, rates[times], latency, lanes), (b, a, rates[times], latency, lanes)]
+    if policy == "SHARED":
+        platform.shared_edges |= dict.fromkeys(range(first, len(platform.edges)), f"the links of cluster {name}")
     if count != len(hosts):
         raise flaw(f"topo_parameters is for {count:,} hosts, and there are {len(hosts):,}", span)
 
@@ -373,7 +377,8 @@ def _join_routes(platform: _Platform, switches: list[str]) -> None:
     for name in (*platform.hosts, *platform.routers):
         other = seen.setdefault(junctions.root((name, -1)), name)
         if other != name:
-            raise flaw(f"the routes join {other} and {name} without a link", hint="write the links in .coll")
+            message = f"the routes from {other} and from {name} share all their links: no link joins the two"
+            raise flaw(message, hint="give each host a link of its own, or write the links in .coll")
 
 
 KINDS: Final = (

@@ -13,9 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.msccl.check.collectives import NAMES, TOTAL, ExpectedResult, buffer_sizes
+from collc.base.wording import plural
+from collc.msccl.check.collectives import NAMES, ExpectedResult
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
-from collc.msccl.check.model import BUFFERS, INPUT, MAX_COUNT, OUTPUT, PROFILES, SCRATCH, FileProgram
+from collc.msccl.check.model import BUFFERS, MAX_COUNT, PROFILES, FileProgram
+from collc.runtime.collectives import INPUT, OUTPUT, SCRATCH, TOTAL, buffer_sizes
 from collc.runtime.operations import READS_SOURCE, READS_TARGET, RECEIVES, SENDS, STEP_KINDS, WRITES, StepKind
 from collc.ten.arrays import BoolArray
 
@@ -26,11 +28,11 @@ NEVER_CALLED: Final = ("gather", "scatter")
 """Collectives that the executor loads and never selects, since it has no function of NCCL for them."""
 
 # Limits of the runtimes (docs/msccl-contract.md, sections 4 and 5), and of the check itself.
-MAX_STEPS: Final = {"executor": 64, "old": 256, "rccl": 64}
+MAX_STEPS: Final = {"executor": 64, "old": 256, "rccl": 64, "run": 2**15}
 """Steps of one threadblock, by profile."""
-MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216, "rccl": 64}
+MAX_THREADBLOCKS: Final = {"executor": 1024, "old": 216, "rccl": 64, "run": 1024}
 """Threadblocks of one GPU, by profile."""
-MAX_CHANNELS: Final = {"executor": 32, "old": 32, "rccl": 128}
+MAX_CHANNELS: Final = {"executor": 32, "old": 32, "rccl": 128, "run": 32}
 """By profile."""
 MAX_PEERS_PER_CHANNEL: Final = 32
 """Threadblocks of one GPU that send, and that receive, on one channel."""
@@ -68,6 +70,8 @@ def check_contract(program: FileProgram, findings: Findings, coll: str) -> None:
     rules.check_steps()
     rules.check_offsets()
     rules.check_dependencies()
+    if program.profile == "run":
+        return
     rules.check_nops()
     rules.check_fused_reductions()
     rules.check_nodes()
@@ -403,7 +407,11 @@ class _Contract:
 
 
 def check_room(program: FileProgram, expected: ExpectedResult, findings: Findings) -> None:
-    """The buffers of every rank have room for the chunks of a custom collective."""
+    """The file divides buffers into the chunks of a custom collective, and those of every rank have room for them."""
+    if program.nchunksperloop != expected.width:
+        chunks, location = plural(expected.width, "chunk"), program.algo_attribute("nchunksperloop")
+        text = f"nchunksperloop is {program.nchunksperloop}, but the longest buffer of the collective has {chunks}"
+        findings.add(Finding("contract", "X0110", text, location, str(expected.width)))
     inputs = {given for want in expected.outputs.values() for given in want.contributions}
     for buffer, used in ((INPUT, inputs), (OUTPUT, set(expected.outputs))):
         name = f"{BUFFERS[buffer]}_chunks"

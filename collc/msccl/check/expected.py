@@ -19,8 +19,9 @@ from typing import Final
 
 from collc.msccl.check.collectives import Contribution, ExpectedResult, WantedChunk
 from collc.msccl.check.findings import Finding, Findings
-from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
+from collc.msccl.check.model import FileProgram
 from collc.msccl.check.symbolic import call_of, execute
+from collc.runtime.collectives import INPUT, OUTPUT
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
 

@@ -13,18 +13,17 @@ from typing import Final, Literal
 import numpy as np
 
 from collc.msccl.check.findings import FileLocation
-from collc.runtime.operations import RECEIVES, SENDS, StepKind
+from collc.runtime.connections import Connections, waits_of
 from collc.runtime.replay import UNLIMITED, Blocked, StepWaits, replay
 from collc.ten.arrays import Int32Array, Int64Array
 
-Profile = Literal["executor", "old", "rccl"]
-"""The runtime whose rules a file must keep."""
+Profile = Literal["executor", "old", "rccl", "run"]
+"""The runtime whose rules a file must keep; "run": collc's own, of run files alone."""
 
 PROFILES: Final[tuple[Profile, ...]] = ("executor", "old", "rccl")
 
 
 BUFFERS: Final = ("i", "o", "s")
-INPUT, OUTPUT, SCRATCH = 0, 1, 2
 
 CAPACITY: Final[dict[str, int]] = {"Simple": 2, "LL": 8, "LL128": 8}
 """Messages in flight on one connection."""
@@ -75,30 +74,6 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.tb)
-
-
-@dataclass(frozen=True, eq=False)
-class Connections:
-    """Connections in order of (sender gpu, receiver gpu, channel).
-
-    key: int64[connections, 3]. sender, receiver: rows of the threadblocks at the ends, -1 for none.
-    of_sender, of_receiver: int64[threadblocks], the connection that a threadblock sends on or
-    receives from, -1 for none.
-    """
-
-    key: Int64Array
-    sender: Int64Array
-    receiver: Int64Array
-    of_sender: Int64Array
-    of_receiver: Int64Array
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    def name(self, number: int) -> str:
-        """For messages: `gpu 0 -> gpu 1, channel 0`."""
-        source, target, channel = (int(x) for x in self.key[number])
-        return f"gpu {source} -> gpu {target}, channel {channel}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,36 +130,14 @@ class FileProgram:
     @cached_property
     def connections(self) -> Connections:
         """The ends of every connection. If two threadblocks share an end, the first one counts."""
-        tbs = self.tbs
-        rows = np.arange(len(tbs), dtype=np.int64)
-        out = np.stack([tbs.gpu, tbs.send, tbs.chan], axis=1).astype(np.int64)
-        into = np.stack([tbs.recv, tbs.gpu, tbs.chan], axis=1).astype(np.int64)
-        sends, receives = rows[tbs.send >= 0], rows[tbs.recv >= 0]
-        key, number = np.unique(np.concatenate([out[sends], into[receives]]), axis=0, return_inverse=True)
-        number = number.reshape(-1)
-        of_sender, of_receiver = np.full(len(tbs), -1, np.int64), np.full(len(tbs), -1, np.int64)
-        of_sender[sends], of_receiver[receives] = number[: len(sends)], number[len(sends) :]
-        sender, receiver = np.full(len(key), -1, np.int64), np.full(len(key), -1, np.int64)
-        sender[of_sender[sends[::-1]]] = sends[::-1]
-        receiver[of_receiver[receives[::-1]]] = receives[::-1]
-        return Connections(key, sender, receiver, of_sender, of_receiver)
+        return Connections.of(self.tbs.gpu, self.tbs.send, self.tbs.recv, self.tbs.chan)
 
     @cached_property
     def waits(self) -> StepWaits:
         """The waits of the steps, of a program whose contract is not broken."""
-        steps, connections = self.steps, self.connections
-        on = np.where(steps.depid >= 0, self.gpu_first[self.step_gpu] + steps.depid, -1)
-        return StepWaits(
-            self.tbs.first.tolist(),
-            steps.tb.tolist(),
-            np.where(SENDS[steps.kind], connections.of_sender[steps.tb], -1).tolist(),
-            np.where(RECEIVES[steps.kind], connections.of_receiver[steps.tb], -1).tolist(),
-            on.tolist(),
-            steps.deps.tolist(),
-            ((steps.hasdep == 1) & (steps.kind != StepKind.NOP)).tolist(),
-            connections.sender.tolist(),
-            connections.receiver.tolist(),
-        )
+        steps = self.steps
+        table = steps.tb, steps.kind, steps.depid, steps.deps, steps.hasdep
+        return waits_of(self.connections, self.tbs.gpu, self.tbs.first, table)
 
     @cached_property
     def unlimited_run(self) -> tuple[list[int], list[Blocked]]:

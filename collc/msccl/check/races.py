@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import PER_CODE, Finding, Findings
 from collc.msccl.check.happens_before import EventOrder, conflicting_accesses
 from collc.msccl.check.model import BUFFERS, FileProgram
+from collc.runtime.collectives import MemoryLayout
 from collc.runtime.operations import READS_SOURCE, READS_TARGET, WRITES, StepKind
 from collc.runtime.replay import StepWaits
 from collc.ten.arrays import BoolArray, Int64Array

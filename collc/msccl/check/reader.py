@@ -16,6 +16,7 @@ from collc.msccl.check.findings import FileLocation, Finding, Findings, errors_o
 from collc.msccl.check.model import BUFFERS, CAPACITY, FileProgram, Profile, Steps, Threadblocks
 from collc.msccl.check.scanner import ScanError, Tag, scan
 from collc.runtime.operations import STEP_KINDS
+from collc.runtime.run_program import MAGIC, RunProgram
 from collc.ten.arrays import Int32Array
 
 CHILD: Final[dict[str, str]] = {"": "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}
@@ -62,11 +63,51 @@ def read_file(path: Path, profile: Profile, findings: Findings) -> FileProgram:
 
 
 def parse_file(path: Path, profile: Profile, findings: Findings) -> FileProgram | None:
-    """The program of a file, or None, with findings, if it can't be understood. Raises UsageError as `read_file`."""
+    """The program of a file, or None, with findings, if it can't be understood. Raises UsageError as `read_file`.
+
+    profile: the runtime that will load an MSCCL file; a run file has its own.
+    """
     try:
+        with path.open("rb") as stream:
+            is_run_file = stream.read(len(MAGIC)) == MAGIC
+        if is_run_file:
+            return _run_file(path.read_bytes(), findings)
         return Reader(profile, findings).read(path)
     except OSError as error:
         raise unreadable_file(path, error) from error
+
+
+def _run_file(data: bytes, findings: Findings) -> FileProgram | None:
+    try:
+        run = RunProgram.from_bytes(data)
+    except ValueError as error:
+        findings.add(Finding("contract", "X0108", str(error)), breaks=True)
+        return None
+    gpu, send, recv, chan = (run.blocks[:, column] for column in range(4))
+    none, zero = np.zeros(run.ranks, np.int32), np.zeros(len(gpu), np.int32)
+    number = (np.arange(len(gpu)) - np.searchsorted(gpu, gpu)).astype(np.int32)
+    tb, kind, srcbuf, srcoff, dstbuf, dstoff, cnt, depid, deps, hasdep = run.steps.T
+    position, nowhere = (np.arange(len(tb)) - run.first[tb]).astype(np.int32), np.zeros(len(tb), np.int32)
+    return FileProgram(
+        name=run.name,
+        coll=run.coll,
+        proto="Simple",
+        ngpus=run.ranks,
+        nchannels=int(chan.max(initial=0)) + 1,
+        nchunksperloop=run.chunks_per_loop,
+        min_bytes=run.sizes[0],
+        max_bytes=run.sizes[1],
+        inplace=run.in_place,
+        outofplace=run.out_of_place,
+        chunks=run.chunks,
+        gpu_lines=none,
+        gpu_columns=none,
+        algo_location=NOWHERE,
+        tbs=Threadblocks(gpu, number, send, recv, chan, zero, zero, run.first),
+        steps=Steps(tb, kind, srcbuf, srcoff, dstbuf, dstoff, cnt, depid, deps, hasdep, position, nowhere, nowhere),
+        profile="run",
+        redop=run.op,
+    )
 
 
 class Reader:

@@ -8,17 +8,10 @@ from itertools import islice
 from operator import ne
 from typing import Final
 
-from collc.msccl.check.collectives import (
-    REDUCING,
-    ROOTED,
-    ExpectedResult,
-    MemoryLayout,
-    buffer_sizes,
-    wanted_output,
-)
+from collc.msccl.check.collectives import ExpectedResult, wanted_output
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
-from collc.msccl.check.model import INPUT, OUTPUT
 from collc.msccl.check.values import UNDEFINED, SymbolicValues
+from collc.runtime.collectives import INPUT, OUTPUT, REDUCING, ROOTED, MemoryLayout, buffer_sizes
 
 ROOT_WORK: Final = 4_000_000
 """Most steps and slots that are executed to find a root that was not given; a rank counts as `RANK_WORK` slots."""

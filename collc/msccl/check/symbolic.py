@@ -10,10 +10,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from collc.msccl.check.collectives import ExpectedResult, MemoryLayout, buffer_sizes, memory_layout
+from collc.msccl.check.collectives import ExpectedResult
 from collc.msccl.check.findings import PER_CODE, FileLocation, Finding, Findings
-from collc.msccl.check.model import INPUT, OUTPUT, FileProgram
+from collc.msccl.check.model import FileProgram
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
+from collc.runtime.collectives import INPUT, OUTPUT, MemoryLayout, memory_layout, runtime_chunks
 from collc.runtime.data import Memory, Operands, Queues, StepData
 from collc.runtime.operations import WRITES, StepKind
 from collc.ten.arrays import Int64Array
@@ -36,23 +37,9 @@ def placements_of(program: FileProgram) -> list[bool]:
     return [inplace for inplace, claimed in ((False, program.outofplace), (True, program.inplace)) if claimed]
 
 
-def buffer_chunks(program: FileProgram, coll: str, root: int) -> Int64Array:
-    """int64[gpus, 3]: chunks of the buffers at run time, at least those of the collective."""
-    chunks = program.chunks.copy()
-    sizes = buffer_sizes(coll, program.ngpus, program.nchunksperloop)
-    if sizes is not None and program.coll != "custom":
-        for buffer in (INPUT, OUTPUT):
-            grown = np.maximum(chunks[:, buffer], sizes[buffer])
-            only_root = coll == ("scatter", "gather")[buffer]
-            chunks[:, buffer] = (
-                np.where(np.arange(program.ngpus) == root, grown, chunks[:, buffer]) if only_root else grown
-            )
-    return chunks
-
-
 def layout_of(program: FileProgram, call: CollectiveCall) -> tuple[Int64Array, MemoryLayout]:
     """The chunks of the buffers, int64[gpus, 3], and their layout in the placement of a call."""
-    chunks = buffer_chunks(program, call.coll, call.root)
+    chunks = runtime_chunks(call.coll, program.chunks, call.total, call.root)
     return chunks, memory_layout(call.coll, chunks, call.total, inplace=call.inplace, root=max(0, call.root))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from collc.base.diagnostics import Outcome
-from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, canonical
+from collc.msccl.check.collectives import KNOWN, ExpectedResult, canonical
 from collc.msccl.check.contract import check_contract, check_overwritten_inputs, check_room
 from collc.msccl.check.deadlock import check_deadlock, check_matches
 from collc.msccl.check.expected import IMPLIED, implied_result
@@ -17,6 +17,7 @@ from collc.msccl.check.model import FileProgram, Profile
 from collc.msccl.check.races import check_races
 from collc.msccl.check.reader import parse_file
 from collc.msccl.check.symbolic import call_of, check_result, layout_of, placements_of, root_of
+from collc.runtime.collectives import ROOTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from collc.msccl.check.collectives import TOTAL, MemoryLayout, buffer_sizes, memory_layout
 from collc.msccl.check.findings import FileLocation, Finding, Findings
 from collc.msccl.check_plan.model import Operation, Plan, SlotRange
+from collc.runtime.collectives import TOTAL, MemoryLayout, buffer_sizes, memory_layout
 
 
 def total_chunks(plan: Plan, coll: str) -> int:

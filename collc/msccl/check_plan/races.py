@@ -12,12 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from collc.msccl.check.collectives import MemoryLayout
 from collc.msccl.check.findings import Finding, Findings
 from collc.msccl.check.happens_before import EventOrder, conflicting_accesses
 from collc.msccl.check_plan.events import History, SharedUse
 from collc.msccl.check_plan.memory import address
 from collc.msccl.check_plan.model import MAX_OP_BUFFERS, PACKETS, SCRATCH, DataMove, Operation, Plan, SlotRange
+from collc.runtime.collectives import MemoryLayout
 
 _Access = tuple[int, Operation, bool]
 """An event that touches memory, its operation, and whether it writes."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from collc.msccl.check.collectives import KNOWN, ROOTED, ExpectedResult, buffer_sizes, canonical
+from collc.base.wording import plural
+from collc.msccl.check.collectives import KNOWN, ExpectedResult, canonical
 from collc.msccl.check.findings import Check, FileLocation, Finding, Findings, Verdict, check_root, diagnostics
 from collc.msccl.check.results import CollectiveCall, SymbolicState, WrongOutput, check_outputs, find_root, is_right
 from collc.msccl.check_plan.events import History, run_plan
@@ -15,6 +16,7 @@ from collc.msccl.check_plan.memory import address, check_addresses, check_counts
 from collc.msccl.check_plan.model import Nodes, Plan
 from collc.msccl.check_plan.races import find_races
 from collc.msccl.check_plan.reader import MAX_CHUNKS, parse_plan
+from collc.runtime.collectives import ROOTED, buffer_sizes
 
 OFFSETS: Final = 2**32 - 1
 """The largest offset in bytes."""
@@ -152,6 +154,11 @@ def _is_checkable(plan: Plan, call: CollectiveCall, findings: Findings) -> bool:
         text = f"the plan has {call.ranks} gpus, but the collective has rank {last}"
         findings.add(Finding("contract", "X0403", text, FileLocation(), f"{last + 1} gpus"), breaks=True)
         return False
+    longest = max((max(sizes[:2]) for sizes in plan.chunks), default=0)
+    if call.expected is not None and longest != call.expected.width:
+        wanted = plural(call.expected.width, "chunk")
+        text = f"the longest buffer has {plural(longest, 'chunk')}, but the collective has {wanted}"
+        findings.add(Finding("contract", "X0406", text, FileLocation(), wanted))
     chunks = call.ranks * sum(buffer_sizes(call.coll, max(1, call.ranks), call.total) or ())
     if chunks > MAX_CHUNKS:
         text, most = f"{call.coll} of {call.ranks} gpus has buffers of {chunks} chunks", f"at most {MAX_CHUNKS}"

@@ -110,7 +110,7 @@ def lower(
     with without_collection():
         # blocks of almost equal size, messages of several slots, then of single ones, which block less
         for common, several_slots in ((True, True), (False, True), (False, False)):
-            if common and with_common_slots(module.demand, options.instances) is module.demand:
+            if common and with_common_slots(module, options) is module.demand:
                 continue
             announce("select")
             is_last = not several_slots

@@ -44,7 +44,7 @@ def first_program(
     """
     precheck(module.network, module.demand, options)
     _check_messages(module)
-    whole = with_common_slots(module.demand, options.instances) if common else module.demand
+    whole = with_common_slots(module, options) if common else module.demand
     demand = cut_to_slots(whole)
     layout = layout_of(module.network, demand)
     collective = collective_of(module.network, demand, layout, options.profile, custom=options.custom)
@@ -61,7 +61,7 @@ def first_program(
         notes.append(f"{len(demand.chunks)} chunks, {blocks} or one more, so that powers of two are served")
     elif demand is not module.demand:
         notes.append(f"chunks of several sizes are cut into slots of {format_bytes(program.chunk_bytes)}")
-    if collective.root >= 0:
+    if collective.root >= 0 and options.profile is not Profile.RUN:
         notes.append(f"for root {collective.root} alone: the runtime uses the file for any root")
     if collective.root >= 0 and placement is not Placement.BOTH:
         where = "in" if placement.in_place else "out of"

@@ -118,7 +118,7 @@ def plans_of(module: Module, options: MscclOptions | None = None) -> Iterator[Js
     node = nodes_of_ranks(module.network, options)
     closest: LimitUse | None = None
     for common in (True, False):
-        if common and with_common_slots(module.demand, options.instances) is module.demand:
+        if common and with_common_slots(module, options) is module.demand:
             continue
         limit = yield from _plans_of_program(_select_program(module, options, node, common=common), options, node)
         if limit is None:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import Diagnostic, UsageError
 from collc.base.wording import SHOWN
-from collc.msccl.check.collectives import KNOWN, REDUCING, TOTAL, MemoryLayout, canonical, wanted_output
-from collc.msccl.check.model import INPUT, OUTPUT
+from collc.msccl.check.collectives import KNOWN, canonical, wanted_output
 from collc.msccl.check.results import CollectiveCall
-from collc.runtime.rank_program import OPS
+from collc.runtime.collectives import INPUT, OUTPUT, REDUCING, TOTAL, MemoryLayout
+from collc.runtime.rank_program import OPS, divide
 
 Array = NDArray[Any]
 TransportName = Literal["memory", "threads", "tcp"]
@@ -151,6 +151,13 @@ class RunData:
         data, begin = self.inputs[launch][rank], int(self.layout.base[rank, INPUT])
         self.memory[begin : begin + len(data)] = data
 
+    def finish(self) -> None:
+        """Divide the sums of averages, as the ranks do in the end."""
+        if self.op == "avg" and self.call.coll in REDUCING:
+            for rank, expected in enumerate(self.expected[0]):
+                begin = int(self.layout.base[rank, OUTPUT])
+                divide(self.memory[begin : begin + (0 if expected is None else len(expected))], self.call.ranks)
+
     def compare_output(self, launch: int, rank: int) -> None:
         """Record the chunks that differ by more than another order of sums explains, and the largest relative error."""
         expected, begin = self.expected[launch][rank], int(self.layout.base[rank, OUTPUT])
@@ -181,6 +188,8 @@ def _expected_outputs(call: CollectiveCall, op: str, inputs: Sequence[Array]) ->
         parts = [inputs[rank][chunks.start : chunks.stop] for rank in ranks]
         sums = call.coll in REDUCING
         made[ranks, chunks] = OPS[op].reduce(parts, axis=0, dtype=parts[0].dtype) if sums else np.concatenate(parts)
+        if sums and op == "avg":
+            divide(made[ranks, chunks], len(ranks))
     return [None if rule is None else made[rule] for rule in rules]
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
-from collc.msccl.check.model import CAPACITY, FileProgram
+from collc.msccl.check.model import FileProgram
+from collc.msccl.check.results import CollectiveCall
 from collc.msccl.running.data import Array, RunData
-from collc.runtime.data import Operands
 from collc.runtime.frames import read_frame, write_frame
-from collc.runtime.rank_program import RankProgram
+from collc.runtime.rank_program import Call, memory_bounds
+from collc.runtime.run_program import RunProgram
 
 SILENCE_SECONDS: Final = 60.0
 """How long a rank waits for a message. When one rank has ended, the others have as long again as it took, and twice
@@ -37,58 +38,47 @@ class TcpRun:
     sent: int
 
 
-def rank_programs(
-    program: FileProgram, operands: Operands, data: RunData, messages: Sequence[int], merge: int
-) -> list[RankProgram]:
-    """The program of each rank. operands: of all steps, with slots in the memory of `data`."""
-    waits, connections = program.waits, program.connections
-    columns = (waits.tb, waits.sends, waits.receives, waits.needs_tb, waits.needs_step, waits.sets)
-    work = (operands.kind, operands.source, operands.target, operands.count, messages)
-    steps = np.stack([np.array(column, np.int64) for column in (*columns, *work)], axis=1)
-    bounds = _memory_bounds(program)
-    programs: list[RankProgram] = []
-    for rank, (low, high) in enumerate(zip(program.gpu_first[:-1], program.gpu_first[1:], strict=True)):
-        first = program.tbs.first[low : high + 1]
-        own = steps[first[0] : first[-1]].copy()
-        own[:, 0] -= low
-        own[:, 3] = np.where(own[:, 3] >= 0, own[:, 3] - low, -1)
-        own[:, 7:9] -= bounds[rank]
-        used = np.flatnonzero((connections.key[:, :2] == rank).any(axis=1))
-        for column in (1, 2):
-            own[:, column] = np.where(own[:, column] >= 0, np.searchsorted(used, own[:, column]), -1)
-        ends = np.column_stack([used, connections.key[used, :2]])
-        programs.append(
-            RankProgram(
-                rank,
-                int(bounds[rank + 1] - bounds[rank]),
-                data.memory.shape[1],
-                data.memory.dtype.name,
-                data.op,
-                CAPACITY[program.proto],
-                merge,
-                first - first[0],
-                own,
-                ends,
-            )
-        )
-    return programs
+def run_program_of(program: FileProgram, call: CollectiveCall) -> RunProgram:
+    """The program of a file in the form of the runtime, for one call."""
+    tbs, steps = program.tbs, program.steps
+    columns = (steps.kind, steps.srcbuf, steps.srcoff, steps.dstbuf, steps.dstoff, steps.cnt)
+    return RunProgram(
+        name=program.name,
+        coll=call.coll,
+        root=call.root,
+        op=program.redop,
+        chunks_per_loop=program.nchunksperloop,
+        in_place=program.inplace,
+        out_of_place=program.outofplace,
+        sizes=(program.min_bytes, program.size_limit or 0),
+        chunk_bytes=0,
+        time_ps=0,
+        npus=("",) * program.ngpus,
+        labels=(),
+        chunks=program.chunks,
+        blocks=np.stack([tbs.gpu, tbs.send, tbs.recv, tbs.chan], axis=1),
+        steps=np.stack([steps.tb, *columns, steps.depid, steps.deps, steps.hasdep], axis=1),
+        when=np.zeros(len(steps), np.int64),
+    )
 
 
-def run_over_tcp(program: FileProgram, programs: Sequence[RankProgram], data: RunData) -> TcpRun:
-    """Execute programs on the memory of a run, and leave there what the ranks have at the end.
+def run_over_tcp(program: RunProgram, data: RunData, merge: int, capacity: int) -> TcpRun:
+    """Execute a program on the memory of a run, and leave there what the ranks have at the end.
 
-    Raises CheckFailed (X0209) if a rank fails, or if messages stay out.
+    merge, capacity: as in `Call`. Raises CheckFailed (X0209) if a rank fails, or if messages stay out.
     """
-    memories = np.split(data.memory, _memory_bounds(program)[1:-1].tolist())
-    workers = [_start_worker() for _ in programs]
+    memory, inplace = data.memory, data.call.inplace
+    call = Call(memory.shape[1], memory.dtype.name, data.op, inplace, merge, capacity)
+    memories = np.split(memory, memory_bounds(program, inplace=inplace)[1:-1].tolist())
+    workers = [_start_worker() for _ in memories]
     try:
-        answers = _Conversation(workers).run(programs, memories)
+        answers = _Conversation(workers).run(program, call, memories)
         failed = [(rank, *failure) for rank, answer in enumerate(answers) if (failure := _failure(answer[0]))]
         if failed:
             rank, _, text = min(failed, key=lambda row: (row[1], row[0]))
             raise CheckFailed(Diagnostic("X0209", f"rank {rank} of the run over TCP failed: {text}"))
-        for memory, (_, content) in zip(memories, answers, strict=True):
-            memory[:] = np.frombuffer(content, memory.dtype).reshape(memory.shape)
+        for part, (_, content) in zip(memories, answers, strict=True):
+            part[:] = np.frombuffer(content, part.dtype).reshape(part.shape)
         reports = [values for values, _ in answers]
         seconds = max(values["ended"] for values in reports) - min(values["began"] for values in reports)
         return TcpRun(seconds, sum(values["sent"] for values in reports))
@@ -108,15 +98,15 @@ class _Conversation:
     def __init__(self, workers: Sequence[_Worker]) -> None:
         self._workers = workers
 
-    def run(self, programs: Sequence[RankProgram], memories: Sequence[Array]) -> list[_Answer]:
-        token = secrets.token_hex(16)
-        begin = {"token": token, "seconds": SILENCE_SECONDS}
-        answers = self._turn([(begin, program.to_bytes()) for program in programs])
+    def run(self, program: RunProgram, call: Call, memories: Sequence[Array]) -> list[_Answer]:
+        begin = {"token": secrets.token_hex(16), "seconds": SILENCE_SECONDS, "call": asdict(call)}
+        file = program.to_bytes()
+        answers = self._turn([(begin | {"rank": rank}, file) for rank in range(len(memories))])
         if not any(_failure(values) for values, _ in answers):
             ports = {"ports": [values["port"] for values, _ in answers]}
             answers = self._turn([(ports, memory.tobytes()) for memory in memories])
         if not any(_failure(values) for values, _ in answers):
-            answers = self._turn([({}, b"") for _ in programs])
+            answers = self._turn([({}, b"") for _ in memories])
         return answers
 
     def _turn(self, frames: Sequence[tuple[dict[str, Any], bytes]]) -> list[_Answer]:
@@ -164,8 +154,3 @@ def _failure(values: dict[str, Any]) -> tuple[bool, str] | None:
         what = {"receive": f"a message from rank {rank}", "send": f"room for a message to rank {rank}"}
         return True, f"its threadblock {tb} waits at step {step} for {what.get(reason, f'threadblock {rank}')}"
     return (bool(values.get("of_another")), str(values["error"])) if "error" in values else None
-
-
-def _memory_bounds(program: FileProgram) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """int64[gpus + 1]: where the memory of each gpu begins in that of all, and the end."""
-    return np.concatenate([[0], np.cumsum(program.chunks.sum(axis=1))]).astype(np.int64)

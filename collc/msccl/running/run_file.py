@@ -19,11 +19,11 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, canonical
+from collc.msccl.check.collectives import KNOWN, canonical
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
 from collc.msccl.check.findings import Findings, check_root, errors_of
-from collc.msccl.check.model import CAPACITY, INPUT, FileProgram, Profile
+from collc.msccl.check.model import CAPACITY, FileProgram, Profile
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.symbolic import call_of, layout_of, operands_of, placements_of, root_of
 from collc.msccl.running.data import (
@@ -38,6 +38,7 @@ from collc.msccl.running.data import (
     op_of,
     unknown_result,
 )
+from collc.runtime.collectives import INPUT, REDUCING, ROOTED
 from collc.runtime.data import Memory, Queues, StepData
 from collc.runtime.replay import Blocked, Interpreter
 
@@ -125,13 +126,15 @@ def _run(program: FileProgram, data: RunData, rng: random.Random, transport: Tra
 
     interpreter = Interpreter(program.waits, messages, CAPACITY[program.proto], move)
     if transport == "tcp" and not program.unlimited_run[1]:
-        from collc.msccl.running.over_tcp import rank_programs, run_over_tcp
+        from collc.msccl.running.over_tcp import run_over_tcp, run_program_of
 
-        over = run_over_tcp(program, rank_programs(program, operands, data, messages, merge), data)
+        over = run_over_tcp(run_program_of(program, data.call), data, merge, CAPACITY[program.proto])
+        data.finish()
         for rank in range(program.ngpus):
             data.compare_output(0, rank)
         return data.report(over.sent, [], over.seconds)
     hung = _run_threads(interpreter, rng) if transport == "threads" else interpreter.run(rng)
+    data.finish()
     for rank in range(program.ngpus if not hung else 0):
         data.compare_output(0, rank)
     tbs, first = program.tbs, program.waits.first

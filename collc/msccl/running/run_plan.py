@@ -19,9 +19,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.msccl.check.collectives import KNOWN, REDUCING, ROOTED, buffer_sizes, canonical
+from collc.msccl.check.collectives import KNOWN, canonical
 from collc.msccl.check.findings import Findings, check_root, errors_of
-from collc.msccl.check.model import INPUT, OUTPUT
 from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
@@ -40,6 +39,7 @@ from collc.msccl.running.data import (
     chunk_elements,
     unknown_result,
 )
+from collc.runtime.collectives import INPUT, OUTPUT, REDUCING, ROOTED, buffer_sizes
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""

@@ -50,7 +50,7 @@ def load_program(
         if only is not None and only not in names:
             hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
             raise UsageError(Diagnostic("U0110", f"{context.file.source.name} has no schedule '{only}'", hint=hint))
-        return _elaborate(context, only, chunks, size)
+        return elaborate(context, only, chunks, size)
 
     return with_tables(source, use)
 
@@ -71,10 +71,10 @@ def checked_context(loaded: LoadedFiles, definitions: Mapping[str, str]) -> File
     return context
 
 
-def _elaborate(
-    context: FileContext, only: str | None, chunks: int | Literal["auto"] | None, size: int | None
+def elaborate(
+    context: FileContext, only: str | None = None, chunks: int | Literal["auto"] | None = None, size: int | None = None
 ) -> Program:
-    """The program of a file whose names and types were checked. Raises SourceError."""
+    """The program of a file whose names and types were checked. The rest as in `load_program`. Raises SourceError."""
     file, problems = context.file, context.program.problems
     _evaluate_declarations(context)
     schedules: list[ScheduleRequest] = []

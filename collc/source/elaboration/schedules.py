@@ -11,6 +11,7 @@ import numpy as np
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
 from collc.emit.kinds import EMIT_KINDS
+from collc.graph.memory_traffic import fed_for
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
 from collc.source.elaboration.collectives import (
@@ -23,7 +24,7 @@ from collc.source.elaboration.collectives import (
     standard_of,
     statements,
 )
-from collc.source.elaboration.containers import distinct, equal_values, flatten_lists
+from collc.source.elaboration.containers import equal_values, flatten_lists
 from collc.source.elaboration.evaluate import BodyRows, NotVectorised
 from collc.source.elaboration.file_context import (
     FileContext,
@@ -53,7 +54,7 @@ from collc.source.scopes import FoundDeclaration
 from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links
 
@@ -130,7 +131,7 @@ class ScheduleBuilder:
         return ScheduleRequest(
             name=name.name,
             span=node.span,
-            network=fed_links(self.topology.network),
+            network=fed_links(fed_for(self.topology.network, demand)),
             demand=demand,
             runs=tuple(self.requests),
             synthesizer=self.synthesizer.synthesizer.name if self.synthesizer else "auto",

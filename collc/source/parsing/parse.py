@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from collc.source.parsing.build import Builder
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.syntax import File
 from collc.source.parsing.table import Automaton, Unexpected, load_table
+from collc.source.parsing.tokens import Token
 
 
 def _too_large(text: str) -> bool:
@@ -81,3 +83,34 @@ def parse(source: SourceFile) -> File:
     if builder.errors:
         raise SourceError(*builder.errors)
     return cast("File", automaton.values[0])
+
+
+def parse_partly(source: SourceFile) -> File:
+    """The syntax tree of a file without the statements that have syntax errors; of one that is too large, no statement.
+
+    A body that is not closed ends with the file.
+    """
+    nothing = File(source, ())
+    if _too_large(source.text):
+        return nothing
+    try:
+        return parse(source)
+    except SourceError:
+        pass
+    table = load_table()
+    recovery = Recovery(source, table, [*table.scanner.scan(source.text)], 0)
+    try:
+        recovery.read()
+        return recovery.rest()
+    except SourceError:  # nested too deeply, or too many arguments
+        return nothing
+
+
+def read_between(source: SourceFile, start: int, end: int) -> tuple[Recovery, list[Token]]:
+    """The parser of the text between two positions, which begins with a declaration, and its tokens."""
+    table = load_table()
+    tokens = [*table.scanner.scan(source.text, start, end)][:-1]
+    recovery = Recovery(source, table, tokens, 0)
+    with suppress(SourceError):
+        recovery.read()
+    return recovery, tokens

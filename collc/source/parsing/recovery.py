@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 from unicodedata import normalize
 
 from collc.base.diagnostics import Diagnostic, Note, SourceFile, Span
@@ -13,6 +13,7 @@ from collc.source.limits import MAX_ERRORS
 from collc.source.parsing import expectations as expected
 from collc.source.parsing import tokens as t
 from collc.source.parsing.build import Builder
+from collc.source.parsing.syntax import File
 from collc.source.parsing.table import STATEMENT_STARTS, Automaton, Table, accepts_statement
 from collc.source.parsing.tokens import Token, unit_hint
 
@@ -71,6 +72,35 @@ class Recovery:
             position = self._correct_mistake(position) or self._resume_position(position)
         found_all = {(d.span, d.message): d for d in (*self.problems, *self._builder.errors)}
         return sorted(found_all.values(), key=lambda d: d.span.start if d.span else 0)
+
+    def rest(self) -> File:
+        """The syntax tree of what `read` could parse: open bodies end with the file, and unfinished statements go."""
+        end = self._tokens[-1]
+        closing = Token("}", "}", end.start, end.start)
+        if self._parser.values and isinstance(self._parser.values[0], File):
+            return self._parser.values[0]
+        while not self._parser.accepts(end):
+            levels = self._levels()
+            if self._parser.accepts(closing):
+                self._parser.feed(closing)
+            else:
+                self._parser.cut(levels[-1] if levels[-1] < len(self._parser.values) else levels[-2])
+        self._parser.feed(end)
+        return cast("File", self._parser.values[0])
+
+    def open_call(self) -> tuple[list[Any], list[Any]] | None:
+        """The values before the innermost open parenthesis and after it; None if no parenthesis is the innermost."""
+        bracket = self._open_bracket()
+        if bracket is None or bracket.kind != "(":
+            return None
+        values = self._parser.values
+        place = max(number for number, value in enumerate(values) if value is bracket)
+        return values[:place], values[place + 1 :]
+
+    @property
+    def parser(self) -> Automaton:
+        """The parser after the tokens that `read` has read."""
+        return self._parser
 
     # The state of the parser
 

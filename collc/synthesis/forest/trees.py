@@ -109,9 +109,9 @@ Candidate = tuple["Rerouting", TreeCount, int]
 def gather_candidates(
     problem: ForestProblem, counts: Sequence[TreeCount], stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Candidate]:
-    """Translated trees, then trees of each member; of each kind those with the least load first.
+    """Translated trees, then trees of each member; of each kind few trees first.
 
-    More trees than this load needs come only while those that were grown have more load. If translations take
+    More trees than the least load needs come only while those that were grown have more load. If translations take
     each NPU to every other one, translated trees are the best but for a percent, and others are tried only if they
     would load links less. stop: ends the growing of trees early.
     """
@@ -120,18 +120,18 @@ def gather_candidates(
         grown = Rerouting(problem, translations, stop=stop)
         transitive = translations.count == len(problem.members)
         for shallow in SHALLOW if transitive else SHALLOW[:1]:
-            yield from _least_load_first(grown, counts, shallow)
+            yield from _few_first(grown, counts, shallow)
         if transitive and grown.has_reached(counts[0].time):
             return
     grown = Rerouting(problem, stop=stop)
     for shallow in SHALLOW:
-        yield from _least_load_first(grown, counts, shallow)
+        yield from _few_first(grown, counts, shallow)
 
 
-def _least_load_first(grown: Rerouting, counts: Sequence[TreeCount], shallow: int) -> Iterator[Candidate]:
+def _few_first(grown: Rerouting, counts: Sequence[TreeCount], shallow: int) -> Iterator[Candidate]:
     """All numbers of trees; of those with the least load only the first that have it."""
     enough = sum(counts[0].demand)
-    for count in counts:
+    for count in sorted(counts, key=lambda count: sum(count.demand)):
         if sum(count.demand) <= enough or not grown.has_reached(count.time):
             yield grown, count, shallow
 

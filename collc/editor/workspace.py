@@ -1,0 +1,191 @@
+"""The programs of an editor: texts that are not saved, the trees and scopes of files, and their messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile
+from collc.base.reading import read_text, real_path
+from collc.base.resources import standard_library
+from collc.editor.uses import Resolver
+from collc.source.elaboration.elaborate import checked_context, elaborate
+from collc.source.elaboration.file_context import FileContext
+from collc.source.imports import SUFFIX, GivenFiles, LoadedFiles, load_imports, with_tables
+from collc.source.limits import MAX_BYTES, MAX_FOLDERS
+from collc.source.parsing import syntax as s
+from collc.source.parsing.parse import parse_partly
+from collc.source.problems import Problems
+from collc.source.program import Program
+from collc.source.scopes import FileScope
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What `collc check` says of a program. context, program: None if an error precedes them."""
+
+    messages: tuple[Diagnostic, ...]
+    context: FileContext | None = None
+    program: Program | None = None
+
+
+@dataclass(eq=False)
+class Workspace:
+    """The files that an editor shows and those beside them.
+
+    folders: of the workspace. texts: of the open files by resolved path, as the editor has them. The other fields are
+    caches: trees with the text that each was parsed from, and what follows from the present texts.
+    """
+
+    folders: Sequence[Path] = ()
+    texts: dict[Path, str] = field(default_factory=dict[Path, str])
+    _trees: dict[Path, s.File] = field(default_factory=dict[Path, s.File])
+    _scopes: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
+    _names: dict[Path, Resolver] = field(default_factory=dict[Path, Resolver])
+    _checked: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
+    _evaluated: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
+    _files: list[Path] | None = None
+
+    def change(self, path: Path, text: str | None) -> None:
+        """Enter the text of an open file; None if it was closed."""
+        if text is None:
+            self.texts.pop(path, None)
+        else:
+            self.texts[path] = text
+        self.forget()
+
+    def forget(self, *, files: bool = False) -> None:
+        """Discard what depends on texts. files: whether files may have come or gone."""
+        for cache in (self._scopes, self._names, self._checked):
+            cache.clear()
+        if files:
+            self._files = None
+
+    # Files
+
+    def source(self, path: Path) -> SourceFile:
+        """The text of a file, from the editor if it is open there; empty if it cannot be read."""
+        if path in self.texts:
+            return SourceFile(str(path), self.texts[path])
+        try:
+            return read_text(path, limit=MAX_BYTES)
+        except SourceError:
+            return SourceFile(str(path), "")
+
+    def path_of(self, source: SourceFile) -> Path:
+        """Where the file of a span is; the names of files of the standard library begin with "std/"."""
+        module = standard_library().get(source.name.removeprefix("std/").removesuffix(SUFFIX))
+        return module if module is not None and source.name.startswith("std/") else real_path(Path(source.name))
+
+    def is_library(self, path: Path) -> bool:
+        """Whether a file belongs to the standard library, which nobody edits."""
+        return path in {real_path(module) for module in standard_library().values()}
+
+    def files(self) -> list[Path]:
+        """The programs of the workspace, open ones first."""
+        if self._files is None:
+            walks = chain.from_iterable(map(_programs, self.folders))
+            self._files = sorted(chain.from_iterable(islice(walks, MAX_FOLDERS)))
+        return [*dict.fromkeys([*self.texts, *self._files])]
+
+    def tree(self, path: Path) -> s.File:
+        """The syntax tree of a file, without what has errors."""
+        return self._parse(self.source(path))
+
+    def _parse(self, source: SourceFile) -> s.File:
+        path = Path(source.name)
+        known = self._trees.get(path)
+        if known is None or known.source.text != source.text:
+            known = self._trees[path] = parse_partly(source)
+        return known
+
+    def users(self, path: Path) -> list[Path]:
+        """The programs of the workspace that import a file, directly or through others, and the file itself."""
+        imports = {file: self._imports(file) for file in self.files()}
+        users = [path]
+        for used in users:
+            users += [file for file, targets in imports.items() if used in targets and file not in users]
+        return users
+
+    def _imports(self, path: Path) -> set[Path]:
+        if 'import "' not in self.source(path).text:
+            return set()
+        nodes = [node for node in self.tree(path).statements if isinstance(node, s.Import)]
+        return {real_path(path.parent / node.path) for node in nodes if node.path and "\0" not in node.path}
+
+    # Names
+
+    def scope(self, path: Path) -> FileScope:
+        """The declarations of a file and of its imports, as far as they can be read; both branches of each `if`."""
+        if path not in self._scopes:
+            loaded = LoadedFiles(tables=False, given=self.texts, parser=self._parse)
+            first = loaded.parse(self.source(path), path)
+            with suppress(SourceError):  # more errors than are kept
+                load_imports(loaded, [first])
+            for file in loaded.files.values():
+                _declare_branches(file, file.statements)
+            self._scopes[path] = first
+        return self._scopes[path]
+
+    def names(self, path: Path) -> Resolver:
+        """The names of a file and what they mean."""
+        if path not in self._names:
+            self._names[path] = Resolver(self.scope(path))
+        return self._names[path]
+
+    # Messages
+
+    def check(self, path: Path) -> Checked:
+        """The messages about a program, those of `collc check`, and what was built of it."""
+        if path not in self._checked:
+            self.enter(path, check(self.snapshot(path)))
+        return self._checked[path]
+
+    def snapshot(self, path: Path) -> GivenFiles:
+        """A program, with the texts that the editor has."""
+        return GivenFiles(str(path), {path: self.source(path).text, **self.texts})
+
+    def enter(self, path: Path, checked: Checked) -> None:
+        """Keep what a check of the present texts said of a program."""
+        self._checked[path] = checked
+        if checked.context is not None:
+            self._evaluated[path] = checked
+
+    def last_values(self, path: Path) -> Checked | None:
+        """The last check of a program that got as far as values; None if there is none."""
+        return self._evaluated.get(path)
+
+
+def check(program: GivenFiles) -> Checked:
+    """The messages about a program, and what was built of it."""
+    contexts: list[FileContext] = []
+
+    def build(loaded: LoadedFiles) -> Program:
+        contexts.append(checked_context(loaded, {}))
+        return elaborate(contexts[-1])
+
+    try:
+        built = with_tables(program, build)
+        return Checked((), contexts[-1], built)
+    except (SourceError, NoSchedule) as error:
+        return Checked(error.diagnostics, contexts[-1] if contexts else None)
+
+
+def _programs(folder: Path) -> Iterator[list[Path]]:
+    """The programs in a folder and in each folder inside it, hidden ones and installed packages left out."""
+    for inside, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
+        yield [real_path(Path(inside) / name) for name in names if name.endswith(SUFFIX)]
+
+
+def _declare_branches(file: FileScope, statements: Sequence[s.Statement]) -> None:
+    for node in statements:
+        if isinstance(node, s.If):
+            for branch in (node.then, node.otherwise):
+                file.declare(branch, Problems())
+                file.chosen.extend(branch)
+                _declare_branches(file, branch)

@@ -1,0 +1,173 @@
+"""The language server, through its protocol."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collc.command.cli import main
+from tests.editor.client import Client
+
+PROGRAM = """import std.topologies
+import std.collectives
+
+topology mesh = mesh2d(3, 3, bandwidth: 50GiB/s, latency: 0.5us)
+
+schedule gather on mesh {
+    run all_gather(mesh.npus, size: 9MiB)
+}
+"""
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("programs").resolve()
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[Client]:
+    pytest.importorskip("pygls", reason="pygls is missing: the language server is not tested")
+    client = Client(folder)
+    yield client
+    assert client.close() == 0
+
+
+@pytest.fixture
+def uri(client: Client, folder: Path) -> str:
+    """An open program, which is not on disk, without errors."""
+    uri = client.open(folder / "gather.coll", PROGRAM)
+    assert client.published(uri) == []
+    return uri
+
+
+def codes(diagnostics: list[Any]) -> list[str]:
+    return [each["code"] for each in diagnostics]
+
+
+def test_messages_follow_the_text(client: Client, uri: str) -> None:
+    client.change(uri, PROGRAM.replace("mesh2d", "mesh2e"))
+    (message,) = client.published(uri)
+    assert message["code"] == "E0202"
+    assert message["message"] == "unknown topology or function 'mesh2e'\nhelp: did you mean 'mesh2d'?"
+    assert message["range"] == {"start": {"line": 3, "character": 16}, "end": {"line": 3, "character": 22}}
+    client.change(uri, PROGRAM.replace("9MiB", "9 MiB").replace("{", ""))
+    assert codes(client.published(uri)) == ["E0101"]
+    client.change(uri, PROGRAM)
+    assert client.published(uri) == []
+
+
+def test_programs_that_import_a_file_get_its_messages_and_theirs(client: Client, folder: Path) -> None:
+    (folder / "user.coll").write_text('import "node.coll"\nlet g = node.gpu[0]\n')
+    node = client.open(folder / "node.coll", "topology node { npu gpu[2] }\n")
+    assert client.published(node) == []
+    user = (folder / "user.coll").as_uri()
+    assert client.published(user) == []
+    client.change(node, "topology node { npu gpus[2] }\n")
+    assert codes(client.published(user)) == ["E0316"]
+    client.change(node, "topology node { npu gpu[2 }\n")
+    assert codes(client.published(node)) == ["E0105"]
+    client.change(node, "topology node { npu gpu[2] }\n")
+    assert client.published(user) == []
+
+
+def test_structure(client: Client, uri: str) -> None:
+    document = {"textDocument": {"uri": uri}}
+    symbols = client.request("textDocument/documentSymbol", document)
+    assert [(s["name"], s["selectionRange"]["start"]["line"]) for s in symbols] == [("mesh", 3), ("gather", 5)]
+    (fold,) = client.request("textDocument/foldingRange", document)
+    assert (fold["startLine"], fold["endLine"]) == (5, 6)
+    links = client.request("textDocument/documentLink", document)
+    assert [link["target"].rpartition("/")[2] for link in links] == ["topologies.coll", "collectives.coll"]
+    (chain,) = client.request("textDocument/selectionRange", document | {"positions": [{"line": 6, "character": 20}]})
+    assert chain["range"]["start"] == {"line": 6, "character": 19}
+    assert chain["parent"]["range"]["end"] == {"line": 6, "character": 28}
+
+
+def test_formatting(client: Client, uri: str) -> None:
+    options = {"textDocument": {"uri": uri}, "options": {"tabSize": 4, "insertSpaces": True}}
+    assert client.request("textDocument/formatting", options) == []
+    client.change(uri, PROGRAM.replace("    run", "run"))
+    (edit,) = client.request("textDocument/formatting", options)
+    assert edit["newText"] == PROGRAM
+    client.change(uri, PROGRAM + "}")
+    assert client.request("textDocument/formatting", options) == []
+
+
+def test_hover_and_definition(client: Client, uri: str) -> None:
+    assert "9 NPUs, 24 links of 50GiB/s" in client.at("textDocument/hover", uri, 6, 20)["contents"]["value"]
+    (own,) = client.at("textDocument/definition", uri, 6, 20)
+    assert (own["uri"], own["range"]["start"]) == (uri, {"line": 3, "character": 9})
+    (library,) = client.at("textDocument/definition", uri, 6, 10)
+    assert library["uri"].endswith("/collectives.coll")
+    (module,) = client.at("textDocument/definition", uri, 0, 12)
+    assert module["uri"].endswith("/topologies.coll")
+    assert client.at("textDocument/hover", uri, 2, 0) is None
+    assert client.at("textDocument/definition", uri, 100, 100) == []
+
+
+def test_without_pygls_a_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygls", None)
+    monkeypatch.setitem(sys.modules, "lsprotocol", None)
+    monkeypatch.delitem(sys.modules, "collc.editor.server", raising=False)
+    assert main(["lsp"]) == 2
+    assert "pip install 'collc[lsp]'" in capsys.readouterr().err
+
+
+def test_no_numba_is_loaded_for_messages() -> None:
+    code = (
+        "import sys, collc.editor.workspace as w, pathlib; w.Workspace().check(pathlib.Path('x')); print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"numba", "scipy", "networkx", "lark", "pygls"}.isdisjoint(loaded)
+
+
+def test_completion_with_imports(client: Client, uri: str) -> None:
+    client.change(uri, "schedule s on ri\n")
+    items = client.at("textDocument/completion", uri, 0, 16)
+    ring = next(item for item in items if item["label"] == "ring")
+    assert ring["textEdit"]["range"]["start"] == {"line": 0, "character": 14}
+    assert ring["additionalTextEdits"][0]["newText"] == "import std.topologies\n"
+    client.change(uri, "let a = 9\n")
+    assert "MiB" in {item["label"] for item in client.at("textDocument/completion", uri, 0, 9)}
+    client.change(uri, "# a\n")
+    assert client.at("textDocument/completion", uri, 0, 3) == []
+
+
+def test_signature_help(client: Client, uri: str) -> None:
+    answer = client.at("textDocument/signatureHelp", uri, 3, 26)
+    assert answer["signatures"][0]["label"].startswith("topology mesh2d(width: int")
+    assert answer["activeParameter"] == 1
+    assert client.at("textDocument/signatureHelp", uri, 2, 0) is None
+
+
+def test_references_and_renaming(client: Client, uri: str) -> None:
+    context = {"context": {"includeDeclaration": True}}
+    assert len(client.at("textDocument/references", uri, 3, 10, **context)) == 3
+    assert [each["kind"] for each in client.at("textDocument/documentHighlight", uri, 3, 10)] == [3, 2, 2]
+    assert client.at("textDocument/prepareRename", uri, 3, 10)["end"]["character"] == 13
+    assert client.at("textDocument/prepareRename", uri, 6, 10) is None
+    edits = client.at("textDocument/rename", uri, 3, 10, newName="grid")["changes"][uri]
+    assert [edit["newText"] for edit in edits] == ["grid"] * 3
+    with pytest.raises(AssertionError, match="is not a name"):
+        client.at("textDocument/rename", uri, 3, 10, newName="1")
+    names = [each["name"] for each in client.request("workspace/symbol", {"query": "gth"})]
+    assert "gather" in names
+
+
+def test_quick_fixes_come_with_their_edits(client: Client, uri: str) -> None:
+    client.change(uri, PROGRAM.replace("9MiB", "9 MiB"))
+    (message,) = client.published(uri)
+    where = {"textDocument": {"uri": uri}, "range": message["range"], "context": {"diagnostics": [message]}}
+    (action,) = client.request("textDocument/codeAction", where)
+    assert action["title"] == "write '9MiB'"
+    assert action["edit"]["changes"][uri][0]["newText"] == "9MiB"
+    assert action["diagnostics"] == [message]
