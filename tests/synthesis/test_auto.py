@@ -328,15 +328,15 @@ def test_a_search_with_more_chunks_learns_from_the_last_one(monkeypatch: pytest.
     modules = [Module("m", dgx1(), broadcast(EIGHT, chunks=chunks)) for chunks in (8, 16)]
     effort = Effort(experience=known, library=StandardAlgorithms())
     auto(modules[0], effort)
-    known.in_vain["pccl"] = 1_000_000
+    known.in_vain["swarm"] = 60_000
     slow = {name for name, time in known.time.items() if time > 2 * known.best}
     assert {"ring", "direct"} < slow < limits.keys()
     limits.clear()
     learned = auto(modules[1], effort)
     assert {"forest", "swarm"} < limits.keys()
     assert not slow & limits.keys()
-    assert limits["pccl"] == 2_000_000
-    assert known.in_vain == {"pccl": 2_000_000}
+    assert limits["swarm"] == 120_000
+    assert known.in_vain["swarm"] == 120_000
     assert known.best == time_of(learned) <= time_of(auto(modules[1], Effort()))
 
 

@@ -134,7 +134,7 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     from collc.verification import verify_schedule
 
     texts: list[tuple[Module, list[str]]] = []
-    part, experience = SHORT_PART if len(choice.numbers) > 1 else Fraction(1), Experience()
+    part, experience = SHORT_PART if choice.numbers[1:] else Fraction(1), Experience()
 
     def synthesize(request: ScheduleRequest, number: int) -> Module:
         check_feasible(request, given.emits)
