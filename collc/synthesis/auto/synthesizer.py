@@ -199,7 +199,7 @@ class _Search:
             known = [replace(candidate, ahead=min(0, candidate.ahead)) for candidate in known]
         pairs = ProblemKind(self.module).pairs
         first = max(FIRST_WORK, pairs // GROWTH**2)
-        for candidate in self._experienced(known if divided is None else [divided, *known], pairs):
+        for candidate in self._with_experience(known if divided is None else [divided, *known], pairs):
             self._turns.append(Turns(candidate, max(candidate.least, int(first * Fraction(GROWTH) ** candidate.ahead))))
         while not self.effort.stop() and (chosen := self._next()) is not None:
             self._take(*chosen)
@@ -210,7 +210,7 @@ class _Search:
         if self.effort.experience is not None:
             self._add_to(self.effort.experience, pairs)
 
-    def _experienced(self, listed: list[Candidate], pairs: int) -> Iterator[Candidate]:
+    def _with_experience(self, listed: list[Candidate], pairs: int) -> Iterator[Candidate]:
         """The candidates that could be the best after a search with other chunks, without turns that are in vain."""
         last = self.effort.experience
         if last is None or not last.pairs:
