@@ -14,7 +14,7 @@ LINK = "bandwidth: 50GiB/s, latency: 0.5us"
 
 
 def measure_elaboration(topology: str, run: str, expand: bool) -> Result:
-    from collc.source import load_program
+    from collc.source.elaboration.elaborate import load_program
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.coll"
@@ -78,7 +78,7 @@ VALUES: dict[str, tuple[Callable[[int], str], Target]] = {
 def measure_values(text: str) -> Result:
     """A program of values at the top of a file, parsed, checked and evaluated."""
     from collc.base.diagnostics import SourceFile
-    from collc.source import load_program
+    from collc.source.elaboration.elaborate import load_program
 
     load_program(SourceFile("program.coll", text[: text.index("\n", 50_000) + 1]))
     watch = Watch()

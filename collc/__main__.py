@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 def start() -> int:
     """Run the command of the process; returns its exit code, or ends the process after Ctrl-C."""
     try:
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next (PYTHON_ARGCOMPLETE_OK)
+            from collc.command.completion import complete
+
+            complete()
         from collc.command.cli import main
 
         code = main()

@@ -26,7 +26,7 @@ import collc
 from collc.codes import catalogue
 
 ROOT: Final = Path(__file__).parent.parent
-FOLDERS: Final = ("collc", "tests", "benchmarks", "docs", "grammar", "stdlib", "examples")
+FOLDERS: Final = ("collc", "tests", "benchmarks", "docs", "grammar", "stdlib", "starters", "examples")
 PYTHON: Final = [path for folder in FOLDERS[:3] for path in sorted((ROOT / folder).rglob("*.py"))]
 PROSE: Final = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 

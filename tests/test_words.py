@@ -87,7 +87,7 @@ def test_every_retired_word_is_explained() -> None:
 
 # Prose: docstrings, comments, messages, documents.
 
-SCANNED = ("collc", "stdlib", "examples", "docs", "benchmarks", "tests")
+SCANNED = ("collc", "stdlib", "starters", "examples", "docs", "benchmarks", "tests")
 
 
 @cache

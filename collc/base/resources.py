@@ -1,4 +1,4 @@
-"""Paths of the grammars and of the standard library, in an installed package or in a checkout."""
+"""Paths of the grammars, the standard library and the starter programs, in an installed package or in a checkout."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def grammar_file(name: str) -> Path:
 def standard_library() -> dict[str, Path]:
     """The files of the standard library by name of the module, such as "topologies", in alphabetical order."""
     return {path.stem: path for path in sorted(_folder("stdlib").glob("*.coll"))}
+
+
+def starters() -> dict[str, Path]:
+    """The starter programs of `collc new` by name, such as "cluster", in alphabetical order."""
+    return {path.stem: path for path in sorted(_folder("starters").glob("*.coll"))}

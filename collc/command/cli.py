@@ -21,7 +21,7 @@ from collc.base.interrupts import OutOfTime, ended_after
 from collc.base.memory import gibibytes, limited_memory, memory_limit
 from collc.base.trusted_folders import UntrustedFolder
 from collc.base.wording import did_you_mean, phrase
-from collc.command import commands, machine_commands
+from collc.command import commands, machine_commands, setup_commands
 from collc.command.options import COMMANDS
 from collc.command.terminal import Output, drop_output, internal_error, print_messages, print_output
 from collc.version import __version__
@@ -33,7 +33,7 @@ EXIT_CODES: Final = (
     "The first Ctrl-C during synthesis keeps the best schedule found so far; the second one ends collc."
 )
 
-MODULES: Final = (commands, machine_commands)
+MODULES: Final = (commands, machine_commands, setup_commands)
 """The modules that register commands, in the order of the help."""
 
 _MEMORY_HINTS: Final = {

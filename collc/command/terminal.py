@@ -95,29 +95,54 @@ def print_output(output: Output, *, as_json: bool, quiet: bool = False) -> None:
 
 
 def table_text(table: Table, width: int) -> str:
-    """A table as lines of at most `width` characters.
+    """A table as lines of at most `width` characters, but for words that are longer.
 
-    The widest column is narrowed until all fit, and its cells take several lines. If a column would be narrower than
-    one of its words, each row is a list of its cells instead, of any width.
+    If the words of all columns do not fit side by side, the widest columns but the first leave the grid, until the
+    others fit; their cells stand below each row, after their titles. Then the widest column of the grid is narrowed
+    until all fit, and its cells take several lines.
     """
     rows = [[printable(cell) for cell in row] for row in (table.columns, *table.rows)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     words = [
         max((len(word) for cell in cells for word in cell.split()), default=0) for cells in zip(*rows, strict=True)
     ]
-    while (excess := sum(widths) + len(_GAP) * (len(widths) - 1) - width) > 0:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        others = sorted(widths)[-2] if len(widths) > 1 else 0
-        widths[widest] -= max(1, min(excess, widths[widest] - others))
-        if widths[widest] < words[widest]:
-            longest = max(map(len, table.columns))
-            return "\n\n".join(
-                "\n".join(f"{c:<{longest}}{_GAP}{cell}" for c, cell in zip(table.columns, row, strict=True) if cell)
-                for row in rows[1:]
-            )
-    head, *body = [_row_lines(row, widths) for row in rows]
+    grid = list(range(len(widths)))
+    while len(grid) > 1 and _line_length([words[c] for c in grid]) > width:
+        grid.remove(max(grid[1:], key=widths.__getitem__))
+    while (excess := _line_length([widths[c] for c in grid]) - width) > 0:
+        wide = sorted((c for c in grid if widths[c] > words[c]), key=widths.__getitem__)
+        if not wide:
+            break
+        *others, widest = wide
+        least = max([words[widest], *(widths[c] for c in others[-1:])])
+        widths[widest] -= max(1, min(excess, widths[widest] - least))
+    head, *body = [_row_lines([row[c] for c in grid], [widths[c] for c in grid]) for row in rows]
+    below = [
+        [f"{table.columns[c]}: {row[c]}" for c in range(len(row)) if c not in grid and row[c] not in ("", "-")]
+        for row in rows[1:]
+    ]
     rule = "-" * max(len(line) for lines in (head, *body) for line in lines)
-    return "\n".join([*head, rule, *(line for lines in body for line in lines)])
+    lines = [head, [rule]]
+    for own, more in zip(body, below, strict=True):
+        lines += [own, *(_below(text, width) for text in more)]
+    return "\n".join(line for part in lines for line in part)
+
+
+def _below(text: str, width: int) -> list[str]:
+    """The lines of a cell below its row."""
+    return textwrap.wrap(
+        text,
+        max(width, 1),
+        initial_indent=_GAP,
+        subsequent_indent=2 * _GAP,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _line_length(widths: Sequence[int]) -> int:
+    """The length of a line of columns with these widths."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:

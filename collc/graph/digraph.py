@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, group_positions
+from collc.ten.arrays import BoolArray, Int32Array, distinct, group_positions
 from collc.ten.network import Network
 
 
@@ -69,14 +69,14 @@ def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
     offsets, edges = graph.out_edges
     ends = graph.target[edges]
     seen = np.zeros(graph.vertex_count, np.bool_)
-    front = np.unique(np.fromiter(starts, np.int64))
+    front = distinct(np.fromiter(starts, np.int64))
     seen[front] = True
     while len(front):
         low = offsets[front].astype(np.int64)
         counts = offsets[front + 1] - low
         rows = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
         heads = ends[rows + np.repeat(low, counts)]
-        front = np.unique(heads[~seen[heads]]).astype(np.int64)
+        front = distinct(heads[~seen[heads]]).astype(np.int64)
         seen[front] = True
     return seen
 

@@ -194,9 +194,7 @@ def _match_ports(host: str, ports: Sequence[Port], attachments: Sequence[Attachm
         cables, nics = plural(len(attachments), "cable"), plural(len(ports), "NIC")
         message = f"host {host} has {cables} to the fabric, its node has {nics}"
         names = ", ".join(one.port for one in attachments[:8] if one.port)
-        hint = (
-            f"the file calls the ports of the host {names}; name the same NICs inside the node, or choose with --nodes"
-        )
+        hint = f"give a file of the node with the NICs {names} (--node), or as many GPUs (--gpus-per-node)"
         raise flaw(message, hint=hint if names else "which NIC is on which switch is clear only if they are as many")
     ordered = sorted(attachments, key=lambda one: natural(one.port))
     return list(zip(ports, ordered, strict=True))

@@ -21,6 +21,7 @@ MOST_KEYS: Final = 2**62
 """Rows of several numbers become keys of 64 bits if fewer different rows are possible."""
 
 Table = TypeVar("Table")
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 StepTable = NDArray[np.uint16] | NDArray[np.uint32]
 """[steps, links]: the chunk that each link carries in each step; the largest number of the type for none."""
@@ -56,10 +57,15 @@ def find_keys(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, BoolArr
     return position, keys[position] == wanted
 
 
-def different(numbers: Int64Array) -> Int64Array:
-    """The different ones of some numbers, ascending. NumPy's `unique` takes several times as long for millions."""
-    ordered = np.sort(numbers)
-    return ordered[np.insert(ordered[1:] != ordered[:-1], 0, values=True)] if len(ordered) else ordered
+def distinct(items: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The distinct items in ascending order.
+
+    It sorts, since NumPy's `unique` takes six times as long for millions, and 14 ms to load masked arrays.
+    """
+    ordered = np.sort(items)
+    kept = np.ones(len(ordered), np.bool_)
+    kept[1:] = ordered[1:] != ordered[:-1]
+    return ordered[kept]
 
 
 def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int64Array]:

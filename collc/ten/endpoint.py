@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-MEMORY_TRAFFIC: Final = {"baseline": Fraction(3, 2), "offload": Fraction(3, 7)}
-"""Bytes of memory traffic for each byte that an NPU sends, by mode (Rashidi et al., ACE, ISCA 2021).
+MEMORY_TRAFFIC: Final = {"baseline": Fraction(3, 2), "offload": Fraction(1, 2)}
+"""Bytes that an NPU reads from memory for each byte that it sends in an All-Reduce, by mode (Rashidi et al., ACE, ISCA
+2021). A schedule has the numbers of its demand (graph/memory_traffic.py); these are for networks without a schedule.
 
-baseline: kernels on the NPU itself. Before it sends a byte, a ring Reduce-Scatter reads two (its own, and the one that
-it received) and an All-Gather one: 1.5 on average. offload: a collective engine beside the network keeps partial sums
-in its own SRAM, and needs about 3.5 times less.
+baseline: kernels on the NPU itself. A Reduce-Scatter reads two bytes to send one, an All-Gather one. offload: a
+collective engine beside the network reads each byte of the buffer once, and sends nearly two on a large ring.
 """
 
 DEFAULT_MODE: Final = "baseline"
@@ -21,23 +21,25 @@ DEFAULT_MODE: Final = "baseline"
 class Endpoint:
     """Rates at which an NPU can send, receive, and use its memory, in bytes per second; None: no limit.
 
-    mode: a key of MEMORY_TRAFFIC; without a rate of memory it has no effect.
+    mode: a key of MEMORY_TRAFFIC; without a rate of memory it has no effect. traffic: bytes read from memory for each
+    byte sent; None: as MEMORY_TRAFFIC says.
     """
 
     inject: Fraction | None = None
     eject: Fraction | None = None
     memory: Fraction | None = None
     mode: str = DEFAULT_MODE
+    traffic: Fraction | None = None
 
     @property
     def is_limited(self) -> bool:
         """Whether there is any limit."""
-        return self != Endpoint(mode=self.mode)
+        return (self.inject, self.eject, self.memory) != (None, None, None)
 
     @property
     def fed_by_memory(self) -> Fraction | None:
         """Bytes per second that its memory allows it to send."""
-        return None if self.memory is None else self.memory / MEMORY_TRAFFIC[self.mode]
+        return None if self.memory is None else self.memory / (self.traffic or MEMORY_TRAFFIC[self.mode])
 
     @property
     def send(self) -> Fraction | None:
@@ -54,7 +56,11 @@ class Endpoint:
         first, second = self.fed_by_memory, other.fed_by_memory
         of_memory = other if first is None or (second is not None and second < first) else self
         return Endpoint(
-            least(self.inject, other.inject), least(self.eject, other.eject), of_memory.memory, of_memory.mode
+            least(self.inject, other.inject),
+            least(self.eject, other.eject),
+            of_memory.memory,
+            of_memory.mode,
+            of_memory.traffic,
         )
 
     def send_limit(self, name: str) -> str:

@@ -14,7 +14,7 @@ from collc.application.compile.chunk_search import ChunkSearch
 from collc.application.compile.planning import SearchLimit
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.command.cli import main
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ChunkChoice, ScheduleRequest
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.tacos import tacos

@@ -35,7 +35,8 @@ def test_a_command_ends(command: str, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setattr(interrupts.ended_after.__wrapped__, "__defaults__", (0.01,))
     monkeypatch.setitem(COMMANDS, command, replace(COMMANDS[command], run=stuck))
     more = ["--sizes", "1KiB..4KiB", "-o", "out"] if command == "tune" else []
-    assert main([command, "p.coll", "--time-limit", "0.01", *more]) == 3
+    more += [] if command == "doctor" else ["p.coll"]
+    assert main([command, "--time-limit", "0.01", *more]) == 3
     assert capsys.readouterr().err == (
         "error[S0207]: stopped at the time limit of 0.01 s: there is no answer yet\n"
         "help: give it more time with --time-limit, or use a smaller file\n"
@@ -43,7 +44,7 @@ def test_a_command_ends(command: str, capsys: pytest.CaptureFixture[str], monkey
 
 
 def test_other_commands_have_a_limit_of_the_search_or_take_no_time() -> None:
-    assert set(COMMANDS) - set(ENDED) == {"compile", "sweep", "fmt", "std", "explain", "lsp"}
+    assert set(COMMANDS) - set(ENDED) == {"compile", "sweep", "fmt", "std", "explain", "new", "completion", "lsp"}
 
 
 def test_a_limit_that_is_not_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

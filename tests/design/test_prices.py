@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from collc.base.diagnostics import SourceFile
-from collc.source import load_program
 from collc.source.elaboration.designs import default_prices
+from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_library import std_source
 from collc.ten.training import TIERS, PartCosts
 

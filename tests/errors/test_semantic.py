@@ -9,7 +9,7 @@ import pytest
 
 from collc.base.diagnostics import CollcError, render
 from collc.codes import catalogue
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 
 HERE = Path(__file__).parent / "semantic"
 PROGRAMS = sorted(HERE.glob("*.coll"))

@@ -13,7 +13,7 @@ import pytest
 
 from collc.base.diagnostics import NoSchedule, SourceError
 from collc.command import cli
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from tests.fuzz import execution
 from tests.fuzz.cases import KINDS, Case, case_of, programs, seed_files
 from tests.fuzz.execution import run_case

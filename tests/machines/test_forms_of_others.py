@@ -190,6 +190,18 @@ def test_rocm_smi_of_gpus_on_pcie_needs_no_rate_of_xgmi(imported):
     assert rates(network) == {20: 4}
 
 
+def test_gpus_without_nvlinks_need_no_model(imported):
+    """TITAN V: nothing of its matrix depends on the model, which collc does not know."""
+    codes = [["X", "PIX", "SYS"], ["PIX", "X", "SYS"], ["SYS", "SYS", "X"]]
+    network, program = imported(formats.nvidia_smi(codes))
+    assert set(rates(network)) == {12}
+    assert "assumed: 16 lanes of PCIe Gen3 as NCCL counts" in program
+    with pytest.raises(UsageError, match="which GPUs these are"):
+        imported(formats.nvidia_smi(codes), nvlink="dgx1")
+    silent = template("").replace('link_speed="8 GT/s"', 'link_speed="16 GT/s"')
+    assert imported(silent, nvlink=0)[0].npu_count == imported(silent, nvlink=0, gpu="a100")[0].npu_count
+
+
 # InfiniBand (dumps in NVIDIA/topograph, net files in linux-rdma/ibsim)
 
 
@@ -204,6 +216,32 @@ def test_ports_that_the_driver_named_are_hosts_of_their_own(imported):
     chosen, program = imported(formats.ibnetdiscover(["leaf"], [], hosts), gpus_per_node=1, nodes=("n1",))
     assert chosen.npu_count == 1
     assert "driver" not in head(program)
+
+
+def test_groups_and_messages_of_ibnetdiscover_are_no_cables(imported):
+    """Lines of -g, messages on standard error, a loopback cable, a SHARP node without a record of its own."""
+    text = formats.ibnetdiscover(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)])
+    own = formats.guid(1)
+    ports = (
+        f'[30]\t"S-{own}"[31]\t# "leaf" lid 2 4xHDR\n[31]\t"S-{own}"[30]\t# "leaf" lid 2 4xHDR\n'
+        '[41]\t"H-00000000000000ff"[1](ff)\t# "Mellanox Technologies Aggregation Node" lid 9 4xHDR\n'
+    )
+    messages = (
+        "src/query_smp.c:195; umad (DR path slid 0; dlid 0) bad status 110; Connection timed out\nibwarn: [7] x\n"
+    )
+    grouped = f"{messages}Chassis 1 (guid 0x2)\n\nNon-Chassis Nodes\n{text.replace('[1]', ports + '[1]', 1)}"
+    network, program = imported(grouped, gpus_per_node=1)
+    assert same(network, imported(text, gpus_per_node=1)[0])
+    for said in ("could not reach", "from a device to itself", "aggregation nodes (SHARP)"):
+        assert said in head(program)
+
+
+@pytest.mark.parametrize(("printed", "rate"), [("10.0", 4), ("10.0 Gbps (FDR10)@", 5), ("14.0625", 7)])
+def test_rates_that_iblinkinfo_prints(imported, printed, rate):
+    """QDR and FDR10 are both printed as 10.0; QDR loses a fifth to its coding."""
+    text = formats.iblinkinfo(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)], gbps=printed)
+    network, _ = imported(text.replace("@ Gbps", ""), gpus_per_node=1)
+    assert set(rates(network)) == {rate}
 
 
 def test_nodes_are_host_lists_and_other_leaves_go(imported):
@@ -250,8 +288,21 @@ def test_net_files_of_ibsim(imported):
     assert "widths of links (w=)" in head(program)
     with pytest.raises(UsageError, match="no bandwidth is known of the NICs of Hca1"):
         imported(IBSIM, gpus_per_node=1)
+    with pytest.raises(SourceError, match="1 cable to the fabric, its node has 8 NICs") as caught:
+        imported(IBSIM, gpus_per_node=8, definitions={**rates_of, "nvlink": "450GB/s"})
+    assert "as many GPUs (--gpus-per-node)" in caught.value.diagnostics[0].hint
     with pytest.raises(SourceError, match="Switch2 has no record of its own"):
         imported(IBSIM.replace('Switch 8 "Switch2"', 'Switch 8 "Switch3"'), gpus_per_node=1, definitions=rates_of)
+
+
+def test_rates_of_links_that_a_machine_has_not_are_remarks(tmp_path):
+    """The hint of the first message names NVLinks, which nodes of one GPU have not."""
+    (tmp_path / "net").write_text(IBSIM)
+    given, remarks = {"nic": "50GB/s", "uplink": "25GB/s", "nvlink": "450GB/s", "xgmi_latency": "1us"}, []
+    options = ImportOptions((tmp_path / "net",), gpus_per_node=1, definitions=given)
+    import_machine(options, remarks.append)
+    said = "is not used, since this machine has no such links"
+    assert remarks == [f"-D nvlink=450GB/s {said}", f"-D xgmi_latency=1us {said}"]
 
 
 # Machines in parts
@@ -364,6 +415,83 @@ def test_links_that_limit_each_flow_may_be_loopbacks(imported):
     network, program = imported(platform(body))
     assert rates(network) == {1: 2}
     assert "routes from a host to itself" in head(program)
+
+
+def star(parts, more=""):
+    """A zone with routing Cluster, as its parts and a backbone of 9 GB/s."""
+    backbone = '<router id="r"/><backbone id="b" bandwidth="9GBps" latency="3us"/>'
+    return platform(f'<zone id="c" routing="Cluster">{parts}{backbone}</zone>{more}')
+
+
+CABINETS = "".join(f'<cabinet id="k" prefix="n" radical="{ids}" bw="1GBps" lat="1us"/>' for ids in ("0-2", "3"))
+HOST_LINKS = "".join(
+    f'<host id="n{at}"/><link id="l{at}{name}" bandwidth="1GBps" latency="1us" sharing_policy="{policy}"/>{other}'
+    f'<host_link id="n{at}" up="l{at}_UP" down="l{at}_DOWN"/>'
+    for at, (name, policy, other) in enumerate(
+        [("", "SPLITDUPLEX", "")] * 2
+        + [("_UP", "SHARED", f'<link id="l{at}_DOWN" bandwidth="1GBps" latency="1us"/>') for at in (2, 3)]
+    )
+)
+
+
+@pytest.mark.parametrize("parts", [CABINETS, HOST_LINKS], ids=["cabinets", "links of hosts"])
+def test_a_zone_with_routing_cluster_is_a_cluster(imported, parts):
+    """StarZone: hosts with links of their own to a backbone; routes of other zones end at its router."""
+    flat = '<cluster id="c" prefix="n" radical="0-3" bw="1GBps" lat="1us" bb_bw="9GBps" bb_lat="3us" router_id="r"/>'
+    more = (
+        '<host id="z"/><link id="l" bandwidth="2GBps" sharing_policy="SPLITDUPLEX"/>'
+        '<zoneRoute src="c" dst="z" gw_src="r" gw_dst="z"><link_ctn id="l"/></zoneRoute>'
+    )
+    for added in ("", more):
+        assert same(imported(star(parts, added))[0], imported(platform(flat + added))[0])
+
+
+def test_a_link_of_a_host_that_both_directions_share(imported):
+    shared = '<host id="n"/><link id="l" bandwidth="1GBps" latency="1us"/><host_link id="n" up="l" down="l"/>'
+    network, _ = imported(star(shared))
+    assert rates(network) == {0.5: 2, 9: 1}
+    for wrong, said in (
+        (shared + '<host id="m"/><host_link id="m" up="l" down="l"/>', "not for a link of this host alone"),
+        (shared.replace('down="l"', 'down="k"'), "there is no link k"),
+        (shared.replace('"1us"', '"1us" sharing_policy="FATPIPE"'), "not for a link of this host alone"),
+        (shared + '<cabinet id="k" prefix="" radical="0-1" bw="1GBps" lat="1us"/>' * 2, "0 occurs twice"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            imported(star(wrong))
+
+
+def test_blank_lines_before_the_declaration_of_xml(imported):
+    text = cluster("TORUS", "5", 5)
+    assert same(imported("\n \n" + text)[0], imported(text)[0])
+    with pytest.raises(SourceError) as caught:
+        imported("\n\n" + text.replace('"TORUS"', '"TREE"'))
+    assert caught.value.diagnostics[0].span.start == 2 + text.index("<cluster")
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("1e-6PBps", 1), ("0.000001EBps", 1000), ("8e-9Zbps", 1000), ("0.5e-9YiBps", 2**79 / 1e18)]
+)
+def test_rates_of_simgrid_have_all_prefixes(imported, text, rate):
+    body = f'<host id="a"/><host id="b"/><link id="l" bandwidth="{text}" sharing_policy="SPLITDUPLEX"/>'
+    network, _ = imported(platform(body + '<route src="a" dst="b"><link_ctn id="l"/></route>'))
+    assert list(rates(network)) == [pytest.approx(rate)]
+
+
+def test_settings_and_traces_of_simgrid_are_left_out(imported):
+    more = '<config><prop id="a" value="b"/></config><trace id="t">0 1</trace><trace_connect trace="t" element="a"/>'
+    text = cluster("TORUS", "5", 5)
+    network, program = imported(text.replace("<zone", f"{more}<zone", 1))
+    assert same(network, imported(text)[0])
+    assert "settings and traces of the simulation" in head(program)
+
+
+def test_hosts_that_share_their_only_link(imported):
+    """One link between each two of three hosts: a bus, which no links between devices stand for."""
+    ends = ("a", "b"), ("a", "c"), ("b", "c")
+    routes = "".join(f'<route src="{a}" dst="{b}"><link_ctn id="l"/></route>' for a, b in ends)
+    hosts = "".join(f'<host id="{name}"/>' for name in "abc")
+    with pytest.raises(SourceError, match="share all their links"):
+        imported(platform(f'{hosts}<link id="l" bandwidth="1GBps"/>{routes}'))
 
 
 def test_links_of_a_cluster_that_both_directions_share(imported):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from tests.reference.compare import assert_same
 from tests.reference.evaluator import evaluate
 from tests.reference.programs import programs

@@ -8,7 +8,7 @@ import pytest
 
 from collc.base.diagnostics import CollcError
 from collc.codes import catalogue
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 
 SHOWN = [c for c, entry in catalogue().items() if entry.wrong and c.startswith("E") and not c.startswith("E01")]
 

@@ -12,10 +12,10 @@ from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, SourceError, SourceFile
 from collc.base.wording import closest_name
-from collc.source import load_program
-from collc.source.elaboration.containers import distinct
+from collc.source.elaboration.elaborate import load_program
 from collc.source.limits import MAX_CHARACTERS
 from collc.source.problems import MAX_PROBLEMS
+from collc.ten.arrays import distinct
 from tests.cpu_time import at_most
 
 TEMPLATES = "topology t0() { npu a }\n" + "".join(

@@ -12,7 +12,7 @@ import pytest
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError
 from collc.command.cli import main
 from collc.graph.digraph import Digraph, reachable_vertices
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.elaboration.unreachable import unreachable_chunk
 from collc.source.program import Program
 from collc.ten.demand import Op

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import CollcError, Diagnostic
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.limits import MAX_ARGUMENTS, MAX_LOOP_DEPTH
 
 HEAD = "import std.topologies\ntopology t = ring(4, bandwidth: 1GB/s, latency: 1us)\ngroup g = [t[3], t[1]]\n"

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError, SourceFile, render
-from collc.source import imports, load_program
-from collc.source.elaboration.elaborate import load_topology
+from collc.source import imports
+from collc.source.elaboration.elaborate import load_program, load_topology
 from collc.source.parsing.parse import parse_with_tables
 from collc.source.parsing.syntax import DeviceTable, LinkTable, TopologyTemplate
 from collc.ten.network import Network

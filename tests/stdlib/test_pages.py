@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse
 from tests.reference.evaluator import Evaluator, evaluate

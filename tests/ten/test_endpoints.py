@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from collc.base.diagnostics import SourceError, SourceFile
-from collc.source import load_program
+from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.fixed.queued import lay_out_queued
 from collc.ten import transform
@@ -111,6 +111,8 @@ def test_a_link_is_read_no_faster_than_its_ends() -> None:
     [
         ("limits {0} inject 0GB/s", "T0104", "a rate must be more than 0"),
         ("limits {0} memory 5GB/s endpoint half", "T0102", "expected baseline or offload"),
+        ("limits {0} memory 5GB/s endpoint offload traffic 0 for 9", "T0104", "0 is out of range"),
+        ("limits {0} memory 5GB/s endpoint offload traffic 4 of 9", "T0102", "expected 'for'"),
         ("limits {7} inject 5GB/s", "T0104", "NPU 7 is out of range"),
         ("limits {0} inject 5GB", "T0105", "expected a quantity of rate"),
         ("limits {0..2}", "T0107", "limits with no rate"),
@@ -142,7 +144,8 @@ def test_limits_of_both_factors_hold() -> None:
 
 def test_memory_feeds_more_with_an_engine() -> None:
     assert Endpoint(memory=Fraction(150)).send == 100
-    assert Endpoint(memory=Fraction(150), mode="offload").send == 350
+    assert Endpoint(memory=Fraction(150), mode="offload").send == 300
+    assert Endpoint(memory=Fraction(150), mode="offload", traffic=Fraction(3)).send == 50
     tight = Endpoint(memory=Fraction(150), mode="offload").tighter(Endpoint(memory=Fraction(300)))
     assert (tight.send, tight.mode) == (200, "baseline")
 
@@ -178,9 +181,9 @@ RING = "ring(4, bandwidth: 25GB/s, latency: 1us)"
     [
         (f"limited({RING}, inject: 20GB/s)", 20, None),
         (f"limited(limited({RING}, inject: 20GB/s, eject: 9GB/s), inject: 30GB/s, memory: 30GB/s)", 20, 9),
-        (f'limited({RING}, memory: 9GB/s, endpoint: "offload")', 21, None),
-        (f'limited(limited({RING}, memory: 9GB/s, endpoint: "offload"), memory: 6GB/s)', 14, None),
-        (f'limited(limited({RING}, memory: 9GB/s, endpoint: "offload"), memory: 6GB/s, endpoint: "baseline")', 4, None),
+        (f'limited({RING}, memory: 9GB/s, endpoint: "offload")', 27, None),
+        (f'limited(limited({RING}, memory: 9GB/s, endpoint: "offload"), memory: 6GB/s)', 18, None),
+        (f'limited(limited({RING}, memory: 9GB/s, endpoint: "offload"), memory: 6GB/s, endpoint: "baseline")', 6, None),
         (f"limited({RING}, inject: 20GB/s) * {RING}", 20, None),
         (f"reversed(limited({RING}, eject: 20GB/s))", None, 20),
         (f"limited({RING}, inject: 20GB/s) without {{ npu 1 }}", 20, None),

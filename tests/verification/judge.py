@@ -20,7 +20,7 @@ BYTES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 TIMES = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12}
 UNITS = {**BYTES, **TIMES, **{f"{unit}/s": scale for unit, scale in BYTES.items()}}
 LONGEST = 2**62
-MEMORY_TRAFFIC = {"baseline": Fraction(3, 2), "offload": Fraction(3, 7)}
+MEMORY_TRAFFIC = {"baseline": Fraction(3, 2), "offload": Fraction(1, 2)}
 
 REDUCING = ("reduce", "reduce_scatter", "all_reduce")
 SHAPES = {
@@ -159,7 +159,10 @@ class File:
             limited = t.numbers("{", "}")
             rates = {word: t.quantity() if t.has(word) else None for word in ("inject", "eject", "memory")}
             mode = t.name() if t.has("endpoint") else "baseline"
-            memory = None if rates["memory"] is None else rates["memory"] / MEMORY_TRAFFIC[mode]
+            traffic = MEMORY_TRAFFIC[mode]
+            if t.has("traffic"):
+                traffic = Fraction(t.number(), (t.need("for"), t.number())[1])
+            memory = None if rates["memory"] is None else rates["memory"] / traffic
             out = [rate for rate in (rates["inject"], memory) if rate is not None]
             self.sends |= dict.fromkeys(limited, min(out, default=None))
             self.receives |= dict.fromkeys(limited, rates["eject"])

@@ -40,6 +40,9 @@ FABRICS: Final = ("rails", "switch")
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
+_LINKS: Final = ("nvlink", "xgmi", "partition_link", "pcie", "host_link", "cpu_link", "nic", "uplink")
+"""The links that a machine may have: a rate or latency of one that it has not is no misspelling."""
+
 
 def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambda _text: None) -> str:
     """The program of a machine. remark: called with each remark about measured values.
@@ -78,16 +81,24 @@ def import_machine(options: ImportOptions, remark: Callable[[str], None] = lambd
     if parted := unjoined_parts(machine):
         remark(parted)
         machine = replace(machine, taken=(*machine.taken, parted))
-    names = [name for kind in machine.kinds for name in (kind.name, f"{kind.name}_latency")]
-    if unknown := next((name for name in options.definitions if name not in names), ""):
-        hint = did_you_mean(unknown, names, f"there are {phrase(names)}")
-        raise usage_error(f"no rate or latency of this machine is called '{unknown}'", hint)
+    for text in _unused_definitions(options.definitions, machine.kinds):
+        remark(text)
     if not options.measured:
         return program_text(machine, options.name, origin)
     paths, values = _read_measured(options.measured, options.output)
     for text in _remarks(values, machine.kinds):
         remark(text)
     return program_text(machine, options.name, origin, paths, values)
+
+
+def _unused_definitions(definitions: Mapping[str, str], kinds: Sequence[LinkKind]) -> Iterator[str]:
+    """Remarks on rates and latencies of links that a machine has not. Raises UsageError U0150 for other names."""
+    names = [name for kind in kinds for name in (kind.name, f"{kind.name}_latency")]
+    for unused in (name for name in definitions if name not in names):
+        if unused.removesuffix("_latency") not in _LINKS:
+            hint = did_you_mean(unused, names, f"there are {phrase(names)}")
+            raise usage_error(f"no rate or latency of this machine is called '{unused}'", hint)
+        yield f"-D {unused}={definitions[unused]} is not used, since this machine has no such links"
 
 
 def _product_program(topology: str, options: ImportOptions, origin: str) -> str:

@@ -19,6 +19,7 @@ from collc.base.units import format_time, shown_bytes, shown_rate
 from collc.base.wording import plural
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.graph.memory_traffic import fed_for
 from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
@@ -324,6 +325,6 @@ def _limits(network: Network) -> Iterator[LimitRow]:
             f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
         )
         demand = load_program(SourceFile("summary", text)).schedules[0].demand
-        bound = ideal_bound(network, demand)
+        bound = ideal_bound(fed_for(network, demand), demand)
         if bound.time > 0:
             yield LimitRow(collective, size, bound.time, bound.name)

@@ -237,6 +237,8 @@ def _link_rate(reader: _Reader, gpu: Element | None) -> Fraction:
         return xgmi_rate(gpu.get("gcn"))
     if gpu is not None and gpu.get("sm"):
         return nvlink_rate(_number(reader, gpu, "sm", "0"))
+    if reader.options.nvlink == 0 and (gpu is None or not gpu.children):
+        return Fraction(0)
     if reader.options.gpu is None:
         message = f"{reader.source.name} does not say which GPUs these are"
         raise option_error(message, f"give the model: --gpu {'|'.join(MODELS)}")

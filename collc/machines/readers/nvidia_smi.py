@@ -45,17 +45,19 @@ class _Matrix:
 def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     """The host of `nvidia-smi topo -m`.
 
-    Raises SourceError X0601 with the line, UsageError X0602 if neither `options.gpu` nor the file names the model.
+    Raises SourceError X0601 with the line, UsageError X0602 if there are NVLinks, and neither `options.gpu` nor the
+    file names the model.
     """
     matrix = _nvidia_matrix(source)
     gpus = [name for name in matrix.columns if name.startswith("GPU")]
     if not gpus:
         raise flaw(f"{source.name} has no row of a GPU", line_span(source, 1))
     model = options.gpu or (read_models(source, options) if _PRODUCT.search(source.text) else None)
-    if model is None:
+    linked = any(matrix.cell(row, column).startswith("NV") for row, column in permutations(gpus, 2))
+    if model is None and (linked or options.nvlink):
         hint = f"give the output of nvidia-smi -L as a file too, or the model: --gpu {'|'.join(MODELS)}"
         raise option_error("a matrix of nvidia-smi does not say which GPUs these are", hint)
-    sm = MODELS[model]
+    sm = 0 if model is None else MODELS[model]
     links: dict[str, dict[str, int]] = {row: {} for row in gpus}
     for row, column in permutations(gpus, 2):
         code, back = matrix.cell(row, column), matrix.cell(column, row)
@@ -78,10 +80,9 @@ def read_nvidia_smi(source: SourceFile, options: ImportOptions) -> Hosts:
     nics = [HostNic(matrix.names.get(name, name), paths[name], None) for name in matrix.columns if name not in gpus]
     cpus = list(dict.fromkeys(path[-1][0] for path in paths.values()))
     between = tuple((a, b, Fraction(width)) for a, b in combinations(cpus, 2))
-    said = f"assumed: 16 lanes of PCIe of {model} as NCCL counts"
-    return Hosts(
-        [Host(tuple(read), tuple(nics), between, assumed_pcie=said)], [f"the GPUs are {model} (--gpu {model})"]
-    )
+    said = f"assumed: 16 lanes of PCIe {'Gen3' if model is None else f'of {model}'} as NCCL counts"
+    remarks = [] if model is None else [f"the GPUs are {model} (--gpu {model})"]
+    return Hosts([Host(tuple(read), tuple(nics), between, assumed_pcie=said)], remarks)
 
 
 _PRODUCT: Final = re.compile(r"^(?:GPU \d{1,9}: ([^\n]*?) \(UUID: |[ \t]*+Product Name[ \t]*+: ([^\n]*))", re.MULTILINE)

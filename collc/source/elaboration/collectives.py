@@ -13,7 +13,7 @@ from collc.base.diagnostics import Note, Span
 from collc.source import limits
 from collc.source.elaboration.arithmetic import ALIGNMENT, first_row, item
 from collc.source.elaboration.chunks import ChunkIndex, SetPool
-from collc.source.elaboration.containers import distinct, flatten_lists, sorted_unique
+from collc.source.elaboration.containers import flatten_lists, sorted_unique
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import check_npus
 from collc.source.elaboration.values import (
@@ -33,7 +33,7 @@ from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, INT, NPU, RANGE, STRING, check_place
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import ChunkFamily, ChunkTable, Op, Standard
 from collc.ten.standard_collectives import shapes
 

@@ -77,6 +77,8 @@ class Recovery:
         """The syntax tree of what `read` could parse: open bodies end with the file, and unfinished statements go."""
         end = self._tokens[-1]
         closing = Token("}", "}", end.start, end.start)
+        if self._parser.values and isinstance(self._parser.values[0], File):
+            return self._parser.values[0]
         while not self._parser.accepts(end):
             levels = self._levels()
             if self._parser.accepts(closing):
@@ -85,6 +87,20 @@ class Recovery:
                 self._parser.cut(levels[-1] if levels[-1] < len(self._parser.values) else levels[-2])
         self._parser.feed(end)
         return cast("File", self._parser.values[0])
+
+    def open_call(self) -> tuple[list[Any], list[Any]] | None:
+        """The values before the innermost open parenthesis and after it; None if no parenthesis is the innermost."""
+        bracket = self._open_bracket()
+        if bracket is None or bracket.kind != "(":
+            return None
+        values = self._parser.values
+        place = max(number for number, value in enumerate(values) if value is bracket)
+        return values[:place], values[place + 1 :]
+
+    @property
+    def parser(self) -> Automaton:
+        """The parser after the tokens that `read` has read."""
+        return self._parser
 
     # The state of the parser
 
@@ -188,12 +204,12 @@ class Recovery:
         return token.kind == t.END or (token.text in expected.statements_of()["file"] and self._column(token) == 1)
 
     def _wrong_part(self, position: int) -> int:
-        """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
+        """Report what is neither a device nor a link in `with`, `without` or `part`; parsing resumes after it."""
         token = self._tokens[position]
         for word in ("npu", "n"):
             self._parser.feed(Token(t.NAME, word, token.start, token.start))
         removes = "(" not in self._parser.allowed_terminals()
-        does = "'without' removes" if removes else "'with' adds or changes"
+        does = "'without' and 'part' name" if removes else "'with' adds or changes"
         message = f"found {expected.token_name(token, self._keywords)}, but {does} NPUs, switches and links"
         example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
         self._report("E0101", message, token, hint=f"each part begins with 'npu', 'switch' or 'link', as in {example}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.graph.digraph import Digraph, strongly_connected, weakly_connected
-from collc.ten.arrays import BoolArray, Int64Array, different, find_keys
+from collc.ten.arrays import BoolArray, Int64Array, distinct, find_keys
 from collc.ten.demand import FamilyRuns
 from collc.ten.network import Network
 
@@ -61,7 +61,7 @@ def own_links(network: Network, members: RunMembers, between: RunLinks) -> RunLi
         ends = [rows.run * devices + end[rows.link] for end in (network.source, network.target)]
         vertices, number = np.unique(np.concatenate([joined, *ends]), return_inverse=True)
         source, target = np.split(number[len(joined) :], 2)
-        pair_source, pair_target = np.divmod(different(source * len(vertices) + target), len(vertices))
+        pair_source, pair_target = np.divmod(distinct(source * len(vertices) + target), len(vertices))
         into, out = (np.bincount(ends, minlength=len(vertices)) for ends in (pair_target, pair_source))
         idle = (into < 2) & (out < 2) & (vertices % devices >= network.npu_count)
         kept = ~idle[source] & ~idle[target]
@@ -82,7 +82,7 @@ def _links_at(network: Network, members: RunMembers, between: RunLinks) -> RunLi
         runs.append(np.repeat(members.run, counts))
         links.append(ends[within + np.repeat(offsets[members.npu], counts)].astype(np.int64))
     width = max(1, network.link_count)
-    return RunLinks(*np.divmod(different(np.concatenate(runs) * width + np.concatenate(links)), width))
+    return RunLinks(*np.divmod(distinct(np.concatenate(runs) * width + np.concatenate(links)), width))
 
 
 def part_of_runs(network: Network, members: RunMembers, rows: RunLinks, runs: int) -> Int64Array:

@@ -18,7 +18,7 @@ from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.auto.group_links import RunLinks, RunMembers, links_between_switches, own_links, part_of_runs
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
-from collc.ten.arrays import Int32Array, Int64Array, different
+from collc.ten.arrays import Int32Array, Int64Array, distinct
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
@@ -121,10 +121,10 @@ def _kinds(module: Module, members: RunMembers, rows: RunLinks, part: Int64Array
     """
     network, count = module.network, int(part.max()) + 1
     devices, links = network.device_count, max(1, network.link_count)
-    key = different(part[rows.run] * links + rows.link)
+    key = distinct(part[rows.run] * links + rows.link)
     link_part, link = np.divmod(key, links)
     ends = [link_part * devices + end[link].astype(np.int64) for end in (network.source, network.target)]
-    device_key = different(np.concatenate([*ends, part[members.run] * devices + members.npu]))
+    device_key = distinct(np.concatenate([*ends, part[members.run] * devices + members.npu]))
     device_part, device = np.divmod(device_key, devices)
     first_device = np.searchsorted(device_part, np.arange(count + 1))
     first_link = np.searchsorted(link_part, np.arange(count + 1))

@@ -230,9 +230,20 @@ def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
         if mode not in MEMORY_TRAFFIC:
             cursor.fail("T0102", f"expected {' or '.join(MEMORY_TRAFFIC)}, found '{mode[:40]}'", span)
         limits = limits or [Endpoint()] * npus
+        endpoint = Endpoint(*rates, mode=mode, traffic=_traffic(cursor))
         for row in rows:
-            limits[row] = Endpoint(*rates, mode=mode)
+            limits[row] = endpoint
     return limits
+
+
+def _traffic(cursor: Cursor) -> Fraction | None:
+    """The bytes read for bytes sent, as `traffic 4 for 9`; None if they are not given."""
+    if not cursor.accept_word("traffic"):
+        return None
+    read = cursor.integer(1, LARGEST, "number of bytes")
+    if not cursor.accept_word("for"):
+        cursor.fail_expecting("'for'")
+    return Fraction(read, cursor.integer(1, LARGEST, "number of bytes"))
 
 
 def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:

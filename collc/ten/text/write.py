@@ -134,8 +134,9 @@ def _limits(network: Network, pad: str) -> Iterator[str]:
         if numbers and kind.is_limited:
             rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
             text = "".join(f" {name} {rate_text(rate)}" for name, rate in rates if rate is not None)
-            mode = f" endpoint {kind.mode}" if kind.memory is not None else ""
-            yield f"{pad}limits {{{numbers_text(numbers)}}}{text}{mode}\n"
+            text += f" endpoint {kind.mode}" if kind.memory is not None else ""
+            text += f" traffic {kind.traffic.numerator} for {kind.traffic.denominator}" if kind.traffic else ""
+            yield f"{pad}limits {{{numbers_text(numbers)}}}{text}\n"
 
 
 def _demand(demand: Demand, pad: str) -> Iterator[str]:
