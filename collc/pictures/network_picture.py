@@ -77,7 +77,7 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
 
 @dataclass(frozen=True, slots=True)
 class DrawnNetwork:
-    """Where devices and links are in a picture.
+    """The places of devices and links in a picture.
 
     layout: of the devices. lines: (source, target, links, path) of each direction, the path as in SVG, empty if an end
     is not drawn. removed: the paths of removed links.

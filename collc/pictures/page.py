@@ -104,7 +104,7 @@ class Page:
         )
 
     def _scripts(self) -> str:
-        """The scripts of the page; that of moving pictures, which gives marks their words, is first."""
+        """The scripts of the page; the one of moving pictures is first, since it gives marks their words."""
         moves = any(isinstance(block, Moving) for s in self.sections for panel in s.panels for block in panel.blocks)
         return "".join((_FOLDER / name).read_text("utf-8") for name in (["moving.js"] if moves else []) + ["page.js"])
 
@@ -146,7 +146,7 @@ def _section(section: Section, ident: str) -> str:
 
 
 def _without_titles(text: str, panel: Panel) -> str:
-    """The blocks of a panel; if it has a moving picture, the data of that has the words for marks of transfers."""
+    """The blocks of a panel; the data of a moving picture has the words for marks of transfers."""
     if not any(isinstance(block, Moving) and block.clips[0].lists_rows for block in panel.blocks):
         return text
     return re.sub(r'(<g class="mark" data-row="\d+">)<title>[^<]*</title>', r"\1", text)
