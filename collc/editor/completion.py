@@ -304,6 +304,8 @@ def _names(position: Position) -> list[Item]:
         return [Item(name, "kind of file", kind.help) for name, kind in EMIT_KINDS.items()]
     if word in ("link", "links", "->", "<->"):
         return [_item(symbol) for symbol in position.names.table("members").values()]
+    if "failures" in [token.text for token in position.tokens[-6:]]:
+        return [_item(symbol) for symbol in position.names.table("parts").values()]
     if word in _CHUNKED:
         return [_item(symbol) for symbol in position.names.table("chunks").values()]
     if word == "using":

@@ -148,7 +148,7 @@ def test_every_name_of_the_examples_means_something() -> None:
                 unknown.setdefault(path.stem, set()).add(token.text)
     design = unknown.pop("design")
     assert design == {"tensor", "data", "all_reduce", "bandwidth", "time", "cost"}
-    assert unknown.pop("failures") == {"node", "nodes", "nics", "gpus"}  # parts, which a topology names
+    assert unknown.pop("failures") == {"nics", "gpus", "nodes"}  # parts in the plural
     assert set().union(*unknown.values()) == {"auto", "time", "bound", "steps", "optimal", "sum"}
 
 
@@ -165,6 +165,9 @@ def test_every_name_of_the_examples_means_something() -> None:
         ),
         ("collective c(g: group) { chunk x[i]: 1B\n for i in 0..2 { pre x[i] at g[i] } }", "x[i] at", "chunk"),
         ("schedule s on t { synthesize tacos(seed: 1) }", "seed", "option"),
+        ("topology a { npu g[2]\n part p = { npu g[0] } }", "g[0]", "npu"),
+        ("topology a { npu g[2]\n part p = { npu g[0] } }\nschedule s on a { failures p }", "p }", "part"),
+        ("topology a { npu g[2] }\nschedule s on a { failures any g }", "g }", "npu"),
         ("let a = [i for i in 0..3 if i > 1]", "i for", "loop variable"),
         ("let a = 1\nif a > 0 { let b = 2 } else { let b = 3 }\nlet c = b", "b\n", "constant"),
     ],
